@@ -1,0 +1,216 @@
+"""The two forms of a chunk: raw (binlog events as the server wrote them) and decoded (columns).
+
+This is the contract between the rooms. Who makes what:
+
+    driver/ + binlog/cutter.py   bytes            -> RawChunk
+    parse/event_parser.py        RawChunk         -> ParsedChunk   (headers walked, tables resolved)
+    binlog/decode.py             Raw + Parsed     -> DecodedChunk  (stateless: any worker, any chunk)
+    store/                       ChunkInfo        -> what a subscriber gets; never sees the arena
+    views/                       DecodedChunk     -> Arrow batches, Canal Entry bytes
+
+A decoded chunk is one uint8 arena and a small layout of offsets, so that it travels through Ray's object
+store as one out-of-band buffer and Arrow arrays are views over it. It is lossless as to what Canal's
+entries and Arrow batches need; slots are described in kernels/codes.py. Regions start at multiples of 64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.errors import DecodeError
+from ray_canal.protocol.table_meta import TableMeta
+
+Bytes = npt.NDArray[np.uint8]
+
+ALIGNMENT_BYTES = 64
+
+EVENT = np.dtype(
+    [
+        ("position", "<i8"),  # start offset of the binlog event in its file
+        ("aux", "<i8"),  # BEGIN: thread id. END: XID (0 for COMMIT). QUERY and DDL: index in `queries`.
+        #                  Row events: MySQL's table id.
+        ("present", "<i8"),  # row events: arena offset of two presence bitmaps (before, after), each of
+        #                  (columns + 7) // 8 bytes, least significant bit first; -1: every column present
+        ("timestamp", "<u4"),  # header time, seconds
+        ("length", "<u4"),  # bytes of the binlog event, header and checksum included
+        ("server_id", "<u4"),
+        ("table", "<i4"),  # row events: index in `tables`, else -1
+        ("row", "<i4"),  # row events: first row in the table's columns
+        ("rows", "<i4"),  # row events: number of rows, else 0
+        ("gtid", "<i4"),  # index in `gtids`, -1: none known
+        ("kind", "u1"),  # Canal's EntryType: TRANSACTIONBEGIN 1, ROWDATA 2, TRANSACTIONEND 3
+        ("event_type", "u1"),  # Canal's EventType (INSERT 1 …), 0 for BEGIN and END
+        ("type_code", "u1"),  # MySQL's Log_event_type
+        ("flags", "u1"),  # EVENT_* below
+    ]
+)
+"""One log entry: what becomes one Canal Entry. Control events that no entry shows are not listed."""
+
+EVENT_IN_TRANSACTION = 1
+"""Set on the rows, queries and END of an open transaction; not on a DDL that stands alone."""
+
+GTID = np.dtype(
+    [
+        ("sid", "u1", (16,)),  # MySQL: source uuid, 16 bytes
+        ("gno", "<i8"),  # transaction number (MariaDB: sequence number)
+        ("last_committed", "<i8"),
+        ("sequence_number", "<i8"),
+        ("commit_us", "<i8"),  # immediate commit time, microseconds since the epoch; 0 = unknown
+        ("position", "<i8"),  # start offset of the GTID event: where a dump may start
+        ("domain", "<u4"),  # MariaDB
+        ("server_id", "<u4"),  # MariaDB: the GTID's server id
+        ("flavor", "u1"),  # GTID_* below
+        ("tag", "S32"),  # MySQL 8.3+: tag, usually empty
+    ]
+)
+GTID_ANONYMOUS, GTID_MYSQL, GTID_MARIADB = 0, 1, 2
+
+QUERY = np.dtype(
+    [  # texts are UTF-8 in the arena: offset, length in bytes
+        ("schema", "<i8"),  # header.schemaName
+        ("schema_bytes", "<i4"),
+        ("table", "<i8"),  # header.tableName
+        ("table_bytes", "<i4"),
+        ("sql", "<i8"),
+        ("sql_bytes", "<i4"),
+        ("ddl_schema", "<i8"),  # the session's database
+        ("ddl_schema_bytes", "<i4"),
+        ("is_ddl", "u1"),
+    ]
+)
+
+ENTRY = np.dtype(
+    [
+        ("position", "<i8"),
+        ("length", "<u4"),
+        ("timestamp", "<u4"),
+        ("rows", "<i4"),
+        ("table", "<i2"),  # index in ChunkInfo.tables, -1: none
+        ("kind", "u1"),
+        ("event_type", "u1"),
+        ("flags", "u1"),
+        ("transaction", "<i4"),  # index in ChunkInfo.gtids, -1: none
+    ]
+)
+"""What the store needs of one entry; same order and count as the chunk's EVENT records."""
+
+FLAVOR_MYSQL, FLAVOR_MARIADB = "mysql", "mariadb"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkHead:
+    """Where a raw chunk comes from, and what a worker needs to read it alone.
+
+    The first `carried_bytes` of the data repeat events from before the chunk that its own events
+    depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make no
+    entries. Then come whole events, the first of them at file offset `position`.
+    """
+
+    sequence: int
+    journal_name: str
+    position: int
+    end_position: int
+    carried_bytes: int = 0
+    in_transaction: bool = False
+    has_checksum: bool = True
+    flavor: str = FLAVOR_MYSQL
+    server_version: str = ""
+    post_header_bytes: bytes = b""  # FORMAT_DESCRIPTION's post-header lengths, index = type - 1
+    received_at: float = 0.0  # time.time() when the first byte was read
+
+
+@dataclass(frozen=True, slots=True)
+class RawChunk:
+    head: ChunkHead
+    data: Bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of new events (carried ones not counted)."""
+        return int(self.data.size) - self.head.carried_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """Where one column's buffers lie in the arena: offsets in bytes; -1 where there is none."""
+
+    code: int  # kernels/codes.py
+    validity: int  # bitmap, bit set = not NULL (Arrow's); always there
+    values: int  # slots (fixed width) or int32 offsets (variable width)
+    data: int = -1
+    data_bytes: int = 0
+    null_count: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """One table version's rows in a chunk. A side (before, after) without any row is None.
+
+    Both sides have `rows` slots; a row without that image (INSERT has no before, DELETE no after) is NULL in
+    every column. `row_event` is the arena offset of int32[rows]: each row's index in `events`.
+    """
+
+    meta: TableMeta
+    rows: int
+    row_event: int
+    before: tuple[ColumnLayout, ...] | None
+    after: tuple[ColumnLayout, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLayout:
+    journal_name: str
+    events: int  # arena offset of EVENT[event_count]
+    event_count: int
+    gtids: int
+    gtid_count: int
+    queries: int
+    query_count: int
+    tables: tuple[TableLayout, ...]
+    flavor: str = FLAVOR_MYSQL
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedChunk:
+    """The lossless columns of a chunk. Immutable; may be a read-only view of shared memory."""
+
+    layout: ChunkLayout
+    arena: Bytes
+
+    def _records(self, offset: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+        return self.arena[offset : offset + count * dtype.itemsize].view(dtype)
+
+    @property
+    def events(self) -> npt.NDArray[np.void]:
+        """EVENT[event_count], in log order."""
+        return self._records(self.layout.events, self.layout.event_count, EVENT)
+
+    @property
+    def gtids(self) -> npt.NDArray[np.void]:
+        """GTID[gtid_count], in log order."""
+        return self._records(self.layout.gtids, self.layout.gtid_count, GTID)
+
+    @property
+    def queries(self) -> npt.NDArray[np.void]:
+        """QUERY[query_count]."""
+        return self._records(self.layout.queries, self.layout.query_count, QUERY)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    """The control plane's view of a decoded chunk: small, travels by value.
+
+    `failure`: the first event that could not be decoded; `entries` hold all good ones before it.
+    """
+
+    head: ChunkHead
+    size_bytes: int  # raw bytes of new events
+    arena_bytes: int
+    entries: npt.NDArray[np.void]  # ENTRY
+    gtids: npt.NDArray[np.void]  # GTID; the transactions that begin here (and the carried one, if any)
+    tables: tuple[tuple[str, str], ...]  # (schema, table) by ENTRY.table
+    failure: DecodeError | None = None
+    stage_seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,239 @@
+"""The configuration of a deployment: one TOML file, typed, unknown keys refused.
+
+`docs/canal.toml` shows every key with its default; a test keeps the two in step. Secrets may be given
+as `env:NAME` or `file:PATH` and are read when used, never stored in a status or a log.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ray_canal.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TlsConfig(_Section):
+    """TLS to the server. `mode` has MySQL's meanings of --ssl-mode."""
+
+    mode: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+
+class SourceConfig(_Section):
+    """Where events come from: a live server (`address`) or local binlog files (`files`)."""
+
+    address: str = ""
+    files: tuple[str, ...] = ()
+    follow: bool = False
+    schema_sql: str = ""  # file with CREATE TABLE statements, for binlogs without row metadata
+    username: str = ""
+    password: str = ""
+    server_id: int = Field(0, ge=0, le=2**32 - 1)  # 0: chosen so that it does not collide
+    gtid: bool = False
+    # Where a destination without any cursor starts.
+    start: Literal["latest", "earliest", "position", "gtid"] = "latest"
+    journal_name: str = ""
+    position: int = Field(4, ge=4)
+    gtid_set: str = ""
+    heartbeat_s: float = Field(5.0, gt=0)
+    read_timeout_s: float = Field(15.0, gt=0)
+    connect_timeout_s: float = Field(10.0, gt=0)
+    reconnect_max_s: float = Field(20.0, gt=0)
+    semi_sync: bool = False
+    receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
+    event_bytes_max: int = Field((1 << 30) + (1 << 20), ge=1 << 20)
+    tls: TlsConfig = TlsConfig()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceConfig:
+        if bool(self.address) == bool(self.files):
+            raise ValueError("give either `address` (a server) or `files` (binlog files)")
+        if self.start == "position" and not self.journal_name:
+            raise ValueError('start = "position" needs `journal_name` (and `position`)')
+        if self.start == "gtid" and not self.gtid_set:
+            raise ValueError('start = "gtid" needs `gtid_set`')
+        return self
+
+    @property
+    def host_port(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        if not host:
+            return self.address.strip("[]"), 3306
+        if not port.isdigit():
+            raise ConfigError(f"source.address {self.address!r}: expected host:port")
+        return host.strip("[]"), int(port)
+
+
+class FilterConfig(_Section):
+    """Which tables, in Canal's regex grammar (canal.instance.filter.regex / .black.regex)."""
+
+    tables: str = r".*\..*"
+    black_tables: str = r"mysql\.slave_.*"
+
+
+class StoreConfig(_Section):
+    """The ring buffer (canal.instance.memory.*). Capacity is buffer_size × memunit_bytes under
+    MEMSIZE, buffer_size entries under ITEMSIZE."""
+
+    batch_mode: Literal["MEMSIZE", "ITEMSIZE"] = "MEMSIZE"
+    buffer_size: int = Field(65536, ge=2)
+    memunit_bytes: int = Field(1024, ge=1)
+    ddl_isolation: bool = False
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> StoreConfig:
+        if self.buffer_size & (self.buffer_size - 1):
+            raise ValueError(f"store.buffer_size must be a power of two, not {self.buffer_size}")
+        return self
+
+
+class MetaConfig(_Section):
+    """Where cursors live. `path` is a file on a disk that survives the head node's restart."""
+
+    backend: Literal["sqlite", "memory"] = "sqlite"
+    path: str = "meta.db"
+
+
+class RayConfig(_Section):
+    """How to reach Ray. `address` empty: the running cluster, else a local one."""
+
+    address: str = ""
+    namespace: str = "ray_canal"
+
+
+class InstanceConfig(_Section):
+    """One destination: a source, its pipeline and its log."""
+
+    destination: str = Field(pattern=r"^[A-Za-z0-9_.\-]+$")
+    source: SourceConfig
+    filter: FilterConfig = FilterConfig()
+    store: StoreConfig = StoreConfig()
+    decoders: Literal["auto"] | int = "auto"
+    chunk_bytes: int = Field(4 << 20, ge=4 << 10)
+    linger_ms: float = Field(5.0, ge=0)
+    time_zone: str = "UTC"  # in which entries print TIMESTAMP
+
+    @model_validator(mode="after")
+    def _decoders_positive(self) -> InstanceConfig:
+        if isinstance(self.decoders, int) and self.decoders < 0:
+            raise ValueError("decoders must be 0 (fused), a positive number, or 'auto'")
+        return self
+
+
+class CanalConfig(_Section):
+    """A deployment: its destinations, where cursors live, how to reach Ray."""
+
+    instance: tuple[InstanceConfig, ...]
+    meta: MetaConfig = MetaConfig()
+    ray: RayConfig = RayConfig()
+
+    @model_validator(mode="after")
+    def _unique(self) -> CanalConfig:
+        names = [i.destination for i in self.instance]
+        if len(set(names)) != len(names):
+            raise ValueError(f"destinations must be unique, got {names}")
+        return self
+
+    def destination(self, name: str) -> InstanceConfig:
+        for instance in self.instance:
+            if instance.destination == name:
+                return instance
+        raise ConfigError(
+            f"no destination {name!r} in the configuration; it has "
+            f"{', '.join(i.destination for i in self.instance)}"
+        )
+
+
+def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> CanalConfig:
+    """Read a configuration from a TOML file, a dict, or pass a CanalConfig through.
+
+    Relative paths in a file are taken from the file's directory. Raises ConfigError: file missing or
+    not TOML; unknown key (with the nearest valid one); a value out of its range.
+    """
+    if isinstance(config, CanalConfig):
+        return config
+    if isinstance(config, dict):
+        return _validate(config, "configuration")
+    path = Path(config)
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    _resolve_paths(tree, path.resolve().parent)
+    return _validate(tree, str(path))
+
+
+def secret(value: str) -> str:
+    """The secret behind `env:NAME` or `file:PATH`, or the value itself.
+
+    Raises ConfigError: the variable is not set, the file cannot be read. The secret is in no message.
+    """
+    scheme, _, rest = value.partition(":")
+    if scheme == "env":
+        if rest not in os.environ:
+            raise ConfigError(f"environment variable {rest} (named by {value!r}) is not set")
+        return os.environ[rest]
+    if scheme == "file":
+        try:
+            return Path(rest).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise ConfigError(f"cannot read secret file {rest}: {error.strerror}") from error
+    return value
+
+
+def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
+    meta = tree.get("meta")
+    if isinstance(meta, dict) and isinstance(meta.get("path"), str):
+        meta["path"] = str(base / meta["path"])
+    for instance in tree.get("instance", []):
+        source = instance.get("source") if isinstance(instance, dict) else None
+        if isinstance(source, dict):
+            if isinstance(source.get("files"), list):
+                source["files"] = [str(base / name) for name in source["files"]]
+            if isinstance(source.get("schema_sql"), str) and source["schema_sql"]:
+                source["schema_sql"] = str(base / source["schema_sql"])
+
+
+def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:
+    try:
+        return CanalConfig.model_validate(tree)
+    except ValidationError as error:
+        problems = "; ".join(_explain(e) for e in error.errors(include_input=False, include_url=False))
+        raise ConfigError(f"{origin}: {problems}") from None
+
+
+def _explain(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        key = str(problem["loc"][-1])
+        near = difflib.get_close_matches(key, _all_keys(CanalConfig), n=1)
+        return f"unknown key {where!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"{where or 'configuration'}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def _all_keys(section: type[BaseModel]) -> list[str]:
+    keys: list[str] = []
+    for name, info in section.model_fields.items():
+        keys.append(name)
+        for candidate in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                keys.extend(_all_keys(candidate))
+    return keys

@@ -1,0 +1,172 @@
+"""Every error of ray_canal, as one tree.
+
+    CanalError
+    ├── ConfigError                  a setting is wrong; names the nearest valid key
+    ├── SourceError                  the MySQL server or the binlog file's fault
+    │   ├── ConnectionLost           (retryable) the connection ended or fell silent
+    │   ├── AuthenticationFailed     wrong user, password, or authentication plugin
+    │   ├── PrivilegeMissing         a grant is missing; says which, and how to give it
+    │   ├── PositionNotFound         no such binlog file, or a position past its end
+    │   ├── PositionPurged           the server has purged what we need
+    │   └── ServerSettingRefused     a server variable that we cannot work with
+    ├── DecodeError                  the bytes' fault; carries file and offset
+    │   ├── CorruptEvent             checksum, length, or structure is wrong
+    │   ├── UnsupportedEvent         an event or column type that is not decoded
+    │   └── TableMetaMismatch        the table's schema does not fit its TABLE_MAP
+    ├── ConsumerError                the caller's fault
+    │   ├── NotSubscribed            get or ack before subscribe
+    │   ├── BatchNotFirst            ack out of order (Canal's text)
+    │   ├── BatchNotFound            ack of an unknown batch (Canal's text)
+    │   └── BatchesUnacked           get() while batches of get_without_ack() are open
+    └── InstanceError                the instance's state
+        ├── InstanceNotFound         no such destination
+        ├── InstanceNotRunning       (retryable) the instance is stopped or starting
+        ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
+        └── Fenced                   an epoch newer than ours owns the destination
+
+Each error answers "whose fault?" by its class and "may I retry?" by `retryable`. A constructor takes
+one positional message, because Ray pickles exceptions by their positional arguments; what else an
+error knows (destination, journal name, position) travels in attributes set by `at()`. Secrets are
+never put into a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+Self = TypeVar("Self", bound="CanalError")
+
+
+class CanalError(Exception):
+    """Base of all errors raised by ray_canal."""
+
+    retryable = False
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.destination: str | None = None
+        self.journal_name: str | None = None
+        self.position: int | None = None
+
+    def at(
+        self: Self,
+        journal_name: str | None = None,
+        position: int | None = None,
+        destination: str | None = None,
+    ) -> Self:
+        """Say where it happened: binlog file, byte offset in it, destination. Returns itself."""
+        self.journal_name = journal_name if journal_name is not None else self.journal_name
+        self.position = position if position is not None else self.position
+        self.destination = destination if destination is not None else self.destination
+        return self
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        place = []
+        if self.destination:
+            place.append(f"destination {self.destination}")
+        if self.journal_name is not None:
+            offset = "" if self.position is None else f" offset {self.position}"
+            place.append(f"{self.journal_name}{offset}")
+        return f"{message} [{', '.join(place)}]" if place else message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self.args, self.__dict__)
+
+
+class ConfigError(CanalError):
+    """A setting is wrong."""
+
+
+class SourceError(CanalError):
+    """The source (server, file, network) is at fault."""
+
+
+class ConnectionLost(SourceError):
+    """The connection to the server ended or fell silent; a reconnect may help."""
+
+    retryable = True
+
+
+class AuthenticationFailed(SourceError):
+    """The server refused the user, the password or the authentication plugin."""
+
+
+class PrivilegeMissing(SourceError):
+    """The user lacks a grant."""
+
+
+class PositionNotFound(SourceError):
+    """No such binlog file, or a position past its end."""
+
+
+class PositionPurged(SourceError):
+    """The server has purged the binlog that holds the position."""
+
+
+class ServerSettingRefused(SourceError):
+    """A server variable has a value that change data capture cannot work with."""
+
+
+class DecodeError(CanalError):
+    """Bytes that cannot be decoded; `raw` keeps the event (may be empty)."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.raw: bytes = b""
+
+
+class CorruptEvent(DecodeError):
+    """A checksum, a length or a structure is wrong."""
+
+
+class UnsupportedEvent(DecodeError):
+    """An event type or column type that ray_canal does not decode."""
+
+
+class TableMetaMismatch(DecodeError):
+    """The known schema of a table does not fit its TABLE_MAP event, or there is no schema."""
+
+
+class ConsumerError(CanalError):
+    """The caller broke the get/ack contract."""
+
+
+class NotSubscribed(ConsumerError):
+    """get or ack before subscribe."""
+
+
+class BatchNotFirst(ConsumerError):
+    """ack of a batch that is not the smallest outstanding one."""
+
+
+class BatchNotFound(ConsumerError):
+    """ack or rollback of a batch that is not outstanding."""
+
+
+class BatchesUnacked(ConsumerError):
+    """get() while batches of get_without_ack() are still outstanding."""
+
+
+class InstanceError(CanalError):
+    """The instance of a destination is not in the state that the call needs."""
+
+
+class InstanceNotFound(InstanceError):
+    """No such destination."""
+
+
+class InstanceNotRunning(InstanceError):
+    """The instance is stopped, starting, or has failed (the message says which)."""
+
+    retryable = True
+
+
+class InstanceRestarted(InstanceError):
+    """The instance restarted; batches handed out before are void and will come again."""
+
+    retryable = True
+
+
+class Fenced(InstanceError):
+    """A newer epoch owns the destination; this owner must stop."""

@@ -1,0 +1,84 @@
+"""Positions in a binlog: where an event is, where to resume, in what order they stand.
+
+No I/O and no reading of binlogs here; GTID sets live in `gtid.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import total_ordering
+
+from ray_canal.errors import ConfigError
+
+BINLOG_START = 4
+"""Offset of a binlog file's first event: behind the 4 magic bytes."""
+
+_NAME = re.compile(r"(?P<base>.+)\.(?P<number>\d+)\Z")
+
+
+def journal_key(journal_name: str) -> tuple[str, int]:
+    """(base, number) of a binlog file's name, by which names are compared (never as text).
+
+    `mysql-bin.999999` < `mysql-bin.1000000`. A name without a number sorts first in its base.
+    """
+    found = _NAME.match(journal_name)
+    return (found["base"], int(found["number"])) if found else (journal_name, -1)
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryPosition:
+    """A place in a source's binlog (Canal: EntryPosition).
+
+    `position` is a byte offset at an event's boundary: everything before it has been consumed.
+    `row` > 0 means: of the transaction that starts at `position`, that many rows (and all entries
+    before them) are consumed too. `gtid` is the set executed up to `position` (may be empty),
+    `timestamp` the last consumed event's header time in seconds (0 = unknown).
+    Equality and order look at file, position and row alone.
+    """
+
+    journal_name: str
+    position: int = BINLOG_START
+    row: int = 0
+    gtid: str = ""
+    timestamp: int = 0
+
+    def key(self) -> tuple[tuple[str, int], int, int]:
+        return journal_key(self.journal_name), self.position, self.row
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EntryPosition) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __lt__(self, other: EntryPosition) -> bool:
+        if journal_key(self.journal_name)[0] != journal_key(other.journal_name)[0]:
+            raise ConfigError(
+                f"cannot compare positions of two binlog bases: {self} and {other}"
+            )
+        return self.key() < other.key()
+
+    def __str__(self) -> str:
+        row = f"+{self.row}" if self.row else ""
+        return f"{self.journal_name}:{self.position}{row}"
+
+    def with_row(self, row: int) -> EntryPosition:
+        return replace(self, row=row)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """Which log a position belongs to: `server_uuid` of the server, or the files' directory."""
+
+    address: str
+    server_uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """A subscriber's durable cursor: a position and the source that it belongs to."""
+
+    identity: SourceIdentity
+    position: EntryPosition

@@ -1,0 +1,47 @@
+"""What a table looked like at a point of the binlog: names, types, keys.
+
+Plain records. Where they come from (row metadata, catalog, CREATE TABLE text) is parse/'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMeta:
+    """One column of a table version.
+
+    `type_code` is MySQL's field type as the binlog writes it (`enum_field_types`, with ENUM and SET
+    told apart from STRING), `mysql_type` the column type as `information_schema.COLUMN_TYPE` prints it
+    (`varchar(50)`, `int unsigned`). `charset` is MySQL's character set name, `binary` for bytes, and
+    empty where it does not apply. `length` is in characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY,
+    bits for BIT; `precision`/`scale` for DECIMAL; `fraction` for the digits of fractional seconds.
+    """
+
+    name: str
+    type_code: int
+    mysql_type: str
+    unsigned: bool = False
+    nullable: bool = True
+    is_key: bool = False
+    charset: str = ""
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    fraction: int = 0
+    labels: tuple[str, ...] = ()
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableMeta:
+    """One version of a table's schema. `columns` are in ordinal order, hidden ones included."""
+
+    schema: str
+    table: str
+    columns: tuple[ColumnMeta, ...]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.table}"
