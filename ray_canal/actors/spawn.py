@@ -1,0 +1,134 @@
+"""Every actor's and task's name, placement and restart policy, in one place.
+
+The classes in this room carry no decorator; this module turns them into actors. Nothing here decides
+what they do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from ray_canal.errors import InstanceNotFound
+
+NAMESPACE = "ray_canal"
+CONTROLLER_NAME = "canal-controller"
+
+# Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's slot.
+_ACTOR_CPUS = 0
+# Calls that must pass while a long poll of the same actor is waiting.
+CONTROL_GROUP = "control"
+
+
+def store_name(destination: str) -> str:
+    return f"canal-store:{destination}"
+
+
+def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
+    """The cluster's one controller; made if there is none. It restarts by itself, for ever."""
+    from ray_canal.actors.controller import Controller
+
+    handle: ActorHandle[Any] = (
+        ray.remote(Controller)
+        .options(
+            name=CONTROLLER_NAME,
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=_ACTOR_CPUS,
+            max_restarts=-1,
+            max_task_retries=0,
+        )
+        .remote(config_json, namespace)
+    )
+    return handle
+
+
+def store(instance_json: str, meta_json: str, destination: str, namespace: str) -> ActorHandle[Any]:
+    """A destination's store actor. Restarted by Ray; its constructor is its recovery."""
+    from ray_canal.actors.store import StoreActor
+
+    handle: ActorHandle[Any] = (
+        ray.remote(StoreActor)
+        .options(
+            name=store_name(destination),
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=_ACTOR_CPUS,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=1000,
+        )
+        .remote(instance_json, meta_json, namespace)
+    )
+    return handle
+
+
+def find_store(destination: str, namespace: str = NAMESPACE) -> ActorHandle[Any]:
+    """The running store actor of a destination. Raises InstanceNotFound."""
+    try:
+        handle: ActorHandle[Any] = ray.get_actor(store_name(destination), namespace=namespace)
+    except ValueError:
+        running = ", ".join(destinations(namespace)) or "none"
+        raise InstanceNotFound(
+            f"no destination {destination!r} is running in this cluster (running: {running}); "
+            "start it with `ray-canal start CONFIG`"
+        ) from None
+    return handle
+
+
+def destinations(namespace: str = NAMESPACE) -> list[str]:
+    """The destinations that have a store actor."""
+    prefix = store_name("")
+    named = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(
+        entry["name"].removeprefix(prefix)
+        for entry in named
+        if entry["namespace"] == namespace and entry["name"].startswith(prefix)
+    )
+
+
+# The stages below are owned by the store actor that makes them: they die with it, and its
+# constructor makes new ones. So they need neither name nor restarts.
+
+
+def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
+    from ray_canal.actors.fetcher import Fetcher
+
+    handle: ActorHandle[Any] = (
+        ray.remote(Fetcher)
+        .options(num_cpus=_ACTOR_CPUS, max_restarts=0, concurrency_groups={CONTROL_GROUP: 1})
+        .remote(instance_json, fused)
+    )
+    return handle
+
+
+def parser(instance_json: str) -> ActorHandle[Any]:
+    from ray_canal.actors.parser import Parser
+
+    handle: ActorHandle[Any] = (
+        ray.remote(Parser).options(num_cpus=_ACTOR_CPUS, max_restarts=0).remote(instance_json)
+    )
+    return handle
+
+
+def transaction_buffer(start_json: str) -> ActorHandle[Any]:
+    from ray_canal.actors.buffer import TransactionBufferActor
+
+    handle: ActorHandle[Any] = (
+        ray.remote(TransactionBufferActor)
+        .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
+        .remote(start_json)
+    )
+    return handle
+
+
+def decode_task() -> Any:
+    """The stateless DML-decode task: (raw, parsed) -> (info, decoded). Any worker, any chunk; its
+    demand for a CPU is what makes the cluster grow."""
+    from ray_canal.actors.decoder import decode_chunk
+
+    return ray.remote(decode_chunk).options(num_returns=2, num_cpus=1, max_retries=3)

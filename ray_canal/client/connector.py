@@ -1,0 +1,253 @@
+"""The client of one destination: subscribe, get, ack, rollback (Canal: CanalConnector).
+
+`Connector` blocks, `AsyncConnector` awaits; both say the same over the same transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+
+from ray_canal.client.message import Message, MessageHead
+from ray_canal.client.transport import RayTransport
+from ray_canal.errors import InstanceRestarted
+
+DEFAULT_CLIENT_ID = 1001
+"""The client id that Canal's Java client always uses."""
+
+ALL_TABLES = r".*\..*"
+_POLL_S = 1.0
+
+
+class _Session:
+    """What both connectors remember: who we are, and which epoch our batches belong to."""
+
+    def __init__(self, transport: RayTransport, client_id: int) -> None:
+        self.transport = transport
+        self.destination = transport.destination
+        self.client_id = client_id
+        self.epoch = 0
+
+    def message(self, head: MessageHead) -> Message:
+        self.epoch = head.epoch
+        return Message(head, self.transport.load)
+
+
+class Connector:
+    """A subscriber of one destination.
+
+    Delivery is at least once and in order: what is not acked comes again after `rollback()`, a new
+    connection, or a restart. Raises ConsumerError when the get/ack contract is broken, InstanceError when
+    the instance is not there, SourceError / DecodeError when the instance has failed.
+    """
+
+    def __init__(self, transport: RayTransport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+        self._session = _Session(transport, client_id)
+
+    @property
+    def destination(self) -> str:
+        return self._session.destination
+
+    @property
+    def client_id(self) -> int:
+        return self._session.client_id
+
+    def subscribe(self, filter: str = ALL_TABLES) -> None:
+        """Become a subscriber, or change the filter (Canal's regex list over `schema.table`).
+
+        The first time, the subscriber starts where the log starts; later, at its durable cursor. Batches
+        that an earlier connection left unacked are rolled back. Raises ConfigError: a bad filter.
+        """
+        session = self._session
+        session.epoch = session.transport.call("subscribe", session.client_id, filter, repeat=True)
+
+    def unsubscribe(self) -> None:
+        """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this client."""
+        session = self._session
+        session.transport.call("unsubscribe", session.client_id, repeat=True)
+
+    def get_without_ack(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
+        """The next batch; it stays outstanding until `ack` or `rollback`.
+
+        `batch_size`: memory units (store.memunit_bytes of binlog each) under MEMSIZE, entries under
+        ITEMSIZE. `timeout` in seconds has Canal's three meanings: None returns what is there now, 0 waits
+        until a full batch is there, > 0 waits up to so long for a full batch, then returns what is there.
+        An empty message has id -1 and needs no ack. Several batches may be outstanding.
+        """
+        session = self._session
+        return session.message(
+            session.transport.call(
+                "get_without_ack", session.client_id, batch_size, timeout, repeat=True
+            )
+        )
+
+    def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
+        """The next batch, acked at once. Raises BatchesUnacked while batches are outstanding."""
+        session = self._session
+        return session.message(
+            session.transport.call("get", session.client_id, batch_size, timeout, repeat=False)
+        )
+
+    def ack(self, batch_id: int) -> None:
+        """Confirm a batch: the cursor moves behind it, durably, before this returns.
+
+        Raises BatchNotFirst: not the smallest outstanding; BatchNotFound: not outstanding;
+        InstanceRestarted: handed out before a restart (it comes again).
+        """
+        session = self._session
+        session.transport.call("ack", session.client_id, batch_id, session.epoch, repeat=False)
+
+    def rollback(self, batch_id: int | None = None) -> None:
+        """Give back all outstanding batches, or this one and those after it; they come again."""
+        session = self._session
+        session.transport.call("rollback", session.client_id, batch_id, session.epoch, repeat=False)
+
+    def list_batch_ids(self) -> list[int]:
+        """Outstanding batches, smallest first."""
+        session = self._session
+        ids: list[int] = session.transport.call("list_batch_ids", session.client_id, repeat=True)
+        return ids
+
+    def messages(self, batch_size: int = 1000, poll: float = _POLL_S) -> Iterator[Message]:
+        """Messages for ever, each acked when the loop asks for the next one.
+
+        If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends when a
+        source of binlog files is at its end.
+        """
+        while True:
+            message = self._next(batch_size, poll)
+            if message:
+                done = False
+                try:
+                    yield message
+                    done = True
+                finally:
+                    if not done:
+                        self._give_back()
+                self._ack_or_repeat(message)
+            elif message.finished:
+                return
+
+    def _next(self, batch_size: int, poll: float) -> Message:
+        # A full batch comes at once; a smaller one as soon as anything is there.
+        message = self.get_without_ack(batch_size)
+        return message if message or message.finished else self.get_without_ack(1, poll)
+
+    def _ack_or_repeat(self, message: Message) -> None:
+        try:
+            self.ack(message.id)
+        except InstanceRestarted:
+            return  # at-least-once: it will be delivered again
+
+    def _give_back(self) -> None:
+        try:
+            self.rollback()
+        except InstanceRestarted:
+            return
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.messages()
+
+    def __enter__(self) -> Connector:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave. The subscription and its cursor stay; unacked batches come again on the next connect."""
+
+
+class AsyncConnector:
+    """`Connector` for asyncio: the same calls, awaited."""
+
+    def __init__(self, transport: RayTransport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+        self._session = _Session(transport, client_id)
+
+    async def subscribe(self, filter: str = ALL_TABLES) -> None:
+        """See Connector.subscribe."""
+        session = self._session
+        session.epoch = await session.transport.call_async(
+            "subscribe", session.client_id, filter, repeat=True
+        )
+
+    async def unsubscribe(self) -> None:
+        """See Connector.unsubscribe."""
+        session = self._session
+        await session.transport.call_async("unsubscribe", session.client_id, repeat=True)
+
+    async def get_without_ack(
+        self, batch_size: int = 1000, timeout: float | None = None
+    ) -> Message:
+        """See Connector.get_without_ack."""
+        session = self._session
+        return session.message(
+            await session.transport.call_async(
+                "get_without_ack", session.client_id, batch_size, timeout, repeat=True
+            )
+        )
+
+    async def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
+        """See Connector.get."""
+        session = self._session
+        return session.message(
+            await session.transport.call_async(
+                "get", session.client_id, batch_size, timeout, repeat=False
+            )
+        )
+
+    async def ack(self, batch_id: int) -> None:
+        """See Connector.ack."""
+        session = self._session
+        await session.transport.call_async(
+            "ack", session.client_id, batch_id, session.epoch, repeat=False
+        )
+
+    async def rollback(self, batch_id: int | None = None) -> None:
+        """See Connector.rollback."""
+        session = self._session
+        await session.transport.call_async(
+            "rollback", session.client_id, batch_id, session.epoch, repeat=False
+        )
+
+    async def messages(
+        self, batch_size: int = 1000, poll: float = _POLL_S
+    ) -> AsyncIterator[Message]:
+        """See Connector.messages."""
+        while True:
+            message = await self.get_without_ack(batch_size)
+            if not message and not message.finished:
+                message = await self.get_without_ack(1, poll)
+            if message:
+                done = False
+                try:
+                    yield message
+                    done = True
+                finally:
+                    if not done:
+                        await self.rollback()
+                try:
+                    await self.ack(message.id)
+                except InstanceRestarted:
+                    continue
+            elif message.finished:
+                return
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.messages()
+
+    async def __aenter__(self) -> AsyncConnector:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None

@@ -1,0 +1,144 @@
+"""What one get hands out: a batch of log entries, read lazily, in Canal's view or in Arrow's.
+
+A message holds references to decoded chunks, not their bytes: nothing is fetched before `entries`,
+`entry_bytes` or `batches` is asked for, and Arrow batches are views over shared memory. No Ray here; how a
+reference becomes a chunk is the transport's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.views.arrow import batches as arrow_batches
+from ray_canal.views.entries import delimited, iter_entries
+
+EMPTY_BATCH = -1
+"""The id of an empty message (Canal): there is nothing to ack."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePart:
+    """Entries [first, last) of one chunk, those with a true `mask` (None: all of them)."""
+
+    payload: Any
+    first: int
+    last: int
+    mask: npt.NDArray[np.bool_] | None
+    gtid_set: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHead:
+    """What the store answers to a get. `finished`: a source of files is at its end and all is delivered."""
+
+    id: int
+    epoch: int
+    parts: tuple[MessagePart, ...] = ()
+    entry_count: int = 0
+    row_count: int = 0
+    start: EntryPosition | None = None
+    end: EntryPosition | None = None
+    finished: bool = False
+    time_zone: str = "UTC"
+    gtid: bool = False
+
+
+@dataclass
+class Message:
+    """A batch of entries in log order (Canal: Message). `id` is what `ack` and `rollback` take."""
+
+    head: MessageHead
+    load: Callable[[list[Any]], list[DecodedChunk]]
+    _chunks: list[DecodedChunk] | None = field(default=None, repr=False)
+
+    @property
+    def id(self) -> int:
+        return self.head.id
+
+    @property
+    def entry_count(self) -> int:
+        return self.head.entry_count
+
+    @property
+    def row_count(self) -> int:
+        """Rows (changes) in the batch; known without fetching it."""
+        return self.head.row_count
+
+    @property
+    def finished(self) -> bool:
+        """The source has an end (binlog files, no follow), and everything before it was delivered."""
+        return self.head.finished
+
+    @property
+    def start(self) -> EntryPosition | None:
+        """Where the batch's first entry starts."""
+        return self.head.start
+
+    @property
+    def end(self) -> EntryPosition | None:
+        """Where the log goes on behind the batch."""
+        return self.head.end
+
+    def __len__(self) -> int:
+        return self.head.entry_count
+
+    def __bool__(self) -> bool:
+        return self.head.id != EMPTY_BATCH
+
+    @property
+    def chunks(self) -> list[DecodedChunk]:
+        """The decoded chunks behind the parts, fetched once."""
+        if self._chunks is None:
+            self._chunks = self.load([part.payload for part in self.head.parts])
+        return self._chunks
+
+    @property
+    def entries(self) -> Iterator[Any]:
+        """Canal's view: `Entry` protobuf messages, rendered and parsed one part at a time."""
+        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+            yield from iter_entries(
+                chunk,
+                part.first,
+                part.last,
+                part.mask,
+                time_zone=self.head.time_zone,
+                gtid=self.head.gtid,
+                gtid_set=part.gtid_set,
+            )
+
+    @property
+    def entry_bytes(self) -> bytes:
+        """The same entries as bytes: varint length + `Entry`, one after the other."""
+        return b"".join(
+            delimited(
+                chunk,
+                part.first,
+                part.last,
+                part.mask,
+                time_zone=self.head.time_zone,
+                gtid=self.head.gtid,
+                gtid_set=part.gtid_set,
+            )
+            for part, chunk in zip(self.head.parts, self.chunks, strict=True)
+        )
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """Arrow's view: one batch for each table version of each chunk, rows in log order.
+
+        Columns: event_type, journal_name, position, row, execute_time, gtid, before, after; the
+        table's name is in the schema's metadata. Buffers are views over Ray's shared memory.
+        """
+        return [
+            batch
+            for part, chunk in zip(self.head.parts, self.chunks, strict=True)
+            for batch in arrow_batches(chunk, part.first, part.last, part.mask)
+        ]
