@@ -115,7 +115,11 @@ class Connector:
         source of binlog files is at its end.
         """
         while True:
-            message = self._next(batch_size, poll)
+            message = self._session.message(
+                self._session.transport.call(
+                    "get_soon", self._session.client_id, batch_size, poll, repeat=True
+                )
+            )
             if message:
                 done = False
                 try:
@@ -127,11 +131,6 @@ class Connector:
                 self._ack_or_repeat(message)
             elif message.finished:
                 return
-
-    def _next(self, batch_size: int, poll: float) -> Message:
-        # A full batch comes at once; a smaller one as soon as anything is there.
-        message = self.get_without_ack(batch_size)
-        return message if message or message.finished else self.get_without_ack(1, poll)
 
     def _ack_or_repeat(self, message: Message) -> None:
         try:
@@ -220,9 +219,11 @@ class AsyncConnector:
     ) -> AsyncIterator[Message]:
         """See Connector.messages."""
         while True:
-            message = await self.get_without_ack(batch_size)
-            if not message and not message.finished:
-                message = await self.get_without_ack(1, poll)
+            message = self._session.message(
+                await self._session.transport.call_async(
+                    "get_soon", self._session.client_id, batch_size, poll, repeat=True
+                )
+            )
             if message:
                 done = False
                 try:

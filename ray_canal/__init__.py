@@ -1,0 +1,72 @@
+"""ray_canal: MySQL and MariaDB change data capture as an actor system on Ray.
+
+    import ray_canal as canal
+
+    canal.start("canal.toml")
+    with canal.connect("orders") as connector:
+        connector.subscribe(r"shop\\..*")
+        for message in connector:
+            for batch in message.batches: ...
+
+The names below are the public API. They are loaded when first used, so that importing ray_canal starts
+neither Ray nor a compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ray_canal import spark as spark
+    from ray_canal.client.api import connect as connect
+    from ray_canal.client.api import connect_async as connect_async
+    from ray_canal.client.api import start as start
+    from ray_canal.client.api import status as status
+    from ray_canal.client.api import stop as stop
+    from ray_canal.client.connector import AsyncConnector as AsyncConnector
+    from ray_canal.client.connector import Connector as Connector
+    from ray_canal.client.message import Message as Message
+    from ray_canal.config import load as load_config
+    from ray_canal.offline import decode_entries as decode_entries
+    from ray_canal.offline import decode_files as decode_files
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "start": "ray_canal.client.api",
+    "stop": "ray_canal.client.api",
+    "status": "ray_canal.client.api",
+    "connect": "ray_canal.client.api",
+    "connect_async": "ray_canal.client.api",
+    "Connector": "ray_canal.client.connector",
+    "AsyncConnector": "ray_canal.client.connector",
+    "Message": "ray_canal.client.message",
+    "decode_files": "ray_canal.offline",
+    "decode_entries": "ray_canal.offline",
+}
+
+__all__ = [
+    "AsyncConnector",
+    "Connector",
+    "Message",
+    "connect",
+    "connect_async",
+    "decode_entries",
+    "decode_files",
+    "load_config",
+    "spark",
+    "start",
+    "status",
+    "stop",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    if name == "spark":
+        return importlib.import_module("ray_canal.spark")
+    if name == "load_config":
+        return importlib.import_module("ray_canal.config").load
+    raise AttributeError(f"module 'ray_canal' has no attribute {name!r}")

@@ -1,0 +1,63 @@
+"""The fetcher actor: one per destination, at the socket (or the files).
+
+Split mode hands out raw chunks; fused mode (`decoders = 0`) parses and decodes in the same process, which saves
+a trip of the raw bytes through the object store. It answers calls, one chunk a call: who calls, owns what is
+returned, and the socket is read no faster than chunks are called for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.driver.source import SourceStatus, open_source
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+
+
+class Fetcher:
+    """Reads one source. Every method but `status` and `interrupt` runs on one thread, in call order."""
+
+    def __init__(self, instance_json: str, fused: bool) -> None:
+        config = InstanceConfig.model_validate_json(instance_json)
+        self._linger_s = config.linger_ms / 1000
+        self._source = open_source(config)
+        self._parser: Any = None
+        if fused:
+            from ray_canal.actors.parser import event_parser
+
+            self._parser = event_parser(config)
+
+    def open(self, start: EntryPosition | None) -> tuple[EntryPosition, SourceIdentity]:
+        """Connect and stand at `start` (None: where the configuration says). Returns where it stands.
+
+        Raises SourceError: unreachable, refused, position unknown or purged.
+        """
+        position = self._source.open(start)
+        return position, self._source.identity
+
+    def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, bool]:
+        """(head, chunk, finished): the next raw chunk, or None after `wait_s` without events."""
+        chunk = self._source.read(self._linger_s, wait_s)
+        if chunk is None:
+            return None, None, self._source.finished
+        return chunk.head, chunk, False
+
+    def next_decoded(self, wait_s: float) -> tuple[ChunkInfo | None, DecodedChunk | None, bool]:
+        """(info, decoded, finished): fused mode's twin of `next_raw`."""
+        chunk = self._source.read(self._linger_s, wait_s)
+        if chunk is None:
+            return None, None, self._source.finished
+        info, decoded = self._parser.decode_chunk(chunk)
+        return info, decoded, False
+
+    def status(self) -> SourceStatus:
+        """Positions, rates and heartbeat times of the source. Runs beside a waiting read."""
+        return self._source.status()
+
+    def interrupt(self) -> None:
+        """End a waiting read and close the source."""
+        self._source.interrupt()
+
+    def close(self) -> None:
+        self._source.close()

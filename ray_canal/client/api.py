@@ -1,0 +1,127 @@
+"""start, stop, status, connect: the functions behind `import ray_canal as canal`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from ray_canal.actors import spawn
+from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
+from ray_canal.client.transport import RayTransport, unwrapped
+from ray_canal.config import CanalConfig, load
+from ray_canal.errors import CanalError, InstanceNotRunning
+
+_START_TIMEOUT_S = 90.0
+
+
+def start(
+    config: str | os.PathLike[str] | dict[str, Any] | CanalConfig,
+    *,
+    wait: bool = True,
+    timeout: float = _START_TIMEOUT_S,
+) -> list[str]:
+    """Start every destination of a configuration as detached actors. Returns their names.
+
+    Joins the Ray that this process is connected to, else the cluster of `ray.address`, else a running
+    one, else starts a local one. With `wait`, returns when each destination stands at its source, and
+    raises what keeps it from there (AuthenticationFailed, PositionPurged, …); a destination that cannot start
+    is stopped again. A destination that runs already is left as it is.
+    """
+    canal = load(config)
+    connect_ray(canal)
+    known = set(spawn.destinations(canal.ray.namespace))
+    config_json = canal.model_dump_json()
+    controller = spawn.controller(config_json, canal.ray.namespace)
+    names: list[str] = _get(controller.apply.remote(config_json))
+    if wait:
+        for name in names:
+            try:
+                _get(spawn.find_store(name, canal.ray.namespace).wait_running.remote(timeout))
+            except CanalError as error:
+                if name not in known and not error.retryable:
+                    stop(name, namespace=canal.ray.namespace)
+                raise error.at(destination=name) from None
+    return names
+
+
+def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
+    """Stop a destination. Cursors stay; a later start resumes without loss. Raises InstanceNotFound."""
+    connect_ray()
+    try:
+        controller = ray.get_actor(spawn.CONTROLLER_NAME, namespace=namespace)
+    except ValueError:
+        controller = None
+    spawn.find_store(destination, namespace)
+    if controller is None:
+        raise InstanceNotRunning(
+            f"no controller runs in namespace {namespace!r}; start one with `ray-canal start CONFIG`"
+        )
+    _get(controller.stop.remote(destination))
+
+
+def status(
+    destination: str | None = None, *, namespace: str = spawn.NAMESPACE
+) -> dict[str, dict[str, Any]]:
+    """State of one or all destinations: positions, lag, rates, ring fill, subscribers.
+
+    Raises InstanceNotFound for a destination that is not running.
+    """
+    connect_ray()
+    names = [destination] if destination else spawn.destinations(namespace)
+    handles = {name: spawn.find_store(name, namespace) for name in names}
+    found: dict[str, dict[str, Any]] = {}
+    for name, handle in handles.items():
+        try:
+            found[name] = _get(handle.status.remote())
+        except InstanceNotRunning as error:
+            found[name] = {"state": "restarting", "error": str(error)}
+    return found
+
+
+def connect(
+    destination: str,
+    client_id: int = DEFAULT_CLIENT_ID,
+    *,
+    namespace: str = spawn.NAMESPACE,
+) -> Connector:
+    """A blocking client of a destination. Raises InstanceNotFound."""
+    connect_ray()
+    return Connector(RayTransport(destination, namespace), client_id)
+
+
+def connect_async(
+    destination: str,
+    client_id: int = DEFAULT_CLIENT_ID,
+    *,
+    namespace: str = spawn.NAMESPACE,
+) -> AsyncConnector:
+    """An asyncio client of a destination. Raises InstanceNotFound."""
+    connect_ray()
+    return AsyncConnector(RayTransport(destination, namespace), client_id)
+
+
+def connect_ray(config: CanalConfig | None = None) -> None:
+    """Join Ray if this process has not: the given address, a running cluster, or a new local one."""
+    if ray.is_initialized():
+        return
+    address = config.ray.address if config else ""
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    if address or os.environ.get("RAY_ADDRESS"):
+        ray.init(address=address or None, **quiet)
+        return
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:
+        ray.init(include_dashboard=False, **quiet)
+
+
+def _get(reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        raise unwrapped(error) from None
+    except RayActorError as error:
+        raise InstanceNotRunning(f"the actor went away during the call: {error}") from error

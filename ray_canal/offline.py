@@ -1,0 +1,95 @@
+"""Decoding binlog files with no Ray and no server: the same cutter, parser and decoder, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.driver.source import open_source
+from ray_canal.errors import ConfigError
+from ray_canal.filter import TableFilter
+from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.views.arrow import batches as arrow_batches
+from ray_canal.views.entries import delimited
+
+PathLike = str | os.PathLike[str]
+
+
+def decode_chunks(
+    paths: Sequence[PathLike],
+    *,
+    schema_sql: PathLike | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
+    """Decoded chunks of binlog files, in order.
+
+    `schema_sql` is a file of CREATE TABLE statements, for binlogs without row metadata. `on_bytes` hears how
+    many bytes each chunk had. Good events before a bad one come out first; then its error is raised:
+    PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and offset.
+    """
+    if not paths:
+        raise ConfigError("no binlog file given")
+    config = InstanceConfig.model_validate(
+        {"destination": "files", "source": {"files": [str(path) for path in paths]}}
+    )
+    sql = ""
+    if schema_sql is not None:
+        try:
+            sql = Path(schema_sql).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot read {schema_sql}: {error.strerror}") from error
+    parser = EventParser(SchemaRegistry(create_table_sql=sql, catalog=None))
+    source = open_source(config)
+    try:
+        source.open(None)
+        while True:
+            raw = source.read(0.0, 0.0)
+            if raw is None:
+                if source.finished:
+                    return
+                continue
+            info, chunk = parser.decode_chunk(raw)
+            yield info, chunk
+            if info.failure is not None:
+                raise info.failure
+            if on_bytes is not None:
+                on_bytes(raw.size_bytes)
+    finally:
+        source.close()
+
+
+def decode_files(
+    paths: Sequence[PathLike],
+    *,
+    tables: str = r".*\..*",
+    schema_sql: PathLike | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of binlog files: one table version each, rows in log order.
+
+    `tables` is Canal's regex list over `schema.table`. Raises as `decode_chunks`.
+    """
+    wanted = TableFilter(tables, "")
+    for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
+        for batch in arrow_batches(chunk, 0, chunk.layout.event_count):
+            metadata = batch.schema.metadata
+            if wanted.admits(
+                metadata[b"canal.schema"].decode(), metadata[b"canal.table"].decode()
+            ):
+                yield batch
+
+
+def decode_entries(
+    paths: Sequence[PathLike],
+    *,
+    schema_sql: PathLike | None = None,
+    time_zone: str = "UTC",
+) -> Iterator[bytes]:
+    """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the other."""
+    for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
+        yield delimited(chunk, 0, chunk.layout.event_count, None, time_zone=time_zone)
