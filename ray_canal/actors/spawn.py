@@ -12,6 +12,7 @@ import ray
 from ray.actor import ActorHandle
 
 from ray_canal.errors import InstanceNotFound
+from ray_canal.protocol.position import EntryPosition
 
 NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"
@@ -115,13 +116,13 @@ def parser(instance_json: str) -> ActorHandle[Any]:
     return handle
 
 
-def transaction_buffer(start_json: str) -> ActorHandle[Any]:
+def transaction_buffer(start: EntryPosition, gtid_set: str) -> ActorHandle[Any]:
     from ray_canal.actors.buffer import TransactionBufferActor
 
     handle: ActorHandle[Any] = (
         ray.remote(TransactionBufferActor)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
-        .remote(start_json)
+        .remote(start, gtid_set)
     )
     return handle
 

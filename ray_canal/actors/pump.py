@@ -1,0 +1,169 @@
+"""The pump: pulls chunks through the stages, in order, into the log.
+
+It runs inside the store actor, because whoever calls for a chunk owns it: raw and decoded chunks then outlive
+the fetcher and the workers that made them, and nothing is `ray.put`. The payload never enters this process: only
+heads and infos (small) are awaited; the rest passes by reference.
+
+    fetcher.next_raw ──head──┐
+         raw ref ────────────┼─> parser.parse ──ref──> decode task ──info──> transaction buffer ──> deliver
+                             └────────────────────────────^     └── decoded ref ────────────────────^
+
+Fused (`decoders = 0`): fetcher.next_decoded ──info, ref──> transaction buffer (in this process) ──> deliver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import ray
+
+from ray_canal.actors import spawn
+from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.config import InstanceConfig
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
+
+_WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"
+_CHUNKS_AHEAD_FUSED = 2
+
+Deliver = Callable[[LogChunk, Any], Awaitable[None]]
+
+
+def decoder_count(config: InstanceConfig) -> int:
+    """`decoders`, or the choice of "auto": fused on small clusters, else most of the CPUs."""
+    if isinstance(config.decoders, int):
+        return config.decoders
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    return 0 if cpus <= 4 else min(cpus - 2, 16)
+
+
+class Pump:
+    """One generation of a destination's upstream. Any failure ends it; a new one is made."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._config = config
+        self._instance_json = config.model_dump_json()
+        self._decoders = decoder_count(config)
+        self._fetcher = spawn.fetcher(self._instance_json, fused=self._decoders == 0)
+        self._parser: Any = None
+        self._buffer: Any = None
+        self.finished = False
+        self.chunks_in_flight = 0
+
+    @property
+    def decoders(self) -> int:
+        return self._decoders
+
+    async def open(self, start: EntryPosition | None) -> tuple[EntryPosition, SourceIdentity]:
+        """Stand at the source. Raises SourceError."""
+        position, identity = await self._fetcher.open.remote(start)
+        gtid_set = start.gtid if start is not None and start.gtid else position.gtid
+        if self._decoders == 0:
+            self._buffer = TransactionBuffer(position, gtid_set)
+        else:
+            self._parser = spawn.parser(self._instance_json)
+            self._buffer = spawn.transaction_buffer(position, gtid_set)
+        return position, identity
+
+    async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
+        """Pump until the source ends (binlog files) or something fails.
+
+        `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver` puts one
+        into it. Raises what a stage raised.
+        """
+        ahead = _CHUNKS_AHEAD_FUSED if self._decoders == 0 else 2 * self._decoders + 1
+        queue: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(maxsize=ahead)
+        produce = self._produce_fused if self._decoders == 0 else self._produce_split
+        producer = asyncio.create_task(produce(queue, wait_for_room))
+        consumer = asyncio.create_task(self._consume(queue, deliver))
+        tasks = {producer, consumer}
+        try:
+            while tasks:
+                done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in (producer, consumer):
+                task.cancel()
+            await asyncio.gather(producer, consumer, return_exceptions=True)
+
+    async def _produce_fused(
+        self,
+        queue: asyncio.Queue[tuple[Any, Any] | None],
+        wait_for_room: Callable[[int], Awaitable[None]],
+    ) -> None:
+        call = self._fetcher.next_decoded.options(num_returns=3)
+        # One call is always waiting in the fetcher behind the running one, so that it never idles
+        # between two chunks.
+        waiting: list[tuple[Any, Any, Any]] = []
+        while True:
+            while len(waiting) < _CHUNKS_AHEAD_FUSED:
+                await wait_for_room(queue.qsize() + len(waiting) + 1)
+                waiting.append(tuple(call.remote(_WAIT_S)))
+            info_ref, decoded_ref, finished_ref = waiting.pop(0)
+            info = await info_ref
+            if info is not None:
+                await queue.put((info, decoded_ref))
+            elif await finished_ref:
+                await queue.put(None)
+                return
+
+    async def _produce_split(
+        self,
+        queue: asyncio.Queue[tuple[Any, Any] | None],
+        wait_for_room: Callable[[int], Awaitable[None]],
+    ) -> None:
+        call = self._fetcher.next_raw.options(num_returns=3)
+        decode = spawn.decode_task()
+        while True:
+            await wait_for_room(queue.qsize() + 1)
+            head_ref, raw_ref, finished_ref = call.remote(_WAIT_S)
+            if await head_ref is None:
+                if await finished_ref:
+                    await queue.put(None)
+                    return
+                continue
+            parsed_ref = self._parser.parse.remote(raw_ref)
+            info_ref, decoded_ref = decode.remote(raw_ref, parsed_ref)
+            await queue.put((info_ref, decoded_ref))
+
+    async def _consume(
+        self, queue: asyncio.Queue[tuple[Any, Any] | None], deliver: Deliver
+    ) -> None:
+        while True:
+            item = await queue.get()
+            if item is None:
+                self.finished = True
+                return
+            info, decoded_ref = item
+            if isinstance(self._buffer, TransactionBuffer):
+                log_chunk = self._buffer.add(info)
+            else:
+                log_chunk = await self._buffer.add.remote(info)
+                info = log_chunk.info
+            await deliver(log_chunk, decoded_ref)
+            if isinstance(info, ChunkInfo) and info.failure is not None:
+                raise info.failure
+
+    async def source_status(self) -> Any:
+        """The fetcher's SourceStatus, or None if it does not answer at once."""
+        call = self._fetcher.status.options(concurrency_group=spawn.CONTROL_GROUP)
+        with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
+            return await asyncio.wait_for(asyncio.wrap_future(call.remote().future()), 1.0)
+        return None
+
+    async def close(self) -> None:
+        """End every stage. What is in flight is dropped; it is not acked, so it comes again."""
+        interrupt = self._fetcher.interrupt.options(concurrency_group=spawn.CONTROL_GROUP)
+        with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
+            await asyncio.wait_for(asyncio.wrap_future(interrupt.remote().future()), 2.0)
+        stages = [self._fetcher, self._parser]
+        if not isinstance(self._buffer, TransactionBuffer):
+            stages.append(self._buffer)
+        for stage in stages:
+            if stage is not None:
+                with contextlib.suppress(Exception):
+                    ray.kill(stage)

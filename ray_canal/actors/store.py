@@ -1,0 +1,352 @@
+"""The store actor: one per destination, the only owner of its log and its cursors.
+
+Hard state: the cursors, in the MetaManager's backend, written under this owner's epoch. Soft state: everything else. A
+*generation* is one life of the upstream: read the cursors, take a new epoch, stand at the smallest cursor,
+fill a fresh log. The first generation starts in the constructor, so the constructor is recovery; a failure of
+any stage starts the next one. Batches of an earlier generation are void: their ack raises InstanceRestarted
+and they are delivered again. A returned `ack` is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from ray.exceptions import RayError, RayTaskError
+
+from ray_canal.actors.pump import Pump
+from ray_canal.actors.rates import Rates
+from ray_canal.client.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.errors import (
+    CanalError,
+    DecodeError,
+    Fenced,
+    InstanceNotRunning,
+    InstanceRestarted,
+)
+from ray_canal.filter import TableFilter
+from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.store.event_store import EventStore
+from ray_canal.store.transaction_buffer import LogChunk
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_MIN_S = 0.2
+
+STARTING, RUNNING, FINISHED, FAILED, STOPPED = (
+    "starting",
+    "running",
+    "finished",
+    "failed",
+    "stopped",
+)
+
+
+class StoreActor:
+    """Calls of clients (subscribe, get, ack, rollback) and the life of the instance."""
+
+    async def __init__(self, instance_json: str, meta_json: str, namespace: str) -> None:
+        self._config = InstanceConfig.model_validate_json(instance_json)
+        self._destination = self._config.destination
+        self._meta = MetaManager(open_backend(MetaConfig.model_validate_json(meta_json)))
+        self._changed = asyncio.Condition()
+        self._state = STARTING
+        self._failure: Exception | None = None
+        self._epoch = 0
+        self._identity = SourceIdentity("")
+        self._start: EntryPosition | None = None
+        self._store: EventStore | None = None
+        self._subscribers: dict[int, SubscriberMeta] = {}
+        self._pump: Pump | None = None
+        self._rates = Rates()
+        self._last_event_time = 0
+        self._generations = 0
+        self._started_at = time.time()
+        self._life = asyncio.create_task(self._live())
+
+    # --- the life of the instance -------------------------------------------------------------
+
+    async def _live(self) -> None:
+        pause_s = _BACKOFF_MIN_S
+        while True:
+            began = time.monotonic()
+            try:
+                await self._generation()
+                return
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                failure = _plain(error)
+                logger.warning("destination %s: %s", self._destination, failure)
+                await self._set(FAILED, failure)
+                if isinstance(failure, Fenced | DecodeError):
+                    return  # another owner has it, or the same bytes would fail again
+            finally:
+                await self._close_pump()
+            if time.monotonic() - began > 10 * pause_s:
+                pause_s = _BACKOFF_MIN_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+
+    async def _generation(self) -> None:
+        """Recover and pump. Until the source stands, the log of the generation before goes on serving."""
+        known = self._meta.load(self._destination)
+        cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
+        pump = self._pump = Pump(self._config)
+        start, identity = await pump.open(min(cursors) if cursors else self._start)
+        self._epoch = self._meta.acquire(self._destination)
+        self._identity, self._start = identity, start
+        self._subscribers = self._meta.load(self._destination)
+        store = EventStore(self._config.store, start)
+        for client_id, subscriber in self._subscribers.items():
+            store.subscribe(client_id, self._filter(subscriber.filter), _position(subscriber))
+        self._store = store
+        self._generations += 1
+        await self._set(RUNNING, None)
+        await pump.run(self._deliver, self._wait_for_room)
+        await self._set(FINISHED, None)
+
+    async def _set(self, state: str, failure: Exception | None) -> None:
+        self._state, self._failure = state, failure
+        await self._wake()
+
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _close_pump(self) -> None:
+        pump, self._pump = self._pump, None
+        if pump is not None:
+            await pump.close()
+
+    async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
+        assert self._store is not None
+        self._store.put(chunk, payload)
+        info = chunk.info
+        self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
+        if len(info.entries):
+            self._last_event_time = int(info.entries["timestamp"][-1])
+        await self._wake()
+
+    async def _wait_for_room(self, chunks: int) -> None:
+        store = self._store
+        assert store is not None
+        while not store.has_room(chunks * self._config.chunk_bytes):
+            async with self._changed:
+                await self._changed.wait()
+
+    # --- calls of clients ---------------------------------------------------------------------
+
+    async def wait_running(self, timeout: float) -> None:
+        """Return when the instance stands at its source; raise what keeps it from there."""
+        deadline = time.monotonic() + timeout
+        while self._state in (STARTING, STOPPED):
+            if not await self._wait_change(deadline):
+                raise InstanceNotRunning(
+                    f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
+                )
+        if self._failure is not None:
+            raise self._failure
+
+    async def subscribe(self, client_id: int, filter_text: str) -> int:
+        """Subscribe, or change the filter; roll back what is outstanding. Returns the epoch."""
+        table_filter = self._filter(filter_text)
+        store = await self._ready_store()
+        known = self._subscribers.get(client_id)
+        cursor = known.cursor if known is not None else None
+        if cursor is None:
+            cursor = LogPosition(self._identity, store.first_position)
+        subscriber = SubscriberMeta(client_id, filter_text, cursor)
+        if subscriber != known:
+            self._save(subscriber)
+        store.subscribe(client_id, table_filter, cursor.position)
+        store.rollback(client_id)
+        await self._wake()
+        return self._epoch
+
+    async def unsubscribe(self, client_id: int) -> None:
+        """Forget the subscriber and its cursor."""
+        store = await self._ready_store()
+        store.unsubscribe(client_id)
+        self._meta.remove(self._destination, self._epoch, client_id)
+        self._subscribers.pop(client_id, None)
+        await self._wake()
+
+    async def get_without_ack(
+        self, client_id: int, batch_size: int, timeout: float | None
+    ) -> MessageHead:
+        """See Connector.get_without_ack."""
+        return await self._get(client_id, batch_size, timeout, full=True)
+
+    async def get_soon(self, client_id: int, batch_size: int, timeout: float) -> MessageHead:
+        """A batch as soon as there is anything for this subscriber, waiting up to `timeout`."""
+        return await self._get(client_id, batch_size, timeout, full=False)
+
+    async def get(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+        """See Connector.get."""
+        (await self._ready_store()).refuse_unacked(client_id)
+        head = await self._get(client_id, batch_size, timeout, full=True)
+        if head.id != EMPTY_BATCH:
+            await self.ack(client_id, head.id, head.epoch)
+        return head
+
+    async def _get(
+        self, client_id: int, batch_size: int, timeout: float | None, full: bool
+    ) -> MessageHead:
+        store = await self._ready_store()
+        wanted = batch_size if full else 1
+        if timeout is not None:
+            deadline = time.monotonic() + timeout if timeout > 0 else float("inf")
+            while not store.ready(client_id, wanted, count_all=not full):
+                if self._state in (FINISHED, FAILED, STOPPED):
+                    break
+                if not await self._wait_change(deadline):
+                    break
+                store = await self._ready_store()
+        batch = store.get(client_id, batch_size)
+        if batch is not None:
+            return self._head(batch)
+        if self._failure is not None and self._state == FAILED:
+            raise self._failure
+        return MessageHead(EMPTY_BATCH, self._epoch, finished=self._state == FINISHED)
+
+    def _head(self, batch: Any) -> MessageHead:
+        return MessageHead(
+            batch.id,
+            self._epoch,
+            tuple(
+                MessagePart(part.payload, part.first, part.last, part.mask, part.gtid_set)
+                for part in batch.parts
+            ),
+            batch.entry_count,
+            batch.row_count,
+            batch.range.start,
+            batch.range.end,
+            time_zone=self._config.time_zone,
+            gtid=self._config.source.gtid,
+        )
+
+    async def ack(self, client_id: int, batch_id: int, epoch: int) -> None:
+        """See Connector.ack. The cursor is durable when this returns."""
+        if batch_id == EMPTY_BATCH:
+            return
+        store = await self._ready_store()
+        self._refuse_void(batch_id, epoch)
+        cursor = store.cursor_after(client_id, batch_id)
+        known = self._subscribers[client_id]
+        # The durable cursor first: if that write fails, the batch stays outstanding.
+        if cursor is not None:
+            self._save(
+                SubscriberMeta(client_id, known.filter, LogPosition(self._identity, cursor))
+            )
+        store.ack(client_id, batch_id)
+        await self._wake()
+
+    async def rollback(self, client_id: int, batch_id: int | None, epoch: int) -> None:
+        """See Connector.rollback."""
+        store = await self._ready_store()
+        if batch_id is not None:
+            self._refuse_void(batch_id, epoch)
+        store.rollback(client_id, batch_id)
+        await self._wake()
+
+    async def list_batch_ids(self, client_id: int) -> list[int]:
+        """Outstanding batches of a subscriber, smallest first."""
+        ids: list[int] = (await self._ready_store()).batch_ids(client_id)
+        return ids
+
+    async def status(self) -> dict[str, Any]:
+        """State, positions, lag, rates, ring fill, subscribers: plain values, no secrets."""
+        source = None if self._pump is None else await self._pump.source_status()
+        stats = {} if self._store is None else self._store.stats()
+        return {
+            "destination": self._destination,
+            "state": self._state,
+            "error": None if self._failure is None else _described(self._failure),
+            "source": self._config.source.address or ", ".join(self._config.source.files),
+            "epoch": self._epoch,
+            "generations": self._generations,
+            "uptime_s": time.time() - self._started_at,
+            "decoders": None if self._pump is None else self._pump.decoders,
+            "fetched": source,
+            "last_event_time": self._last_event_time,
+            **self._rates.per_second(),
+            "store": stats,
+        }
+
+    async def stop(self) -> None:
+        """End the upstream and release the meta backend. Nothing acked is lost."""
+        self._life.cancel()
+        await asyncio.gather(self._life, return_exceptions=True)
+        await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
+        self._meta.close()
+
+    # --- small parts --------------------------------------------------------------------------
+
+    async def _ready_store(self) -> EventStore:
+        """The log, once the first generation has one."""
+        while self._store is None:
+            if self._failure is not None:
+                raise self._failure
+            async with self._changed:
+                await self._changed.wait()
+        if self._state == STOPPED:
+            raise InstanceNotRunning("the instance was stopped").at(destination=self._destination)
+        return self._store
+
+    async def _wait_change(self, deadline: float) -> bool:
+        """Wait for any change; False when the deadline (monotonic seconds) came first."""
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return False
+        async with self._changed:
+            try:
+                await asyncio.wait_for(
+                    self._changed.wait(), None if left_s == float("inf") else left_s
+                )
+            except asyncio.TimeoutError:
+                return False
+        return True
+
+    def _save(self, subscriber: SubscriberMeta) -> None:
+        try:
+            self._meta.save(self._destination, self._epoch, subscriber)
+        except Fenced as error:
+            self._failure, self._state = error, FAILED
+            self._life.cancel()
+            raise
+        self._subscribers[subscriber.client_id] = subscriber
+
+    def _refuse_void(self, batch_id: int, epoch: int) -> None:
+        if epoch != self._epoch:
+            raise InstanceRestarted(
+                f"batch {batch_id} was handed out before the instance restarted; "
+                "it is void and will be delivered again"
+            ).at(destination=self._destination)
+
+    def _filter(self, subscriber_filter: str) -> TableFilter:
+        """The subscriber's filter on top of the instance's black list."""
+        instance = self._config.filter
+        return TableFilter(subscriber_filter, instance.black_tables, within=instance.tables)
+
+
+def _position(subscriber: SubscriberMeta) -> EntryPosition | None:
+    return None if subscriber.cursor is None else subscriber.cursor.position
+
+
+def _plain(error: Exception) -> Exception:
+    """What happened, without Ray's wrapping; a lost actor becomes a retryable InstanceNotRunning."""
+    if isinstance(error, RayTaskError):
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, CanalError) else error
+    if isinstance(error, RayError):
+        return InstanceNotRunning(f"a stage of the pipeline died: {type(error).__name__}")
+    return error
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
