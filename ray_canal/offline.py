@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
@@ -19,6 +21,7 @@ from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited
 
 PathLike = str | os.PathLike[str]
+ALL_TABLES = r".*\..*"
 
 
 def decode_chunks(
@@ -67,29 +70,49 @@ def decode_chunks(
 def decode_files(
     paths: Sequence[PathLike],
     *,
-    tables: str = r".*\..*",
+    tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of binlog files: one table version each, rows in log order.
 
     `tables` is Canal's regex list over `schema.table`. Raises as `decode_chunks`.
     """
-    wanted = TableFilter(tables, "")
     for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
-        for batch in arrow_batches(chunk, 0, chunk.layout.event_count):
-            metadata = batch.schema.metadata
-            if wanted.admits(
-                metadata[b"canal.schema"].decode(), metadata[b"canal.table"].decode()
-            ):
-                yield batch
+        yield from chunk_batches(chunk, tables)
 
 
 def decode_entries(
     paths: Sequence[PathLike],
     *,
+    tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     time_zone: str = "UTC",
 ) -> Iterator[bytes]:
     """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the other."""
     for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
-        yield delimited(chunk, 0, chunk.layout.event_count, None, time_zone=time_zone)
+        yield chunk_entries(chunk, tables, time_zone)
+
+
+def chunk_batches(chunk: DecodedChunk, tables: str) -> list[pa.RecordBatch]:
+    """The Arrow batches of one chunk's tables that the filter admits."""
+    return list(
+        arrow_batches(chunk, 0, chunk.layout.event_count, _admitted(chunk, tables))
+    )
+
+
+def chunk_entries(chunk: DecodedChunk, tables: str, time_zone: str) -> bytes:
+    """The entries of one chunk, delimited; BEGIN, END and queries pass every filter (Canal)."""
+    mask = _admitted(chunk, tables)
+    return delimited(chunk, 0, chunk.layout.event_count, mask, time_zone=time_zone)
+
+
+def _admitted(chunk: DecodedChunk, tables: str) -> npt.NDArray[np.bool_] | None:
+    """Which entries a filter admits; None: all of them."""
+    wanted = TableFilter(tables, "")
+    metas = [table.meta for table in chunk.layout.tables]
+    admitted = np.array([*(wanted.admits(m.schema, m.table) for m in metas), True])
+    if admitted.all():
+        return None
+    # Entries without a table have index -1, which picks the last element: admitted.
+    mask: npt.NDArray[np.bool_] = admitted[chunk.events["table"]]
+    return mask

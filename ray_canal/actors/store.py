@@ -18,7 +18,6 @@ from ray.exceptions import RayError, RayTaskError
 
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.rates import Rates
-from ray_canal.client.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
     CanalError,
@@ -29,6 +28,7 @@ from ray_canal.errors import (
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.store.event_store import EventStore
 from ray_canal.store.transaction_buffer import LogChunk

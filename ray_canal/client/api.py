@@ -12,7 +12,7 @@ from ray_canal.actors import spawn
 from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
 from ray_canal.client.transport import RayTransport, unwrapped
 from ray_canal.config import CanalConfig, load
-from ray_canal.errors import CanalError, InstanceNotRunning
+from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 
 _START_TIMEOUT_S = 90.0
 
@@ -103,8 +103,11 @@ def connect_async(
     return AsyncConnector(RayTransport(destination, namespace), client_id)
 
 
-def connect_ray(config: CanalConfig | None = None) -> None:
-    """Join Ray if this process has not: the given address, a running cluster, or a new local one."""
+def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> None:
+    """Join Ray if this process has not: the given address, a running cluster, or a new local one.
+
+    Raises ConfigError when there is no cluster to join and `local` does not allow to start one.
+    """
     if ray.is_initialized():
         return
     address = config.ray.address if config else ""
@@ -115,6 +118,11 @@ def connect_ray(config: CanalConfig | None = None) -> None:
     try:
         ray.init(address="auto", **quiet)
     except ConnectionError:
+        if not local:
+            raise ConfigError(
+                "no Ray cluster is running here; start one with `ray start --head`, or name one by "
+                "ray.address in the configuration or by RAY_ADDRESS"
+            ) from None
         ray.init(include_dashboard=False, **quiet)
 
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
-from ray_canal.client.message import Message, MessageHead
+from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.errors import InstanceRestarted
+from ray_canal.protocol.message import MessageHead
 
 DEFAULT_CLIENT_ID = 1001
 """The client id that Canal's Java client always uses."""
@@ -108,13 +110,18 @@ class Connector:
         ids: list[int] = session.transport.call("list_batch_ids", session.client_id, repeat=True)
         return ids
 
-    def messages(self, batch_size: int = 1000, poll: float = _POLL_S) -> Iterator[Message]:
+    def messages(
+        self,
+        batch_size: int = 1000,
+        poll: float = _POLL_S,
+        stopped: threading.Event | None = None,
+    ) -> Iterator[Message]:
         """Messages for ever, each acked when the loop asks for the next one.
 
         If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends when a
-        source of binlog files is at its end.
+        source of binlog files is at its end, or within `poll` seconds after `stopped` is set.
         """
-        while True:
+        while stopped is None or not stopped.is_set():
             message = self._session.message(
                 self._session.transport.call(
                     "get_soon", self._session.client_id, batch_size, poll, repeat=True

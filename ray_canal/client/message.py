@@ -11,44 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited, iter_entries
-
-EMPTY_BATCH = -1
-"""The id of an empty message (Canal): there is nothing to ack."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessagePart:
-    """Entries [first, last) of one chunk, those with a true `mask` (None: all of them)."""
-
-    payload: Any
-    first: int
-    last: int
-    mask: npt.NDArray[np.bool_] | None
-    gtid_set: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageHead:
-    """What the store answers to a get. `finished`: a source of files is at its end and all is delivered."""
-
-    id: int
-    epoch: int
-    parts: tuple[MessagePart, ...] = ()
-    entry_count: int = 0
-    row_count: int = 0
-    start: EntryPosition | None = None
-    end: EntryPosition | None = None
-    finished: bool = False
-    time_zone: str = "UTC"
-    gtid: bool = False
 
 
 @dataclass
@@ -137,8 +106,9 @@ class Message:
         Columns: event_type, journal_name, position, row, execute_time, gtid, before, after; the
         table's name is in the schema's metadata. Buffers are views over Ray's shared memory.
         """
-        return [
-            batch
-            for part, chunk in zip(self.head.parts, self.chunks, strict=True)
-            for batch in arrow_batches(chunk, part.first, part.last, part.mask)
-        ]
+        return [batch for part in self.batches_by_part() for batch in part]
+
+    def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
+        """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
+        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+            yield list(arrow_batches(chunk, part.first, part.last, part.mask))

@@ -1,0 +1,200 @@
+"""The `ray-canal` command. Thin: each command parses its options and calls the public API.
+
+What prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/demo/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ray_canal.errors import CanalError
+
+app = typer.Typer(
+    name="ray-canal",
+    help="MySQL and MariaDB change data capture on Ray.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+ConfigPath = Annotated[Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")]
+Destination = Annotated[str, typer.Argument(help="The destination's name.")]
+ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]
+Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
+
+
+class Format(str, Enum):
+    entries = "entries"
+    json = "json"
+    arrow = "arrow"
+
+
+@app.command()
+def start(
+    config: ConfigPath,
+    detach: Annotated[
+        bool, typer.Option(help="Return at once when it runs, on a running Ray cluster.")
+    ] = False,
+) -> None:
+    """Start the destinations of CONFIG.
+
+    On a running Ray cluster the actors stay after this command ends (--detach) or are watched until
+    Ctrl-C. Without a cluster, a local Ray is started and lives until Ctrl-C.
+    """
+    import ray_canal as canal
+    from ray_canal.client.api import connect_ray
+    from ray_canal.config import load
+
+    deployment = load(config)
+    if detach:
+        connect_ray(deployment, local=False)
+    names = canal.start(deployment)
+    for name in names:
+        typer.echo(f"{name}: running")
+    if detach:
+        return
+    typer.echo("Ctrl-C stops.", err=True)
+    with _until_signal() as stopped:
+        stopped.wait()
+    for name in names:
+        canal.stop(name)
+        typer.echo(f"{name}: stopped")
+
+
+@app.command()
+def stop(destination: Destination) -> None:
+    """Stop a destination. Its cursors stay; a later start resumes without loss."""
+    import ray_canal as canal
+
+    canal.stop(destination)
+    typer.echo(f"{destination}: stopped")
+
+
+@app.command()
+def status(
+    destination: Annotated[str | None, typer.Argument(help="One destination; all if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
+    """Show positions, lag, rates, ring fill and subscribers."""
+    import ray_canal as canal
+    from ray_canal.render import plain, status_table
+
+    found = canal.status(destination)
+    if as_json:
+        typer.echo(json.dumps({name: plain(value) for name, value in found.items()}, indent=2))
+        return
+    if not found:
+        typer.echo("no destination is running in this cluster; start one with `ray-canal start CONFIG`")
+        return
+    from rich.console import Console
+
+    console = Console()
+    for name, value in found.items():
+        console.print(status_table(name, value))
+
+
+@app.command()
+def tail(
+    destination: Destination,
+    client_id: ClientId = 1001,
+    filter: Tables = r".*\..*",
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many changes.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
+) -> None:
+    """Print changes as JSON lines, acking as it goes, until Ctrl-C or the end of the binlog files."""
+    import ray_canal as canal
+    from ray_canal.render import print_changes
+
+    with canal.connect(destination, client_id) as connector, _until_signal() as stopped:
+        connector.subscribe(filter)
+        print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
+
+
+@app.command()
+def check(config: ConfigPath) -> None:
+    """Check CONFIG and its servers before a start: settings, grants, reachability.
+
+    Exits with 1 if anything would keep a destination from running, and says what to run to mend it.
+    """
+    from ray_canal.config import load
+    from ray_canal.driver.checks import check_source
+
+    failed = False
+    for instance in load(config).instance:
+        typer.echo(f"{instance.destination}:")
+        for result in check_source(instance):
+            mark = "ok  " if result.ok else ("warn" if result.advisory else "FAIL")
+            typer.echo(f"  {mark} {result.name}: {result.detail}")
+            if not result.ok and result.mend:
+                typer.echo(f"       mend: {result.mend}")
+            failed = failed or not (result.ok or result.advisory)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def decode(
+    files: Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")],
+    format: Annotated[Format, typer.Option(help="entries: varint length + Entry; arrow: IPC stream per table.")] = Format.json,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File (a directory for arrow); standard output if left out.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="CREATE TABLE statements, for binlogs without row metadata.")] = None,
+    time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
+    filter: Tables = r".*\..*",
+) -> None:
+    """Decode binlog files: no Ray, no server."""
+    from ray_canal.render import write_decoded
+
+    write_decoded(files, format.value, output, schema, time_zone, filter)
+
+
+@app.command()
+def demo(
+    spark: Annotated[bool, typer.Option(help="Hand the changes to Spark, too.")] = True,
+    show: Annotated[int, typer.Option(help="Print so many changes as they come.")] = 20,
+) -> None:
+    """Replay the bundled binlog files through the whole pipeline on a local Ray, then in Spark."""
+    from ray_canal.demo.run import run_demo
+
+    with _until_signal() as stopped:
+        run_demo(spark=spark, show=show, stopped=stopped)
+
+
+@contextlib.contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts at once."""
+    stopped = threading.Event()
+
+    def on_signal(number: int, frame: Any) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    """Entry point: one clear line for each of our errors, exit code 1; 130 after Ctrl-C."""
+    try:
+        app()
+    except CanalError as error:
+        typer.echo(f"ray-canal: {type(error).__name__}: {error}", err=True)
+        raise SystemExit(1) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,41 @@
+"""What a get answers: which entries of which chunks, by reference. The client reads them (client/message.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.protocol.position import EntryPosition
+
+EMPTY_BATCH = -1
+"""The id of an empty message (Canal): there is nothing to ack."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePart:
+    """Entries [first, last) of one chunk, those with a true `mask` (None: all of them)."""
+
+    payload: Any
+    first: int
+    last: int
+    mask: npt.NDArray[np.bool_] | None
+    gtid_set: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHead:
+    """What the store answers to a get. `finished`: a source of files is at its end and all is delivered."""
+
+    id: int
+    epoch: int
+    parts: tuple[MessagePart, ...] = ()
+    entry_count: int = 0
+    row_count: int = 0
+    start: EntryPosition | None = None
+    end: EntryPosition | None = None
+    finished: bool = False
+    time_zone: str = "UTC"
+    gtid: bool = False

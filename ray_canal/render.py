@@ -1,0 +1,187 @@
+"""Changes and states as text: JSON lines, status tables, files of decoded entries. For people and pipes.
+
+Here every row becomes Python objects; nothing in the pipeline does.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+import decimal
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+from rich.table import Table
+
+from ray_canal.client.connector import Connector
+from ray_canal.errors import ConfigError
+
+_POLL_S = 0.5
+
+
+def plain(value: Any) -> Any:
+    """JSON-able: decimals as text, bytes as base64, times in ISO 8601, durations as [-]HH:MM:SS[.ffffff]."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return _duration(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _duration(value: dt.timedelta) -> str:
+    micros = round(value / dt.timedelta(microseconds=1))
+    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
+    seconds, micros = divmod(micros, 1_000_000)
+    text = f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{text}.{micros:06d}" if micros else text
+
+
+def changes(batches: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """The changes of a message as JSON-able dicts, in log order across tables."""
+    found: list[tuple[tuple[int, int], dict[str, Any]]] = []
+    for batch in batches:
+        metadata = batch.schema.metadata
+        schema, table = (metadata[k].decode() for k in (b"canal.schema", b"canal.table"))
+        for row in batch.to_pylist():
+            change = {"schema": schema, "table": table, **plain(row)}
+            found.append(((row["position"], row["row"]), change))
+    found.sort(key=lambda item: item[0])
+    return [change for _, change in found]
+
+
+def print_changes(
+    connector: Connector,
+    out: IO[str],
+    *,
+    limit: int | None,
+    batch_size: int,
+    stopped: threading.Event,
+) -> int:
+    """Write changes as JSON lines until `stopped`, `limit`, or the end of the files; returns how many.
+
+    A batch is acked when all of it is written; one cut by `limit` is rolled back, so it comes again.
+    """
+    count = 0
+    for message in connector.messages(batch_size, _POLL_S, stopped=stopped):
+        # Positions order changes within one file; a message may span two, a part does not.
+        for part in message.batches_by_part():
+            for change in changes(part):
+                out.write(json.dumps(change, ensure_ascii=False) + "\n")
+                count += 1
+                if limit is not None and count >= limit:
+                    out.flush()
+                    return count
+        out.flush()
+    return count
+
+
+def status_table(name: str, value: dict[str, Any]) -> Table:
+    """One destination's status for a terminal."""
+    table = Table(title=name, show_header=False, title_justify="left")
+    table.add_column("", style="bold")
+    table.add_column("")
+    for key, item in _flat(plain(value)):
+        table.add_row(key, item)
+    return table
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flat(item, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, float):
+        yield prefix, f"{value:,.1f}"
+    else:
+        yield prefix, "-" if value is None else str(value)
+
+
+def write_decoded(
+    files: Sequence[Path],
+    format: str,
+    output: Path | None,
+    schema: Path | None,
+    time_zone: str,
+    tables: str,
+) -> None:
+    """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a directory."""
+    from ray_canal import offline
+
+    if format == "arrow":
+        if output is None:
+            raise ConfigError("--format arrow writes one IPC file per table: give --output DIRECTORY")
+        _write_arrow(offline.decode_files(files, tables=tables, schema_sql=schema), output)
+        return
+    with _opened(output) as out, _progress(files, output) as advance:
+        for info, chunk in offline.decode_chunks(files, schema_sql=schema):
+            if format == "entries":
+                out.write(offline.chunk_entries(chunk, tables, time_zone))
+            else:
+                for change in changes(offline.chunk_batches(chunk, tables)):
+                    line = json.dumps(change, ensure_ascii=False) + "\n"
+                    out.write(line.encode())
+            advance(info.size_bytes)
+
+
+def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
+    """One IPC stream file for each table version: SCHEMA.TABLE.arrow, then SCHEMA.TABLE.2.arrow, …"""
+    directory.mkdir(parents=True, exist_ok=True)
+    versions: dict[str, list[pa.Schema]] = {}
+    with contextlib.ExitStack() as stack:
+        writers: dict[tuple[str, int], Any] = {}
+        for batch in batches:
+            meta = batch.schema.metadata
+            name = f"{meta[b'canal.schema'].decode()}.{meta[b'canal.table'].decode()}"
+            known = versions.setdefault(name, [])
+            if batch.schema not in known:
+                known.append(batch.schema)
+            number = known.index(batch.schema) + 1
+            if (name, number) not in writers:
+                suffix = "" if number == 1 else f".{number}"
+                path = directory / f"{name.replace('/', '_')}{suffix}.arrow"
+                options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+                sink = pa.ipc.new_stream(str(path), batch.schema, options=options)
+                writers[name, number] = stack.enter_context(sink)
+            writers[name, number].write_batch(batch)
+
+
+@contextlib.contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with output.open("wb") as out:
+        yield out
+
+
+@contextlib.contextmanager
+def _progress(files: Sequence[Path], output: Path | None) -> Iterator[Any]:
+    """A progress bar on standard error, if it is a terminal and the output is not."""
+    if output is None or not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    total = sum(f.stat().st_size for f in files if f.is_file()) or None
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("decoding", total=total)
+        yield lambda size: progress.advance(task, size)
+
