@@ -1,0 +1,90 @@
+"""The configuration: one file, unknown keys refused with the nearest one, secrets by reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_canal import config
+from ray_canal.errors import ConfigError
+
+MINIMAL = """
+[[instance]]
+destination = "orders"
+[instance.source]
+address = "db.example:3307"
+password = "env:CANAL_PASSWORD"
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "canal.toml"
+    path.write_text(text)
+    return path
+
+
+def test_minimal_file_has_defaults(tmp_path: Path) -> None:
+    canal = config.load(write(tmp_path, MINIMAL))
+    instance = canal.destination("orders")
+    assert instance.source.host_port == ("db.example", 3307)
+    assert instance.decoders == "auto"
+    assert canal.meta.backend == "sqlite"
+
+
+def test_relative_paths_are_taken_from_the_file(tmp_path: Path) -> None:
+    text = MINIMAL.replace('address = "db.example:3307"', 'files = ["bin.000001"]')
+    canal = config.load(write(tmp_path, '[meta]\npath = "state/meta.db"\n' + text))
+    assert canal.meta.path == str(tmp_path / "state/meta.db")
+    assert canal.instance[0].source.files == (str(tmp_path / "bin.000001"),)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("address", "adress"), "did you mean 'address'"),
+        (('destination = "orders"', 'destination = "or ders"'), "instance.0.destination"),
+        (('address = "db.example:3307"', ""), "either `address`"),
+        (('password = "env:', 'start = "position"\npassword = "env:'), "needs `journal_name`"),
+        (("[[instance]]", "[[instance]]\ndecoders = -1"), "decoders must be"),
+        (("[[instance]]", "[store]\n[[instance]]"), "unknown key 'store'"),
+        (("[[instance]]", "[[instance"), "is not TOML"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        config.load(write(tmp_path, MINIMAL.replace(*change)))
+
+
+def test_ring_size_must_be_a_power_of_two(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="power of two"):
+        config.load(write(tmp_path, MINIMAL + "[instance.store]\nbuffer_size = 1000\n"))
+
+
+def test_two_instances_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unique"):
+        config.load(write(tmp_path, MINIMAL + MINIMAL))
+
+
+def test_missing_file() -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        config.load("/nowhere/canal.toml")
+
+
+def test_unknown_destination_lists_the_known(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it has orders"):
+        config.load(write(tmp_path, MINIMAL)).destination("items")
+
+
+def test_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANAL_TEST_SECRET", "s3cret")
+    (tmp_path / "password").write_text("from file\n")
+    assert config.secret("env:CANAL_TEST_SECRET") == "s3cret"
+    assert config.secret(f"file:{tmp_path / 'password'}") == "from file"
+    assert config.secret("plain") == "plain"
+    with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE"):
+        config.secret("env:NO_SUCH_VARIABLE")
+    with pytest.raises(ConfigError, match="cannot read secret file"):
+        config.secret("file:/nowhere")

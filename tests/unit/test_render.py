@@ -1,0 +1,37 @@
+"""Values as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+
+import pytest
+
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.render import plain
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (decimal.Decimal("-0.10"), "-0.10"),
+        (decimal.Decimal("1E+3"), "1000"),
+        (b"\x00\xff", "AP8="),
+        (dt.date(2024, 2, 29), "2024-02-29"),
+        (dt.timedelta(hours=-838, minutes=-59, seconds=-59), "-838:59:59"),
+        (dt.timedelta(microseconds=-100000), "-00:00:00.100000"),
+        ({"a": [None, True, 1, 1.5, "x"]}, {"a": [None, True, 1, 1.5, "x"]}),
+    ],
+)
+def test_plain(value: object, expected: object) -> None:
+    assert plain(value) == expected
+
+
+def test_plain_of_a_record() -> None:
+    assert plain(EntryPosition("b.1", 4)) == {
+        "journal_name": "b.1",
+        "position": 4,
+        "row": 0,
+        "gtid": "",
+        "timestamp": 0,
+    }
