@@ -1,0 +1,38 @@
+"""Changes as Spark DataFrames, through RayDP (`pip install "ray-canal[spark]"`).
+
+from ray_canal import spark
+
+session = spark.session()
+with canal.connect("orders") as connector:
+    connector.subscribe(r"shop\\..*")
+    spark.run(connector, session, lambda frames, message: ...)
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+    import raydp as _raydp  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f'ray_canal.spark needs pyspark and raydp ({error}): pip install "ray-canal[spark]"'
+    ) from error
+
+from ray_canal.spark.frames import Frames, frames
+from ray_canal.spark.session import provide_java, session, stop
+from ray_canal.spark.state import key_columns, latest
+from ray_canal.spark.stream import Progress, changes, release_changes, run
+
+__all__ = [
+    "Frames",
+    "Progress",
+    "changes",
+    "frames",
+    "key_columns",
+    "latest",
+    "provide_java",
+    "release_changes",
+    "run",
+    "session",
+    "stop",
+]

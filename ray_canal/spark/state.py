@@ -1,0 +1,71 @@
+"""The state of a table from its changes: the last row image per key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ray_canal.errors import ConfigError
+
+KEY_NOTE = "canal.key"
+
+
+def key_columns(frame: DataFrame) -> tuple[str, ...]:
+    """The table's primary key, which a frame of changes carries in the metadata of its fields."""
+    for field in frame.schema.fields:
+        names = field.metadata.get(KEY_NOTE, "") if field.metadata else ""
+        if names:
+            return tuple(names.split(","))
+    return ()
+
+
+def latest(frame: DataFrame, key: Sequence[str] | None = None) -> DataFrame:
+    """The rows that are left when the changes in `frame` are applied in order: the columns of
+    `after`.
+
+    `key`: the key columns; None takes the primary key that the frame carries. An UPDATE that
+    changes the key removes the old key. Rows that no change touches are not in it. Raises
+    ConfigError: no key.
+    """
+    names = tuple(key) if key is not None else key_columns(frame)
+    if not names:
+        raise ConfigError("the frame carries no primary key; give `key=[...]`")
+    order = _order()
+    images = frame.select(*order, F.col("before"), F.col("after"))
+    # Within one row change the old key goes before the new one comes.
+    gone = images.where("before IS NOT NULL").select(
+        *order, F.lit(0).alias("step"), *_key("before", names), F.lit(None).alias("row_after")
+    )
+    come = images.where("after IS NOT NULL").select(
+        *order, F.lit(1).alias("step"), *_key("after", names), F.col("after").alias("row_after")
+    )
+    both = come.unionByName(gone.withColumn("row_after", F.lit(None).cast(_type(frame))))
+    newest = Window.partitionBy(*(f"key_{name}" for name in names)).orderBy(
+        *(F.col(name).desc() for name in (*_ORDER, "step"))
+    )
+    ranked = both.withColumn("rank", F.row_number().over(newest))
+    return ranked.where("rank = 1 AND row_after IS NOT NULL").select("row_after.*")
+
+
+_ORDER = ("journal_digits", "journal_name", "position", "row")
+
+
+def _order() -> list[Column]:
+    # mysql-bin.999999 < mysql-bin.1000000: the longer name is the later one.
+    return [
+        F.length("journal_name").alias("journal_digits"),
+        F.col("journal_name"),
+        F.col("position"),
+        F.col("row"),
+    ]
+
+
+def _key(image: str, names: Sequence[str]) -> list[Column]:
+    return [F.col(f"{image}.`{name}`").alias(f"key_{name}") for name in names]
+
+
+def _type(frame: DataFrame) -> str:
+    kind: str = frame.schema["after"].dataType.simpleString()
+    return kind

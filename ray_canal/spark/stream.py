@@ -1,0 +1,247 @@
+"""Micro-batches: get -> one DataFrame per table -> your function -> ack; rollback on failure.
+
+At least once and in order: a batch is acked after the function returned, so a function that writes
+idempotently (by position, as `jobs/spark_changes.py` does) makes it exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ray_canal.errors import CanalError, InstanceRestarted
+from ray_canal.spark.frames import Frames, frames
+
+_log = logging.getLogger(__name__)
+
+EMPTY_BATCH = -1
+_RESTARTS_MAX = 10
+"""So many times in a row may the instance restart under a batch before `run` gives up."""
+
+
+class Message(Protocol):
+    """What `run` needs of a message; `ray_canal.Message` is one."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def batches(self) -> list[Any]: ...
+
+
+class Connector(Protocol):
+    """What `run` needs of a connector; `ray_canal.Connector` is one."""
+
+    def get_without_ack(self, batch_size: int = ..., timeout: float | None = ...) -> Any: ...
+
+    def ack(self, batch_id: int) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done so far; only acked batches count.
+
+    `finished`: the source (binlog files) is at its end. `stopped`: a signal ended the run.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    rows_by_table: dict[str, int] = field(default_factory=dict)
+    empty_polls: int = 0
+    finished: bool = False
+    stopped: bool = False
+
+
+Function = Callable[[dict[str, DataFrame], Any], None]
+
+
+def run(
+    connector: Connector,
+    spark: SparkSession,
+    function: Function,
+    *,
+    batch_size: int = 16384,
+    timeout: float = 1.0,
+    tables: Collection[str] | None = None,
+    max_batches: int | None = None,
+    until: Callable[[Progress], bool] | None = None,
+    retries: int = 0,
+) -> Progress:
+    """Call `function({"schema.table": DataFrame}, message)` for batch after batch, acking each
+    after it.
+
+    `connector` is subscribed. `batch_size` and `timeout` are those of `get_without_ack`. `tables`:
+    only these get a DataFrame (the others are acked unread). Ends after `max_batches`, when
+    `until(progress)` is true (asked after each batch and each empty poll), when a source of files
+    is at its end, or at SIGINT or SIGTERM, which let the current batch finish; a second signal
+    interrupts it.
+
+    When the function raises, it is called again with the same batch up to `retries` times; then
+    the batch is rolled back and the error raised. Frames are read before the function returns, or
+    not at all.
+    """
+    progress = Progress()
+    restarts = 0
+    with _stop_signals() as stop:
+        while max_batches is None or progress.batches < max_batches:
+            if stop.is_set():
+                return _with(progress, stopped=True)
+            message = connector.get_without_ack(batch_size, timeout)
+            if message.id == EMPTY_BATCH:
+                progress = _with(progress, empty_polls=progress.empty_polls + 1)
+                if getattr(message, "finished", False):
+                    return _with(progress, finished=True)
+            else:
+                try:
+                    rows = _one_batch(connector, spark, function, message, tables, retries)
+                except InstanceRestarted as error:
+                    restarts += 1
+                    if restarts > _RESTARTS_MAX:
+                        raise
+                    _log.warning("batch %d comes again: %s", message.id, error)
+                    continue
+                restarts = 0
+                progress = _counted(progress, rows)
+            if until is not None and until(progress):
+                return progress
+    return progress
+
+
+def changes(
+    spark: SparkSession,
+    source: str | Any,
+    table: str,
+    *,
+    batch_size: int = 16384,
+    timeout: float | None = None,
+    client_id: int = 1001,
+    ack: bool = False,
+) -> DataFrame:
+    """The changes of one table that are there now (one batch), as a DataFrame.
+
+    `source`: a destination's name, or a subscribed connector. `table`: `schema.table`. Without
+    `ack` the batch stays unacked: it comes again for the next connection of this client. The
+    DataFrame can be read until the session stops, or until `release_changes()`. With no change of
+    the table in the batch, an empty DataFrame without columns.
+    """
+    if isinstance(source, str):
+        import ray_canal
+
+        connector: Any = ray_canal.connect(source, client_id=client_id)
+        connector.subscribe(table.replace(".", r"\."))
+    else:
+        connector = source
+    message = connector.get_without_ack(batch_size, timeout)
+    if message.id == EMPTY_BATCH:
+        return _nothing(spark)
+    made = frames(spark, message.batches, tables=[table])
+    _held.append(made)
+    if ack:
+        connector.ack(message.id)
+    return made.by_table.get(table, _nothing(spark))
+
+
+def release_changes() -> None:
+    """Free what the DataFrames of `changes` read; they cannot be read after this."""
+    while _held:
+        _held.pop().release()
+
+
+_held: list[Frames] = []
+
+
+def _nothing(spark: SparkSession) -> DataFrame:
+    return spark.range(0).drop("id")
+
+
+def _one_batch(
+    connector: Connector,
+    spark: SparkSession,
+    function: Function,
+    message: Any,
+    tables: Collection[str] | None,
+    retries: int,
+) -> dict[str, int]:
+    """Rows per table of a batch that the function has seen and that is acked."""
+    try:
+        with frames(spark, message.batches, tables=tables) as made:
+            _called(function, made, message, retries)
+            rows = made.rows
+    except BaseException:
+        _give_back(connector, message)
+        raise
+    connector.ack(message.id)
+    return rows
+
+
+def _called(function: Function, made: Frames, message: Any, retries: int) -> None:
+    for attempt in range(retries + 1):
+        try:
+            function(made.by_table, message)
+            return
+        except Exception as error:
+            if attempt == retries:
+                raise
+            _log.warning(
+                "batch %d, attempt %d of %d: %s", message.id, attempt + 1, retries + 1, error
+            )
+
+
+def _give_back(connector: Connector, message: Any) -> None:
+    """Roll back without hiding the error that is on its way."""
+    try:
+        connector.rollback()
+    except CanalError as error:
+        _log.warning("batch %d was not rolled back (it comes again anyway): %s", message.id, error)
+
+
+def _counted(progress: Progress, rows: dict[str, int]) -> Progress:
+    by_table = dict(progress.rows_by_table)
+    for name, count in rows.items():
+        by_table[name] = by_table.get(name, 0) + count
+    return _with(
+        progress,
+        batches=progress.batches + 1,
+        rows=progress.rows + sum(rows.values()),
+        rows_by_table=by_table,
+        empty_polls=0,
+    )
+
+
+def _with(progress: Progress, **changed: Any) -> Progress:
+    return replace(progress, **changed)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that the first SIGINT or SIGTERM sets; the second raises KeyboardInterrupt.
+
+    In another thread than the main one, signals are not ours: the event is never set.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
