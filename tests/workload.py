@@ -99,6 +99,7 @@ class Workload:
         self.server, self.database, self.seed = server, database, seed
         rng = random.Random(seed)
         self.tables = [RandomTable(n, rng, server.kind) for n in range(tables)]
+        self._writers = 0  # each writer of each call has its own range of keys
 
     def connect(self) -> Any:
         connection = self.server.connect(charset="utf8mb4", autocommit=False)
@@ -128,7 +129,9 @@ class Workload:
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=run, args=(w,)) for w in range(writers)]
+        numbers = range(self._writers, self._writers + writers)
+        self._writers += writers
+        threads = [threading.Thread(target=run, args=(number,)) for number in numbers]
         for thread in threads:
             thread.start()
         for thread in threads:
