@@ -37,6 +37,8 @@ def run_demo(*, spark: bool, show: int, stopped: threading.Event) -> Counter[tup
     state = Path(tempfile.mkdtemp(prefix="ray-canal-demo-"))
     started_ray = not ray.is_initialized()
     try:
+        if spark:
+            _prepare_spark()
         console.print("[bold]1. Start[/] a local Ray and the destination's actors")
         began = time.monotonic()
         canal.start(_configuration(state))
@@ -135,12 +137,19 @@ def _summary(title: str, counts: Counter[tuple[str, str]]) -> Table:
     return table
 
 
-def _in_spark(console: Console, stopped: threading.Event) -> None:
+def _prepare_spark() -> None:
+    """Find a Java before Ray starts: its workers inherit the PATH that RayDP's processes need."""
     try:
-        from ray_canal.demo.in_spark import summarise
+        from ray_canal.spark import provide_java
     except ImportError as error:
         raise ConfigError(
-            f"Spark is not installed ({error}); install ray-canal[spark], or use --no-spark"
+            f"{error}; or run the demo without Spark: ray-canal demo --no-spark"
         ) from error
+    provide_java()
+
+
+def _in_spark(console: Console, stopped: threading.Event) -> None:
+    from ray_canal.demo.in_spark import summarise
+
     console.print("[bold]3. Spark[/] on the same Ray: the second subscriber's batches as DataFrames")
     summarise(console, DESTINATION, _SPARK, stopped)
