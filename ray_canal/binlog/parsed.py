@@ -1,0 +1,72 @@
+"""What stands between a raw chunk and its columns: headers walked, tables resolved, queries classified.
+
+parse/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it, with the
+raw bytes, into columns. It is small (arrays, a few strings), so it travels to a decode task by value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog.table_map import TableMap
+from ray_canal.errors import DecodeError
+from ray_canal.protocol.table_meta import TableMeta
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEvent:
+    """One QUERY event that is neither BEGIN nor COMMIT, as the classifier gets it.
+
+    `schema` is the session's database, `position` the event's start offset, `timestamp` seconds.
+    """
+
+    schema: str
+    sql: str
+    thread_id: int
+    position: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """One QUERY or DDL entry that a query event becomes; `event_type` is Canal's EventType."""
+
+    event_type: int
+    schema: str
+    table: str
+    sql: str
+    ddl_schema: str
+    is_ddl: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table as this chunk's rows need it: its schema and the TABLE_MAP that the rows follow."""
+
+    meta: TableMeta
+    table_map: TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedChunk:
+    """`events` are EVENT records whose `row`, `rows` and `present` decode() fills in.
+
+    The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start` is the
+    offset in RawChunk.data just behind the event header, `body_end` that of its end (checksum excluded),
+    `version` the version of the rows event (0, 1 or 2).
+    """
+
+    events: npt.NDArray[np.void]
+    body_start: Int64s
+    body_end: Int64s
+    version: npt.NDArray[np.uint8]
+    tables: tuple[TableVersion, ...]
+    gtids: npt.NDArray[np.void]
+    queries: tuple[QueryRecord, ...]
+    failure: DecodeError | None = None
+    stage_seconds: dict[str, float] = field(default_factory=dict)
