@@ -21,12 +21,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import ray_canal as canal
-from ray_canal.demo import BINLOGS
+from ray_canal.demo import DESTINATION, binlog_files
 from ray_canal.errors import ConfigError
 from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.render import changes
 
-DESTINATION = "demo"
 _PRINTER, _SPARK = 1001, 1002
 _BATCH_SIZE = 64  # memory units of 1 KiB: small batches, so that the bar moves
 
@@ -59,14 +58,15 @@ def run_demo(*, spark: bool, show: int, stopped: threading.Event) -> Counter[tup
 
 
 def _configuration(state: Path) -> dict[str, Any]:
-    if not BINLOGS:
+    binlogs = binlog_files()
+    if not binlogs:
         raise ConfigError("the bundled binlog files are missing from this installation")
     return {
         "meta": {"path": str(state / "meta.db")},
         "instance": [
             {
                 "destination": DESTINATION,
-                "source": {"files": [str(path) for path in BINLOGS]},
+                "source": {"files": [str(path) for path in binlogs]},
                 "chunk_bytes": 64 << 10,
             }
         ],
@@ -79,7 +79,7 @@ def _pipeline_line() -> str:
 
 
 def _replay(console: Console, show: int, stopped: threading.Event) -> Counter[tuple[str, str]]:
-    sizes = {path.name: path.stat().st_size for path in BINLOGS}
+    sizes = {path.name: path.stat().st_size for path in binlog_files()}
     counts: Counter[tuple[str, str]] = Counter()
     columns = (
         TextColumn("   {task.description}"),
