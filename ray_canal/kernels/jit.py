@@ -1,0 +1,97 @@
+"""The one decorator of the hot room, and the cache of compiled kernels that all processes share.
+
+`@kernel` compiles with numba, releases the GIL while the kernel runs, and keeps the machine code in
+`$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of all
+kernel sources, the numba version and the CPU. File paths and modification times are no part of it, so a
+copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has compiled.
+
+With NUMBA_DISABLE_JIT=1 the decorator returns the function as it is: the same source is its own
+plain-Python reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.binding as llvm
+import numba
+from numba.core import caching, config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
+
+JIT_DISABLED = bool(config.DISABLE_JIT)
+CHECKED = JIT_DISABLED or bool(config.BOUNDSCHECK)
+"""Whether memory is touched through checked array indexing only, not through pointers."""
+
+
+@cache
+def cache_key() -> str:
+    """Hash of everything that the compiled code depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    features = ",".join(sorted(k for k, on in llvm.get_host_cpu_features().items() if on))
+    build = (numba.__version__, llvm.get_host_cpu_name(), features, str(CHECKED))
+    digest.update("|".join(build).encode())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def cache_directory() -> Path:
+    """Where this version's machine code lies."""
+    root = os.environ.get(CACHE_VARIABLE)
+    base = Path(root) if root else Path.home() / ".cache" / "ray_canal"
+    return base / "kernels" / cache_key()
+
+
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """Tells numba to look in `cache_directory()`, whatever file the kernel came from."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return cache_key()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator | None:
+        locator = cls(py_func)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+
+class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    # The user-wide locator comes second: for a home directory that cannot be written to.
+    _locator_classes = (_Locator, caching.UserWideCacheLocator)
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheImpl
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on first use (from the cache where it can)."""
+    if JIT_DISABLED:
+        return function
+    dispatcher = numba.njit(nogil=True)(function)
+    try:
+        dispatcher._cache = _KernelCache(function)
+    except RuntimeError:
+        pass  # no directory can be written: compile in memory
+    return dispatcher  # type: ignore[no-any-return]

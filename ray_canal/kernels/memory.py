@@ -1,0 +1,132 @@
+"""Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte array.
+
+Compiled, they are single machine instructions through a pointer and check nothing: the caller has
+checked its bounds. Under NUMBA_DISABLE_JIT=1 or NUMBA_BOUNDSCHECK=1 the same names are checked twins made
+of array indexing. All numbers are int64; `u64` is the bit pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ray_canal.kernels.jit import CHECKED, kernel
+
+if not CHECKED:
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+
+    def _address(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
+        data = context.make_array(array_type)(context, builder, array).data
+        return builder.gep(data, [at])
+
+    def _check(array: Any) -> None:
+        if not (isinstance(array, types.Array) and array.dtype == types.uint8):
+            raise TypeError("a uint8 array is expected")
+
+    def _loader(bits: int) -> Any:
+        @intrinsic
+        def load(typing_context, source, at):  # type: ignore[no-untyped-def]
+            _check(source)
+
+            def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+                where = _address(context, builder, signature.args[0], args[0], args[1])
+                word = ir.IntType(bits)
+                value = builder.load(builder.bitcast(where, word.as_pointer()), align=1)
+                return value if bits == 64 else builder.zext(value, ir.IntType(64))
+
+            return types.int64(source, types.int64), generate
+
+        return load
+
+    def _storer(bits: int) -> Any:
+        @intrinsic
+        def store(typing_context, target, at, value):  # type: ignore[no-untyped-def]
+            _check(target)
+
+            def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+                where = _address(context, builder, signature.args[0], args[0], args[1])
+                word = ir.IntType(bits)
+                cut = args[2] if bits == 64 else builder.trunc(args[2], word)
+                builder.store(cut, builder.bitcast(where, word.as_pointer()), align=1)
+                return context.get_dummy_value()
+
+            return types.void(target, types.int64, types.int64), generate
+
+        return store
+
+    @intrinsic
+    def copy(typing_context, target, to, source, at, count):  # type: ignore[no-untyped-def]
+        """Copy source[at : at + count] to target[to :]; the two do not overlap."""
+        _check(target)
+        _check(source)
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            there = _address(context, builder, signature.args[0], args[0], args[1])
+            here = _address(context, builder, signature.args[2], args[2], args[3])
+            cgutils.raw_memcpy(builder, there, here, args[4], 1)
+            return context.get_dummy_value()
+
+        number = types.int64
+        return types.void(target, number, source, number, number), generate
+
+    load16, load32, load64 = _loader(16), _loader(32), _loader(64)
+    store8, store16, store32, store64 = _storer(8), _storer(16), _storer(32), _storer(64)
+
+else:
+
+    @kernel
+    def load16(source, at):  # type: ignore[no-untyped-def]
+        return np.int64(source[at]) | np.int64(source[at + 1]) << 8
+
+    @kernel
+    def load32(source, at):  # type: ignore[no-untyped-def]
+        return load16(source, at) | load16(source, at + 2) << 16
+
+    @kernel
+    def load64(source, at):  # type: ignore[no-untyped-def]
+        return load32(source, at) | load32(source, at + 4) << 32
+
+    @kernel
+    def store8(target, at, value):  # type: ignore[no-untyped-def]
+        target[at] = value & 0xFF
+
+    @kernel
+    def store16(target, at, value):  # type: ignore[no-untyped-def]
+        for k in range(2):
+            target[at + k] = (value >> (8 * k)) & 0xFF
+
+    @kernel
+    def store32(target, at, value):  # type: ignore[no-untyped-def]
+        for k in range(4):
+            target[at + k] = (value >> (8 * k)) & 0xFF
+
+    @kernel
+    def store64(target, at, value):  # type: ignore[no-untyped-def]
+        for k in range(8):
+            target[at + k] = (value >> (8 * k)) & 0xFF
+
+    @kernel
+    def copy(target, to, source, at, count):  # type: ignore[no-untyped-def]
+        """Copy source[at : at + count] to target[to :]; the two do not overlap."""
+        target[to : to + count] = source[at : at + count]
+
+
+@kernel
+def load_le(source, at, count):  # type: ignore[no-untyped-def]
+    """Little-endian number of `count` (0 … 8) bytes."""
+    value = np.int64(0)
+    for k in range(count):
+        value |= np.int64(source[at + k]) << (8 * k)
+    return value
+
+
+@kernel
+def load_be(source, at, count):  # type: ignore[no-untyped-def]
+    """Big-endian number of `count` (0 … 8) bytes."""
+    value = np.int64(0)
+    for k in range(count):
+        value = value << 8 | np.int64(source[at + k])
+    return value
