@@ -1,0 +1,164 @@
+"""The command as a user types it: its output, its exit codes, what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ray_canal.demo import binlog_files, expected
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+
+
+def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "ray_canal.cli", *(str(a) for a in arguments)],
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def read_delimited(data: bytes) -> list[pb.Entry]:
+    entries, offset = [], 0
+    while offset < len(data):
+        length = shift = 0
+        while True:
+            byte = data[offset]
+            offset += 1
+            length |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        entries.append(pb.Entry.FromString(data[offset : offset + length]))
+        offset += length
+    return entries
+
+
+def test_help_lists_every_command() -> None:
+    done = command("--help")
+    assert done.returncode == 0
+    for name in ("start", "stop", "status", "tail", "check", "decode", "demo"):
+        assert name in done.stdout.decode()
+        assert command(name, "--help").returncode == 0
+
+
+def test_decode_json_has_every_change() -> None:
+    done = command("decode", *binlog_files(), "--format", "json")
+    assert done.returncode == 0, done.stderr.decode()
+    changes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(changes) == expected()["changes"]
+    places = [(c["journal_name"], c["position"], c["row"]) for c in changes]
+    assert places == sorted(places)
+
+
+def test_decode_entries_are_canal_messages(tmp_path: Path) -> None:
+    out = tmp_path / "entries.pb"
+    done = command("decode", *binlog_files(), "--format", "entries", "--output", out)
+    assert done.returncode == 0, done.stderr.decode()
+    entries = read_delimited(out.read_bytes())
+    kinds = [entry.entryType for entry in entries]
+    assert kinds.count(pb.TRANSACTIONBEGIN) == kinds.count(pb.TRANSACTIONEND) > 0
+    rows = 0
+    for entry in entries:
+        if entry.entryType == pb.ROWDATA:
+            rows += len(pb.RowChange.FromString(entry.storeValue).rowDatas)
+    assert rows == expected()["changes"]
+
+
+def test_decode_arrow_writes_a_file_per_table_version(tmp_path: Path) -> None:
+    done = command("decode", *binlog_files(), "--format", "arrow", "--output", tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    rows = 0
+    for path in tmp_path.glob("*.arrow"):
+        with pa.ipc.open_stream(path) as reader:
+            rows += reader.read_all().num_rows
+    assert rows == expected()["changes"]
+
+
+def test_a_flipped_bit_is_named_by_file_and_offset(tmp_path: Path) -> None:
+    data = bytearray(binlog_files()[0].read_bytes())
+    data[len(data) // 2] ^= 0x10
+    broken = tmp_path / "mysql-bin.000001"
+    broken.write_bytes(data)
+    done = command("decode", broken, "--format", "json")
+    message = done.stderr.decode()
+    assert done.returncode == 1
+    assert "CorruptEvent" in message
+    assert "mysql-bin.000001 offset" in message
+    assert done.stdout.count(b"\n") > 0, "good events before the bad one come out"
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "mysql-bin.000001"
+    broken.write_bytes(binlog_files()[0].read_bytes()[:-7])
+    done = command("decode", broken, "--format", "json")
+    assert done.returncode == 1
+    assert "CorruptEvent" in done.stderr.decode()
+    assert "mysql-bin.000001 offset" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "mysql-bin.000001"), (b"not a binlog at all", "magic"), (None, "mysql-bin.000001")],
+)
+def test_what_is_no_binlog_is_told(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "mysql-bin.000001"
+    if content is not None:
+        path.write_bytes(content)
+    done = command("decode", path, "--format", "json")
+    assert done.returncode == 1
+    assert message in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_unknown_config_key(tmp_path: Path) -> None:
+    config = tmp_path / "canal.toml"
+    config.write_text('[[instance]]\ndestination = "a"\n[instance.source]\nadress = "h:1"\n')
+    for name in ("start", "check"):
+        done = command(name, config)
+        assert done.returncode == 1
+        assert "did you mean 'address'" in done.stderr.decode()
+
+
+def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
+    config = tmp_path / "canal.toml"
+    files = ", ".join(f'"{path}"' for path in binlog_files())
+    config.write_text(
+        f'[[instance]]\ndestination = "cli"\n[instance.source]\nfiles = [{files}]\n'
+    )
+    environment = {**os.environ, "RAY_ADDRESS": ""}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ray_canal.cli", "start", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        assert "cli: running" in line, line + process.stdout.read().decode()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, rest.decode()
+    assert "cli: stopped" in rest.decode()
+
+
+def test_demo_shows_what_the_server_held() -> None:
+    done = command("demo", "--no-spark", "--show", "3")
+    text = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    for table, facts in expected()["tables"].items():
+        line = next(x for x in text.splitlines() if f" {table} " in x and "│" in x)
+        for number in facts["changes"].values():
+            assert f"{number:,}" in line
