@@ -198,3 +198,6 @@ def main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+if __name__ == "__main__":
+    main()
