@@ -102,8 +102,8 @@ def frames(
 
 
 def object_store_works(spark: SparkSession) -> bool:
-    """Whether the executors can read Arrow streams from Ray's object store; tried once a
-    session.""" key = spark.sparkContext.applicationId
+    """Whether executors can read Arrow streams from Ray's object store; tried once a session."""
+    key = spark.sparkContext.applicationId
     if key not in _object_store_works:
         try:
             _probe(spark)

@@ -77,8 +77,7 @@ def run(
     until: Callable[[Progress], bool] | None = None,
     retries: int = 0,
 ) -> Progress:
-    """Call `function({"schema.table": DataFrame}, message)` for batch after batch, acking each
-    after it.
+    """Call `function({"schema.table": DataFrame}, message)` for each batch, then ack the batch.
 
     `connector` is subscribed. `batch_size` and `timeout` are those of `get_without_ack`. `tables`:
     only these get a DataFrame (the others are acked unread). Ends after `max_batches`, when

@@ -1,0 +1,48 @@
+"""Start the destinations of a configuration on a Ray cluster, and stay with them.
+
+ray job submit --working-dir . -- python jobs/serve.py canal.toml
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import ray_canal as canal
+
+
+def serve(
+    config: Annotated[Path, typer.Argument(help="The deployment's TOML file (docs/canal.toml).")],
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when all run; they stay on the cluster.")
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option(help="How long a destination may take to reach its source.")
+    ] = 90.0,
+) -> None:
+    """Start the destinations of CONFIG and stay until SIGTERM (`ray job stop`) or Ctrl-C.
+
+    On a signal they are stopped; their cursors stay, and the next start resumes without loss. With
+    --detach the job ends at once and the destinations go on: stop them with `ray-canal stop NAME`.
+    """
+    names = canal.start(str(config), timeout=timeout_s)
+    # Ray's own SIGTERM handler would end this process before the destinations are stopped.
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    for name in names:
+        print(f"{name}: running", flush=True)
+    if detach:
+        return
+    stopped.wait()
+    for name in names:
+        canal.stop(name)
+        print(f"{name}: stopped", flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(serve)

@@ -1,0 +1,48 @@
+"""Print the changes of a destination as JSON lines.
+
+ray job submit --working-dir . -- python jobs/tail.py --destination orders --limit 10
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+import ray_canal as canal
+from ray_canal.render import print_changes
+
+
+def tail(
+    destination: Annotated[str, typer.Option(help="The destination's name.")],
+    client_id: Annotated[
+        int, typer.Option(help="Subscriber id; each has its own durable cursor.")
+    ] = 1001,
+    filter: Annotated[
+        str, typer.Option(help=r"Canal's regex list over schema.table, as 'shop\..*'.")
+    ] = r".*\..*",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after so many changes; without it, go on.")
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Memory units (KiB of binlog) of a get.")
+    ] = 1000,
+) -> None:
+    """Print changes as JSON lines, one a row change, in the order of the binlog.
+
+    A batch is acked when all of it is printed; one that --limit or a signal cuts comes again at
+    the next run. Ends at --limit, at the end of a source of binlog files, at SIGTERM or Ctrl-C.
+    """
+    with canal.connect(destination, client_id=client_id) as connector:
+        stopped = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        connector.subscribe(filter)
+        print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
+
+
+if __name__ == "__main__":
+    typer.run(tail)

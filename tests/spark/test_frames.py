@@ -1,0 +1,95 @@
+"""RecordBatches -> DataFrames, on a real session."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pyarrow as pa
+import pytest
+
+from ray_canal.errors import CanalError
+from ray_canal.spark import frames as frames_module
+from ray_canal.spark.frames import frames, object_store_works, table_name
+from tests.spark.conftest import ITEM, change_batch, inserts
+
+
+def test_object_store_works_on_raydp(spark) -> None:
+    assert object_store_works(spark)
+
+
+@pytest.mark.parametrize("way", [True, False], ids=["object store", "driver"])
+def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: bool) -> None:
+    monkeypatch.setattr(frames_module, "PARTITION_BYTES", 1)  # a partition for each batch
+    batches = [inserts(0, 5), inserts(100, 2, table="order"), inserts(5, 5, position=2000)]
+    with frames(spark, batches, object_store=way) as made:
+        assert made.rows == {"shop.item": 10, "shop.order": 2}
+        rows = made.by_table["shop.item"].collect()
+        assert [row.after.id for row in rows] == list(range(10))
+        assert [row.position for row in rows] == [1000] * 5 + [2000] * 5
+        assert {row.before for row in rows} == {None}
+        assert rows[0].event_type == "INSERT"
+        assert rows[3].after.name == "item 3 ñ"
+        assert made.by_table["shop.order"].count() == 2
+        files = list(made._files)
+    assert not any(os.path.exists(name) for name in files)
+    assert bool(files) is not way
+
+
+def test_no_python_worker_in_the_plan(spark) -> None:
+    with frames(spark, [inserts(0, 3)]) as made:
+        plan = made.by_table["shop.item"]._jdf.queryExecution().executedPlan().toString()
+    assert "Python" not in plan
+    assert "MapInPandas" not in plan
+
+
+def test_only_wanted_tables(spark) -> None:
+    batches = [inserts(0, 1), inserts(0, 1, table="order")]
+    with frames(spark, batches, tables=["shop.order"]) as made:
+        assert list(made.by_table) == ["shop.order"]
+
+
+def test_versions_of_a_table_share_a_schema(spark) -> None:
+    wider = pa.struct([("id", pa.uint64()), ("price", pa.decimal128(10, 2)), ("name", pa.string())])
+    newer = change_batch([("INSERT", None, {"id": 7, "price": None, "name": "n"})], wider)
+    with frames(spark, [inserts(0, 1), newer]) as made:
+        frame = made.by_table["shop.item"]
+        assert frame.schema["after"].dataType.fieldNames() == ["id", "price", "name"]
+        assert [int(row.after.id) for row in frame.collect()] == [0, 7]
+
+
+def test_released_frames_cannot_be_read(spark) -> None:
+    """Holding the object is the contract; without it Spark must fail, not give nothing."""
+    made = frames(spark, [inserts(0, 3)], object_store=False)
+    frame = made.by_table["shop.item"]
+    assert frame.count() == 3
+    made.release()
+    made.release()
+
+
+def test_driver_way_is_taken_with_one_log_line(spark, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(frames_module, "_object_store_works", {})
+
+    def broken(_spark: object) -> None:
+        raise RuntimeError("no object store here")
+
+    monkeypatch.setattr(frames_module, "_probe", broken)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            with frames(spark, [inserts(0, 3)]) as made:
+                assert made.by_table["shop.item"].count() == 3
+    lines = [r for r in caplog.records if "through the driver" in r.getMessage()]
+    assert len(lines) == 1
+    assert "no object store here" in lines[0].getMessage()
+
+
+def test_foreign_batch_is_refused() -> None:
+    with pytest.raises(CanalError, match="no metadata"):
+        table_name(pa.record_batch({"a": [1]}))
+
+
+def test_key_travels_with_the_frame(spark) -> None:
+    from ray_canal.spark.state import key_columns
+
+    with frames(spark, [change_batch([("DELETE", {"id": 1, "name": "x"}, None)], ITEM)]) as made:
+        assert key_columns(made.by_table["shop.item"]) == ("id",)

@@ -1,0 +1,135 @@
+"""Arrow -> Spark types: values survive; unsupported types say so."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from ray_canal.spark.schema import (
+    UnsupportedType,
+    merged_type,
+    readable_array,
+    readable_type,
+    spark_type,
+)
+
+UTC = dt.timezone.utc
+MOMENT = dt.datetime(2026, 11, 21, 5, 31, 46, 123456)
+
+CASES = [
+    (pa.uint8(), [255, None], "smallint", [255, None]),
+    (pa.uint16(), [65535, None], "int", [65535, None]),
+    (pa.uint32(), [2**32 - 1, None], "bigint", [2**32 - 1, None]),
+    (pa.uint64(), [2**64 - 1, None], "decimal(20,0)", [Decimal(2**64 - 1), None]),
+    (pa.int8(), [-128, None], "tinyint", [-128, None]),
+    (pa.int64(), [-(2**63), None], "bigint", [-(2**63), None]),
+    (pa.float32(), [1.5, None], "float", [1.5, None]),
+    (pa.decimal128(10, 2), [Decimal("-1.20"), None], "decimal(10,2)", [Decimal("-1.20"), None]),
+    (pa.decimal256(30, 2), [Decimal("1.20"), None], "decimal(30,2)", [Decimal("1.20"), None]),
+    (
+        pa.decimal256(65, 30),
+        [Decimal("9" * 35 + "." + "9" * 30), None],
+        "string",
+        ["9" * 35 + "." + "9" * 30, None],
+    ),
+    (pa.timestamp("us"), [MOMENT, None], "timestamp_ntz", [MOMENT, None]),
+    (pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=UTC), None], "timestamp", [MOMENT, None]),
+    (
+        pa.duration("us"),
+        [dt.timedelta(hours=-838, minutes=-59), None],
+        "interval day to second",
+        [dt.timedelta(hours=-838, minutes=-59), None],
+    ),
+    (pa.time64("us"), [dt.time(1, 0, 0, 7), None], "bigint", [3_600_000_007, None]),
+    (pa.date32(), [dt.date(9999, 12, 31), None], "date", [dt.date(9999, 12, 31), None]),
+    (pa.list_(pa.string()), [["a", "b"], []], "array<string>", [["a", "b"], []]),
+    (pa.list_(pa.uint8()), [[1], None], "array<smallint>", [[1], None]),
+    (pa.large_string(), ["é漢🙂", None], "string", ["é漢🙂", None]),
+    (pa.large_binary(), [b"\x00\xff", None], "binary", [b"\x00\xff", None]),
+    (pa.binary(3), [b"\x00\xff\x00", None], "binary", [b"\x00\xff\x00", None]),
+    (pa.bool_(), [True, None], "boolean", [True, None]),
+    (pa.null(), [None, None], "string", [None, None]),
+    (pa.dictionary(pa.int8(), pa.string()), ["x", None], "string", ["x", None]),
+]
+IDS = [str(case[0]) for case in CASES]
+
+
+@pytest.mark.parametrize(("arrow", "values", "sql", "expected"), CASES, ids=IDS)
+def test_type_and_values(arrow: pa.DataType, values: list, sql: str, expected: list) -> None:
+    target = readable_type(arrow)
+    assert spark_type(target).simpleString() == sql
+    made = readable_array(pa.array(values, arrow), target)
+    assert made.type == target
+    assert len(made) == 2
+    if arrow != pa.timestamp("us", "UTC"):
+        assert made.to_pylist() == expected
+
+
+@pytest.mark.parametrize("way", [True, False], ids=["object store", "driver"])
+def test_spark_reads_what_went_in(spark, way: bool) -> None:
+    """All types, in a struct, through a real session by both ways."""
+    from ray_canal.spark.frames import frames
+
+    names = [f"c{n}" for n in range(len(CASES))]
+    row = pa.StructArray.from_arrays(
+        [pa.array(case[1], case[0]) for case in CASES], names=names, mask=pa.array([False, False])
+    )
+    schema = pa.schema(
+        [("after", row.type)], metadata={b"canal.schema": b"shop", b"canal.table": b"all_types"}
+    )
+    batch = pa.record_batch([row], schema=schema)
+    with frames(spark, [batch, batch.slice(1)], object_store=way) as made:
+        got = made.by_table["shop.all_types"].collect()
+    assert len(got) == 3
+    first, second, third = (r["after"].asDict() for r in got)
+    assert second == third
+    for name, case in zip(names, CASES, strict=True):
+        value = bytes(first[name]) if isinstance(first[name], bytearray) else first[name]
+        assert value == case[3][0], case[0]
+        assert second[name] == case[3][1], case[0]
+
+
+def test_unchanged_types_are_not_copied() -> None:
+    array = pa.array([{"a": 1, "b": "x"}])
+    assert readable_array(array, readable_type(array.type)) is array
+
+
+def test_struct_keeps_nulls_of_a_slice() -> None:
+    array = pa.array([{"a": 1}, None, {"a": 3}, None], pa.struct([("a", pa.uint8())]))[1:]
+    assert readable_array(array, readable_type(array.type)).to_pylist() == [None, {"a": 3}, None]
+
+
+def test_list_keeps_values_of_a_slice() -> None:
+    array = pa.array([[1, 2], None, [3], []], pa.list_(pa.uint8()))[1:]
+    assert readable_array(array, readable_type(array.type)).to_pylist() == [None, [3], []]
+
+
+def test_missing_struct_field_is_null() -> None:
+    target = pa.struct([("b", pa.string()), ("a", pa.int16())])
+    made = readable_array(pa.array([{"a": 1}], pa.struct([("a", pa.uint8())])), target)
+    assert made.to_pylist() == [{"b": None, "a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int32(), pa.string(), pa.string()),
+        (pa.decimal128(10, 2), pa.decimal128(12, 4), pa.decimal128(12, 4)),
+        (
+            pa.struct([("a", pa.int32()), ("b", pa.string())]),
+            pa.struct([("c", pa.date32()), ("a", pa.int64())]),
+            pa.struct([("c", pa.date32()), ("a", pa.int64()), ("b", pa.string())]),
+        ),
+    ],
+)
+def test_merged_type(first: pa.DataType, second: pa.DataType, merged: pa.DataType) -> None:
+    assert merged_type(first, second) == merged
+
+
+def test_unsupported_type_is_refused() -> None:
+    with pytest.raises(UnsupportedType, match="month_day_nano_interval"):
+        readable_type(pa.month_day_nano_interval())

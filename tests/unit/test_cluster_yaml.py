@@ -1,0 +1,98 @@
+"""cluster.yaml passes Ray's own validation and grows by CPU; the manifests in the docs parse."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def validate(config: dict[str, Any]) -> dict[str, Any]:
+    """What `ray up` does with the file before it talks to a provider."""
+    util = pytest.importorskip("ray.autoscaler._private.util")
+    prepared: dict[str, Any] = util.prepare_config(copy.deepcopy(config))
+    util.validate_config(prepared)
+    return prepared
+
+
+def test_ray_accepts_it(config: dict[str, Any]) -> None:
+    prepared = validate(config)
+    assert prepared["head_node_type"] == "head"
+    assert prepared["available_node_types"]["head"]["max_workers"] == 0
+
+
+def test_ray_would_refuse_a_wrong_one(config: dict[str, Any]) -> None:
+    broken = copy.deepcopy(config)
+    broken["available_node_types"]["decoders"]["max_wrokers"] = 3
+    with pytest.raises(jsonschema.ValidationError, match="max_wrokers"):
+        validate(broken)
+    headless = copy.deepcopy(config)
+    headless["head_node_type"] = "nothing"
+    with pytest.raises(ValueError, match="head_node_type"):
+        validate(headless)
+
+
+def test_decode_pool_grows_from_nothing(config: dict[str, Any]) -> None:
+    decoders = config["available_node_types"]["decoders"]
+    assert decoders["min_workers"] == 0
+    assert 0 < decoders["max_workers"] <= config["max_workers"]
+    assert decoders["resources"]["CPU"] >= 1  # what a decode task asks for
+
+
+def test_provider_defaults_add_no_commands(config: dict[str, Any]) -> None:
+    """AWS's defaults would install Ray and boto3 into a Python that is not ours."""
+    prepared = validate(config)
+    commands = prepared["setup_commands"] + prepared["head_setup_commands"]
+    assert not [c for c in commands if re.search(r"anaconda|ray-wheels|^pip ", c)]
+
+
+def test_workers_start_with_the_head_port(config: dict[str, Any]) -> None:
+    head = " ".join(config["head_start_ray_commands"])
+    worker = " ".join(config["worker_start_ray_commands"])
+    assert "--port=6379" in head
+    assert "$RAY_HEAD_IP:6379" in worker
+    assert "--autoscaling-config" in head
+
+
+def test_kubernetes_manifests_parse() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", KUBERNETES, re.DOTALL)
+    documents = [d for block in blocks for d in yaml.safe_load_all(block)]
+    by_kind = {document["kind"]: document for document in documents}
+    assert {"RayCluster", "PersistentVolumeClaim", "Secret", "ConfigMap"} <= set(by_kind)
+    spec = by_kind["RayCluster"]["spec"]
+    assert spec["enableInTreeAutoscaling"] is True
+    group = spec["workerGroupSpecs"][0]
+    assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+    head = spec["headGroupSpec"]["template"]["spec"]
+    claims = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in head["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
+    assert claims == [by_kind["PersistentVolumeClaim"]["metadata"]["name"]]
+    mounts = {mount["name"] for mount in head["containers"][0]["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in head["volumes"]}
+
+
+def test_kubernetes_config_map_is_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray_canal.config import load, tomllib
+
+    blocks = re.findall(r"```yaml\n(.*?)```", KUBERNETES, re.DOTALL)
+    documents = [d for block in blocks for d in yaml.safe_load_all(block)]
+    maps = [d for d in documents if d["kind"] == "ConfigMap"]
+    deployment = load(tomllib.loads(maps[0]["data"]["canal.toml"]))
+    assert deployment.meta.path.startswith("/var/lib/ray-canal/")
