@@ -1,0 +1,363 @@
+"""Cutting a stream of binlog events into raw chunks (ChunkHead says what a chunk holds).
+
+Bytes go in by `reserve` + `commit` (or `feed`), chunks come out by `next` and `flush`. Pure: no sockets, no
+files, no clock. Events are walked by a kernel (kernels/scan.py); Python sees only the rare ones:
+
+- FORMAT_DESCRIPTION says how to read the rest; one that is really in the file goes into a chunk, too.
+- Artificial events (a server sends them, no file has them) and heartbeats go into no chunk: they move
+  the file name, the format and `heartbeat_position`.
+
+Chunks share buffers: a chunk is a view of what was received, and no byte of it is written again.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHead, RawChunk
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.kernels import scan as walk
+from ray_canal.protocol.position import BINLOG_START
+
+_SMALL_TAIL_BYTES = 256 << 10
+"""So much of a buffer's unread end is copied rather than a carried prefix joined to it later."""
+
+_CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
+_EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
+
+
+class ChunkCutter:
+    """One stream's cutter. `journal_name` and `position` say where the next event lies.
+
+    `contiguous`: the bytes are a file's, so an event's place is where it was read; without it they are a
+    dump's, where a server may leave events out and each header tells its event's place.
+    """
+
+    def __init__(
+        self,
+        chunk_bytes: int = 4 << 20,
+        event_bytes_max: int = _EVENT_BYTES_MAX,
+        *,
+        contiguous: bool = False,
+        sequence: int = 0,
+    ) -> None:
+        self.journal_name = ""
+        self.heartbeat_position = 0
+        self.server_version = ""
+        self.flavor = FLAVOR_MYSQL
+        self.has_checksum = False
+        self.post_header_bytes = b""
+        self._chunk_bytes = chunk_bytes
+        self._sequence = sequence
+        self._buffer: Bytes = np.empty(2 * chunk_bytes, np.uint8)
+        self._start = 0  # of the chunk in making; its carried prefix, if in the buffer, is the first
+        self._carried_bytes = 0  # of the prefix in the buffer
+        self._prefix: list[Bytes] = []  # carried events that are not in the buffer
+        self._filled = 0
+        self._head_position = 0
+        self._head_in_transaction = False
+        self._received_at = 0.0
+        self._state = np.zeros(walk.STATE_SIZE, np.int64)
+        self._state[walk.EVENT_BYTES_MAX] = event_bytes_max
+        self._state[walk.CONTIGUOUS] = contiguous
+        self._state[walk.ROWS_HEADER_BYTES] = 8
+        self._carry = np.zeros((256, 2), np.int64)
+
+    # ---- where the stream stands
+
+    @property
+    def position(self) -> int:
+        """Offset of the next event: everything before it is in chunks or whole in the buffer."""
+        return int(self._state[walk.POSITION])
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._state[walk.IN_TRANSACTION])
+
+    @property
+    def last_timestamp(self) -> int:
+        """Header time of the last event, seconds; 0: none yet."""
+        return int(self._state[walk.TIMESTAMP])
+
+    @property
+    def pending_bytes(self) -> int:
+        """Whole, walked events that `flush` would give."""
+        return int(self._state[walk.AT]) - self._start - self._carried_bytes
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes behind the last whole event (call after `next` has returned None)."""
+        return self._filled - int(self._state[walk.AT])
+
+    def begin_file(self, journal_name: str, position: int = BINLOG_START) -> None:
+        """The next byte is `journal_name`'s at `position`. Nothing may be pending."""
+        if self.pending_bytes:
+            raise ValueError("flush() before begin_file()")
+        self.discard_partial()
+        self._enter(journal_name, position)
+
+    def discard_partial(self) -> None:
+        """Forget the beginning of an event that will be sent again, from `position` on."""
+        self._filled = int(self._state[walk.AT])
+
+    def set_format(self, event: bytes) -> None:
+        """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent."""
+        if len(event) < walk.HEADER_BYTES + 57 or event[4] != walk.FORMAT_EVENT:
+            raise self._corrupt("FORMAT_DESCRIPTION event is too short, or is none")
+        body = event[walk.HEADER_BYTES :]
+        version, raw_name, _, header_bytes = struct.unpack_from("<H50sIB", body)
+        if version != 4 or header_bytes != walk.HEADER_BYTES:
+            raise UnsupportedEvent(
+                f"binlog version {version} with {header_bytes}-byte event headers; only version 4 "
+                "with 19 (MySQL 5.0 and later) is supported"
+            ).at(self.journal_name, self.position)
+        self.server_version = raw_name.split(b"\0")[0].decode("latin-1")
+        is_mariadb = "mariadb" in self.server_version.lower()
+        self.flavor = FLAVOR_MARIADB if is_mariadb else FLAVOR_MYSQL
+        lengths = body[57:]
+        algorithm = 0
+        if _version(self.server_version) >= _CHECKSUM_SINCE[self.flavor] and len(lengths) >= 5:
+            algorithm, lengths = lengths[-5], lengths[:-5]
+        if algorithm not in (0, 1):
+            raise UnsupportedEvent(f"binlog checksum algorithm {algorithm} is not known").at(
+                self.journal_name, self.position
+            )
+        self.has_checksum = algorithm == 1
+        self.post_header_bytes = lengths
+        self._state[walk.TRAILER_BYTES] = 4 * self.has_checksum
+        self._state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
+        self._state[walk.MARIADB] = is_mariadb
+
+    # ---- bytes in
+
+    def reserve(self, size: int) -> Bytes:
+        """A writable view of at least `size` bytes; `commit` says how many were filled."""
+        if self._filled + size > self._buffer.size:
+            # Room for the whole of an event whose length is known, so that a giant one moves once.
+            self._move(max(2 * self._chunk_bytes, size + int(self._state[walk.NEED_BYTES])))
+        return self._buffer[self._filled :]
+
+    def commit(self, size: int, received_at: float = 0.0) -> None:
+        """`size` bytes of the reserved view were filled at `received_at` (time.time())."""
+        if not self._received_at:
+            self._received_at = received_at
+        self._filled += size
+
+    def feed(self, data: bytes | bytearray | memoryview | Bytes, received_at: float = 0.0) -> None:
+        """reserve + commit of a copy of `data`."""
+        source = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+        self.reserve(source.size)[: source.size] = source
+        self.commit(source.size, received_at)
+
+    # ---- chunks out
+
+    def next(self) -> RawChunk | None:
+        """The next full chunk, or None: more bytes are needed (or `flush` gives what is there).
+
+        Raises CorruptEvent with file and offset, after all good events before it have come out.
+        """
+        state = self._state
+        while True:
+            limit = self._start + self._carried_bytes + self._chunk_bytes
+            code = walk.scan(self._buffer, self._filled, limit, state, self._carry)
+            if code == walk.MORE:
+                return None
+            if code == walk.CARRY_FULL:
+                self._carry = np.concatenate([self._carry, np.zeros_like(self._carry)])
+                continue
+            if code not in (walk.FULL, walk.CUT) and not self.pending_bytes:
+                self._handle(int(code))
+                continue
+            return self._cut()
+
+    def flush(self) -> RawChunk | None:
+        """A chunk of the whole events that are there, if any. Call after `next` has returned None."""
+        return self._cut() if self.pending_bytes else None
+
+    def _cut(self) -> RawChunk:
+        state = self._state
+        at, start = int(state[walk.AT]), self._start
+        data = self._buffer[start:at]
+        carried_bytes = self._carried_bytes
+        if self._prefix:
+            carried_bytes = sum(part.size for part in self._prefix)
+            data = np.concatenate([*self._prefix, data])
+        chunk = RawChunk(
+            head=ChunkHead(
+                sequence=self._sequence,
+                journal_name=self.journal_name,
+                position=self._head_position,
+                end_position=self.position,
+                carried_bytes=carried_bytes,
+                in_transaction=self._head_in_transaction,
+                has_checksum=self.has_checksum,
+                flavor=self.flavor,
+                server_version=self.server_version,
+                post_header_bytes=self.post_header_bytes,
+                received_at=self._received_at,
+            ),
+            data=data,
+        )
+        self._sequence += 1
+        self._carry_on(at)
+        return chunk
+
+    def _carry_on(self, at: int) -> None:
+        """Start the next chunk at buffer offset `at` with what it depends on."""
+        has_gtid = bool(self._carry[0, 1])
+        rows = range(0 if has_gtid else 1, 1 + int(self._state[walk.CARRY_COUNT]))
+        carried = [self._carried_event(row) for row in rows]
+        self._start = at
+        self._carried_bytes = 0
+        self._prefix = carried
+        self._mark_head()
+        if not carried:
+            return
+        if self._filled - at <= _SMALL_TAIL_BYTES:
+            self._move(2 * self._chunk_bytes)
+            return
+        row = 0 if has_gtid else 1
+        for index in range(len(carried)):
+            self._carry[row + index, 0] = -1 - index
+
+    def _carried_event(self, row: int) -> Bytes:
+        offset, length = int(self._carry[row, 0]), int(self._carry[row, 1])
+        if offset < 0:  # still in the prefix that is not in the buffer
+            return self._prefix[-1 - offset]
+        return self._buffer[offset : offset + length].copy()
+
+    def _move(self, free_bytes: int) -> None:
+        """Go on in a new buffer with so much room: the carried prefix, then all that is in no chunk yet."""
+        old, start, filled = self._buffer, self._start, self._filled
+        # A prefix can only be put before the chunk's first event while that has not been walked.
+        prefix = [] if self.pending_bytes else self._prefix
+        to = sum(part.size for part in prefix)
+        self._buffer = np.empty(to + filled - start + free_bytes, np.uint8)
+        if prefix:
+            np.concatenate(prefix, out=self._buffer[:to])
+            offsets = np.cumsum([0, *(part.size for part in prefix[:-1])])
+            row = 0 if self._carry[0, 1] else 1
+            self._carry[row : row + len(prefix), 0] = offsets
+            self._carried_bytes, self._prefix = to, []
+        else:
+            self._carry[self._carry[:, 0] >= 0, 0] -= start
+        self._buffer[to : to + filled - start] = old[start:filled]
+        self._state[walk.AT] += to - start
+        self._start, self._filled = 0, to + filled - start
+
+    def _mark_head(self) -> None:
+        self._head_position = self.position
+        self._head_in_transaction = self.in_transaction
+        self._received_at = 0.0 if self._filled == int(self._state[walk.AT]) else self._received_at
+
+    # ---- rare events
+
+    def _handle(self, code: int) -> None:
+        """Deal with what `scan` stopped at while no event is pending."""
+        state = self._state
+        at = int(state[walk.AT])
+        if code == walk.GAP:
+            state[walk.POSITION] = state[walk.GAP_POSITION]
+            self._mark_head()
+            return
+        if code == walk.BACKWARD:
+            raise self._corrupt("the event's end position lies before its beginning")
+        length = int.from_bytes(self._buffer[at + 9 : at + 13].tobytes(), "little")
+        if code == walk.BAD_LENGTH:
+            raise self._corrupt(
+                f"event length {length} is not between {walk.HEADER_BYTES} and "
+                f"{int(state[walk.EVENT_BYTES_MAX])} (source.event_bytes_max)"
+            )
+        event = self._buffer[at : at + length].tobytes()
+        kind = event[4]
+        log_position, flags = struct.unpack_from("<IH", event, 13)
+        artificial = not state[walk.CONTIGUOUS] and (
+            log_position == 0 or bool(flags & walk.ARTIFICIAL_FLAG)
+        )
+        if kind in (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT):
+            self._heartbeat(event)
+        elif kind == walk.FORMAT_EVENT:
+            self.set_format(event)
+        elif kind == walk.MARIADB_START_ENCRYPTION_EVENT and state[walk.CONTIGUOUS]:
+            raise UnsupportedEvent(
+                "the binlog file is encrypted (MariaDB START_ENCRYPTION); read it from the server, "
+                "or turn encrypt_binlog off"
+            ).at(self.journal_name, self.position)
+        state[walk.AT] = at + length
+        if artificial or kind in (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT):
+            self._drop_event(at, length)
+            if kind == walk.ROTATE_EVENT:
+                self._rotate(event)
+        else:
+            state[walk.POSITION] += length
+
+    def _drop_event(self, at: int, length: int) -> None:
+        """Take an event that belongs to no chunk out of the stream; none is pending before it."""
+        if not self._carried_bytes:
+            self._start = at + length
+            return
+        # The carried prefix stands right before it: close the gap (no chunk shows these bytes yet).
+        rest = self._buffer[at + length : self._filled].copy()
+        self._buffer[at : at + rest.size] = rest
+        self._filled = at + rest.size
+        self._state[walk.AT] = at
+
+    def _rotate(self, event: bytes) -> None:
+        """An artificial ROTATE: the name of the file that the next events are of."""
+        body = event[walk.HEADER_BYTES :]
+        # It comes before the FORMAT_DESCRIPTION that would say whether it ends in a checksum.
+        if len(body) > 12 and zlib.crc32(event[:-4]) == int.from_bytes(event[-4:], "little"):
+            body = body[:-4]
+        if len(body) < 9:
+            raise self._corrupt("ROTATE event is too short")
+        name = body[8:].decode("utf-8", "surrogateescape")
+        position = int.from_bytes(body[:8], "little")
+        if (name, position) != (self.journal_name, self.position):
+            self._enter(name, position)
+
+    def _enter(self, journal_name: str, position: int) -> None:
+        self.journal_name = journal_name
+        state = self._state
+        state[walk.POSITION] = position
+        state[walk.IN_TRANSACTION] = 0
+        state[walk.CARRY_COUNT] = 0
+        self._carry[0, 1] = 0
+        self._start = int(state[walk.AT])
+        self._carried_bytes, self._prefix = 0, []
+        self._mark_head()
+
+    def _heartbeat(self, event: bytes) -> None:
+        """Both forms tell how far the server has read; version 2 in 64 bits, as type-length-value."""
+        if event[4] == walk.HEARTBEAT_EVENT:
+            low = int.from_bytes(event[13:17], "little")
+            self.heartbeat_position = self.position >> 32 << 32 | low
+            return
+        body = event[walk.HEADER_BYTES : len(event) - 4 * self.has_checksum]
+        at = 0
+        while at + 2 <= len(body) and body[at]:
+            size = body[at + 1]
+            if body[at] == 2 and size <= 9:
+                self.heartbeat_position = _packed_integer(body[at + 2 : at + 2 + size])
+            at += 2 + size
+
+    def _corrupt(self, what: str) -> CorruptEvent:
+        return CorruptEvent(what).at(self.journal_name, self.position)
+
+
+def _packed_integer(data: bytes) -> int:
+    """MySQL's length-encoded integer."""
+    if not data or data[0] < 0xFB:
+        return data[0] if data else 0
+    size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(data[0], 0)
+    return int.from_bytes(data[1 : 1 + size], "little")
+
+
+def _version(text: str) -> tuple[int, int, int]:
+    numbers = []
+    for part in text.split("-")[0].split(".")[:3]:
+        digits = "".join(c for c in part if c.isdigit())
+        numbers.append(int(digits or 0))
+    return (*numbers, 0, 0, 0)[:3]  # type: ignore[return-value]
