@@ -100,8 +100,8 @@ def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
     from ray_canal.actors.fetcher import Fetcher
 
     handle: ActorHandle[Any] = (
-        ray.remote(Fetcher)
-        .options(num_cpus=_ACTOR_CPUS, max_restarts=0, concurrency_groups={CONTROL_GROUP: 1})
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1})(Fetcher)
+        .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
         .remote(instance_json, fused)
     )
     return handle
