@@ -1,21 +1,32 @@
 """TABLE_MAP events: the column types of the rows that follow, and MySQL 8's row metadata.
 
-Stub: the record; the parser follows.
+Layout (MySQL's source documentation of Table_map_event): table id (6 bytes, 4 in old servers), flags (2),
+schema and table name (length byte, text, NUL), column count (packed), types, metadata (packed length,
+then 0 … 2 bytes per column), a bitmap of nullable columns, then optional fields: type, packed length,
+value. MariaDB has the same. CorruptEvent where bytes are missing or disagree.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ray_canal.binlog import types
+from ray_canal.binlog.charsets import char_bytes_max, charset_of_collation, decode_text
+from ray_canal.binlog.reader import Reader
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
     """One TABLE_MAP event. Tuples have one item per column, in ordinal order.
 
-    `types` are real types (ENUM and SET told apart from STRING), `metadata` one integer per column
-    (0 where the type has none). The optional parts are None (or empty) where the server did not
-    write them: `unsigned`, `collations` (0: the column has no character set), `names`, `labels`,
-    `geometry_types`, `visible`. `primary_key` holds column indexes, None: unknown.
+    `types` are real types (ENUM and SET told apart from STRING), `metadata` one integer per column: bytes
+    of a STRING, VARCHAR, ENUM or SET, bits of a BIT, precision << 8 | scale of a NEWDECIMAL, digits of
+    fractional seconds, length bytes of a blob; 0 where the type has none. The optional parts are None
+    where the server did not write them: `unsigned`, `collations` (0: the column has no character
+    set), `names`, `labels`, `geometry_types`, `visible`. `primary_key` holds column indexes, empty where
+    the table has none or the server did not say.
     """
 
     table_id: int
@@ -35,3 +46,272 @@ class TableMap:
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.table}"
+
+
+_TWO_BYTE_METADATA = frozenset(
+    {types.BIT, types.VARCHAR, types.NEWDECIMAL, types.STRING, types.VAR_STRING, types.ENUM}
+    | {types.SET, types.MARIADB_VARCHAR_COMPRESSED}
+)
+_ONE_BYTE_METADATA = frozenset(
+    {types.FLOAT, types.DOUBLE, types.JSON, types.GEOMETRY, types.VECTOR, types.TIME2}
+    | {types.DATETIME2, types.TIMESTAMP2, types.MARIADB_BLOB_COMPRESSED}
+    | types.BLOB_TYPES
+)
+
+# Optional metadata fields.
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES = range(1, 7)
+_GEOMETRY_TYPE, _PRIMARY_KEY, _PRIMARY_KEY_PREFIX, _ENUM_SET_DEFAULT, _ENUM_SET_CHARSET = range(7, 12)
+_VISIBILITY = 12
+
+
+def parse_table_map(body: bytes, id_bytes: int = 6) -> TableMap:
+    """From an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION says that TABLE_MAP has 6 fixed bytes."""
+    reader = Reader(body, "TABLE_MAP")
+    table_id = reader.integer(id_bytes)
+    reader.skip(2)
+    schema = _name(reader)
+    table = _name(reader)
+    count = reader.packed()
+    codes = reader.take(count)
+    fields = Reader(reader.take(reader.packed()), "TABLE_MAP metadata")
+    columns = [_column_type(code, fields) for code in codes]
+    if fields.left:
+        raise CorruptEvent(f"TABLE_MAP of {schema}.{table}: {fields.left} bytes of metadata too many")
+    nulls = reader.take((count + 7) // 8)
+    nullable = tuple(bool(nulls[c >> 3] >> (c & 7) & 1) for c in range(count))
+    kinds = tuple(kind for kind, _ in columns)
+    optional = _optional(reader, kinds) if reader.left else {}
+    return TableMap(
+        table_id, schema, table, kinds, tuple(value for _, value in columns), nullable, **optional
+    )
+
+
+def _name(reader: Reader) -> str:
+    name = reader.take(reader.integer(1)).decode("utf-8", "replace")
+    reader.skip(1)
+    return name
+
+
+def _column_type(code: int, fields: Reader) -> tuple[int, int]:
+    """(real type, metadata as one integer)."""
+    if code in _ONE_BYTE_METADATA:
+        return code, fields.integer(1)
+    if code not in _TWO_BYTE_METADATA:
+        return code, 0
+    first, second = fields.take(2)
+    if code in (types.VARCHAR, types.MARIADB_VARCHAR_COMPRESSED):
+        return code, first | second << 8
+    if code == types.BIT:
+        return code, second * 8 + first
+    if code == types.NEWDECIMAL:
+        return code, first << 8 | second
+    if first & 0x30 != 0x30:  # lengths over 255 keep two bits in the type byte, inverted
+        return first | 0x30, second | (first & 0x30 ^ 0x30) << 4
+    return first, second
+
+
+def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, tuple[object, ...]]:
+    raw: dict[int, bytes] = {}
+    while reader.left:
+        field = reader.integer(1)
+        raw[field] = reader.take(reader.packed())
+    found: dict[str, tuple[object, ...]] = {}
+    if _SIGNEDNESS in raw:
+        numeric = [c for c, kind in enumerate(kinds) if kind in types.NUMERIC_TYPES]
+        found["unsigned"] = _bits(raw[_SIGNEDNESS], numeric, len(kinds), False)
+    collations = _collations(raw, kinds)
+    if collations is not None:
+        found["collations"] = collations
+    if _COLUMN_NAME in raw:
+        names = Reader(raw[_COLUMN_NAME], "TABLE_MAP column names")
+        found["names"] = tuple(
+            names.take(names.packed()).decode("utf-8", "replace") for _ in kinds
+        )
+    if _ENUM_VALUES in raw or _SET_VALUES in raw:
+        found["labels"] = _labels(raw, kinds, collations)
+    if _GEOMETRY_TYPE in raw:
+        numbers = Reader(raw[_GEOMETRY_TYPE], "TABLE_MAP geometry types")
+        found["geometry_types"] = tuple(
+            numbers.packed() if kind == types.GEOMETRY and numbers.left else 0 for kind in kinds
+        )
+    key = _primary_key(raw, len(kinds))
+    if key is not None:
+        found["primary_key"] = key
+    if _VISIBILITY in raw:
+        found["visible"] = _bits(raw[_VISIBILITY], list(range(len(kinds))), len(kinds), True)
+    return found
+
+
+def _bits(data: bytes, columns: list[int], count: int, default: bool) -> tuple[bool, ...]:
+    """One bit per item of `columns`, most significant first; other columns get the default."""
+    if len(data) * 8 < len(columns):
+        raise CorruptEvent("TABLE_MAP: a bit field is too short")
+    values = [default] * count
+    for bit, column in enumerate(columns):
+        values[column] = bool(data[bit >> 3] >> (7 - (bit & 7)) & 1)
+    return tuple(values)
+
+
+def _collations(raw: dict[int, bytes], kinds: tuple[int, ...]) -> tuple[int, ...] | None:
+    values = [0] * len(kinds)
+    known = False
+    for default, each, wanted in (
+        (_DEFAULT_CHARSET, _COLUMN_CHARSET, types.CHARACTER_TYPES),
+        (_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, frozenset({types.ENUM, types.SET})),
+    ):
+        columns = [c for c, kind in enumerate(kinds) if kind in wanted]
+        if default in raw:
+            known = True
+            reader = Reader(raw[default], "TABLE_MAP default character set")
+            usual = reader.packed()
+            for column in columns:
+                values[column] = usual
+            while reader.left:  # exceptions: index among these columns, collation
+                which, collation = reader.packed(), reader.packed()
+                if which >= len(columns):
+                    raise CorruptEvent("TABLE_MAP: a character set for a column that is not there")
+                values[columns[which]] = collation
+        elif each in raw:
+            known = True
+            reader = Reader(raw[each], "TABLE_MAP character sets")
+            for column in columns:
+                values[column] = reader.packed()
+    return tuple(values) if known else None
+
+
+def _labels(
+    raw: dict[int, bytes], kinds: tuple[int, ...], collations: tuple[int, ...] | None
+) -> tuple[tuple[str, ...], ...]:
+    values: list[tuple[str, ...]] = [()] * len(kinds)
+    for field, wanted in ((_ENUM_VALUES, types.ENUM), (_SET_VALUES, types.SET)):
+        reader = Reader(raw.get(field, b""), "TABLE_MAP labels")
+        for column, kind in enumerate(kinds):
+            if kind == wanted and reader.left:
+                number = collations[column] if collations else 0
+                charset = charset_of_collation(number) if number else "utf8mb4"
+                values[column] = tuple(
+                    decode_text(reader.take(reader.packed()), charset)
+                    for _ in range(reader.packed())
+                )
+    return tuple(values)
+
+
+def _primary_key(raw: dict[int, bytes], count: int) -> tuple[int, ...] | None:
+    key: list[int] = []
+    if _PRIMARY_KEY in raw:
+        reader = Reader(raw[_PRIMARY_KEY], "TABLE_MAP primary key")
+        while reader.left:
+            key.append(reader.packed())
+    elif _PRIMARY_KEY_PREFIX in raw:
+        reader = Reader(raw[_PRIMARY_KEY_PREFIX], "TABLE_MAP primary key")
+        while reader.left:
+            key.append(reader.packed())
+            reader.packed()  # characters of the prefix; 0: the whole column
+    else:
+        return () if _COLUMN_NAME in raw else None
+    if any(column >= count for column in key):
+        raise CorruptEvent("TABLE_MAP: the primary key names a column that is not there")
+    return tuple(key)
+
+
+_INTEGER_NAMES = {
+    types.TINY: "tinyint",
+    types.SHORT: "smallint",
+    types.INT24: "mediumint",
+    types.LONG: "int",
+    types.LONGLONG: "bigint",
+    types.FLOAT: "float",
+    types.DOUBLE: "double",
+}
+_PLAIN_NAMES = {
+    types.YEAR: "year",
+    types.DATE: "date",
+    types.NEWDATE: "date",
+    types.TIME: "time",
+    types.DATETIME: "datetime",
+    types.TIMESTAMP: "timestamp",
+    types.JSON: "json",
+    types.VECTOR: "vector",
+}
+_FRACTION_NAMES = {
+    types.TIME2: "time",
+    types.DATETIME2: "datetime",
+    types.TIMESTAMP2: "timestamp",
+}
+_BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
+_GEOMETRY_NAMES = (
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+    "geomcollection",
+)  # fmt: skip
+
+
+def table_meta_from_metadata(table_map: TableMap) -> TableMeta | None:
+    """The table's schema as binlog_row_metadata=FULL tells it; None where the event has no names.
+
+    Display widths are not in the binlog: `tinyint(1)` comes out as `tinyint`.
+    """
+    if table_map.names is None:
+        return None
+    columns = tuple(_column_meta(table_map, c) for c in range(len(table_map.types)))
+    return TableMeta(table_map.schema, table_map.table, columns)
+
+
+def _column_meta(table_map: TableMap, column: int) -> ColumnMeta:
+    kind, meta = table_map.types[column], table_map.metadata[column]
+    collation = table_map.collations[column] if table_map.collations else 0
+    charset = charset_of_collation(collation) if collation else ""
+    unsigned = bool(table_map.unsigned and table_map.unsigned[column]) and kind != types.YEAR
+    labels = table_map.labels[column] if table_map.labels else ()
+    length = precision = scale = fraction = 0
+    if kind == types.NEWDECIMAL:
+        precision, scale = meta >> 8, meta & 0xFF
+        text = f"decimal({precision},{scale})"
+    elif kind in _INTEGER_NAMES:
+        text = _INTEGER_NAMES[kind]
+    elif kind in _PLAIN_NAMES:
+        text = _PLAIN_NAMES[kind]
+    elif kind in _FRACTION_NAMES:
+        fraction = meta
+        text = _FRACTION_NAMES[kind] + (f"({meta})" if meta else "")
+    elif kind == types.BIT:
+        length = meta
+        text = f"bit({meta})"
+    elif kind in (types.ENUM, types.SET):
+        quoted = ",".join("'" + label.replace("'", "''") + "'" for label in labels)
+        text = f"{'enum' if kind == types.ENUM else 'set'}({quoted})"
+    elif kind == types.GEOMETRY:
+        number = table_map.geometry_types[column] if table_map.geometry_types else 0
+        text = _GEOMETRY_NAMES[number] if number < len(_GEOMETRY_NAMES) else "geometry"
+    elif kind in types.CHARACTER_TYPES:
+        text, length = _string_type(kind, meta, charset)
+    else:
+        raise UnsupportedEvent(
+            f"{table_map.full_name}.{table_map.names[column] if table_map.names else column}: "  # type: ignore[index]
+            f"column type {types.type_name(kind)}"
+        )
+    return ColumnMeta(
+        name=table_map.names[column] if table_map.names else "",
+        type_code=kind,
+        mysql_type=text + (" unsigned" if unsigned else ""),
+        unsigned=unsigned,
+        nullable=table_map.nullable[column],
+        is_key=bool(table_map.primary_key and column in table_map.primary_key),
+        charset=charset,
+        length=length,
+        precision=precision,
+        scale=scale,
+        fraction=fraction,
+        labels=labels,
+        visible=table_map.visible[column] if table_map.visible else True,
+    )
+
+
+def _string_type(kind: int, meta: int, charset: str) -> tuple[str, int]:
+    """(column type's text, length in characters or bytes); a blob's length is not in its text."""
+    binary = charset == "binary"
+    if kind in types.BLOB_TYPES or kind == types.MARIADB_BLOB_COMPRESSED:
+        return _BLOB_SIZES.get(meta, "") + ("blob" if binary else "text"), 0
+    length = meta // char_bytes_max(charset)
+    if kind == types.STRING:
+        return f"{'binary' if binary else 'char'}({length})", length
+    return f"{'varbinary' if binary else 'varchar'}({length})", length
