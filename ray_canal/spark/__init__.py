@@ -18,7 +18,7 @@ except ImportError as error:
         f'ray_canal.spark needs pyspark and raydp ({error}): pip install "ray-canal[spark]"'
     ) from error
 
-from ray_canal.spark.frames import Frames, frames
+from ray_canal.spark.frames import Frames, to_frames
 from ray_canal.spark.session import provide_java, session, stop
 from ray_canal.spark.state import key_columns, latest
 from ray_canal.spark.stream import Progress, changes, release_changes, run
@@ -27,7 +27,7 @@ __all__ = [
     "Frames",
     "Progress",
     "changes",
-    "frames",
+    "to_frames",
     "key_columns",
     "latest",
     "provide_java",

@@ -67,7 +67,7 @@ def table_name(batch: pa.RecordBatch) -> str:
         raise CanalError(f"the batch has no metadata {error}: not a batch of ray_canal") from None
 
 
-def frames(
+def to_frames(
     spark: SparkSession,
     batches: Iterable[pa.RecordBatch],
     *,

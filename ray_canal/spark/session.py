@@ -122,6 +122,8 @@ def _merged(given: dict[str, str]) -> dict[str, str]:
         # A batch is small: Spark's 200 shuffle partitions would cost seconds for each.
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Microseconds in UTC, which every reader knows, instead of Hive's INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     merged.update(given)
     for jvm in _JVMS:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError, InstanceRestarted
-from ray_canal.spark.frames import Frames, frames
+from ray_canal.spark.frames import Frames, to_frames
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def changes(
     message = connector.get_without_ack(batch_size, timeout)
     if message.id == EMPTY_BATCH:
         return _nothing(spark)
-    made = frames(spark, message.batches, tables=[table])
+    made = to_frames(spark, message.batches, tables=[table])
     _held.append(made)
     if ack:
         connector.ack(message.id)
@@ -173,7 +173,7 @@ def _one_batch(
 ) -> dict[str, int]:
     """Rows per table of a batch that the function has seen and that is acked."""
     try:
-        with frames(spark, message.batches, tables=tables) as made:
+        with to_frames(spark, message.batches, tables=tables) as made:
             _called(function, made, message, retries)
             rows = made.rows
     except BaseException:

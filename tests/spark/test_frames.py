@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.errors import CanalError
-from ray_canal.spark import frames as frames_module
-from ray_canal.spark.frames import frames, object_store_works, table_name
+import ray_canal.spark.frames as frames_module
+from ray_canal.spark.frames import object_store_works, table_name, to_frames
 from tests.spark.conftest import ITEM, change_batch, inserts
 
 
@@ -22,7 +22,7 @@ def test_object_store_works_on_raydp(spark) -> None:
 def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: bool) -> None:
     monkeypatch.setattr(frames_module, "PARTITION_BYTES", 1)  # a partition for each batch
     batches = [inserts(0, 5), inserts(100, 2, table="order"), inserts(5, 5, position=2000)]
-    with frames(spark, batches, object_store=way) as made:
+    with to_frames(spark, batches, object_store=way) as made:
         assert made.rows == {"shop.item": 10, "shop.order": 2}
         rows = made.by_table["shop.item"].collect()
         assert [row.after.id for row in rows] == list(range(10))
@@ -37,7 +37,7 @@ def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: bool) -> None
 
 
 def test_no_python_worker_in_the_plan(spark) -> None:
-    with frames(spark, [inserts(0, 3)]) as made:
+    with to_frames(spark, [inserts(0, 3)]) as made:
         plan = made.by_table["shop.item"]._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan
     assert "MapInPandas" not in plan
@@ -45,26 +45,26 @@ def test_no_python_worker_in_the_plan(spark) -> None:
 
 def test_only_wanted_tables(spark) -> None:
     batches = [inserts(0, 1), inserts(0, 1, table="order")]
-    with frames(spark, batches, tables=["shop.order"]) as made:
+    with to_frames(spark, batches, tables=["shop.order"]) as made:
         assert list(made.by_table) == ["shop.order"]
 
 
 def test_versions_of_a_table_share_a_schema(spark) -> None:
     wider = pa.struct([("id", pa.uint64()), ("price", pa.decimal128(10, 2)), ("name", pa.string())])
     newer = change_batch([("INSERT", None, {"id": 7, "price": None, "name": "n"})], wider)
-    with frames(spark, [inserts(0, 1), newer]) as made:
+    with to_frames(spark, [inserts(0, 1), newer]) as made:
         frame = made.by_table["shop.item"]
         assert frame.schema["after"].dataType.fieldNames() == ["id", "price", "name"]
         assert [int(row.after.id) for row in frame.collect()] == [0, 7]
 
 
-def test_released_frames_cannot_be_read(spark) -> None:
-    """Holding the object is the contract; without it Spark must fail, not give nothing."""
-    made = frames(spark, [inserts(0, 3)], object_store=False)
-    frame = made.by_table["shop.item"]
-    assert frame.count() == 3
+def test_release_frees_the_object_store(spark) -> None:
+    made = to_frames(spark, [inserts(0, 3)], object_store=True)
+    assert made.by_table["shop.item"].count() == 3
+    assert len(made._references) == 1
     made.release()
     made.release()
+    assert made._references == []
 
 
 def test_driver_way_is_taken_with_one_log_line(spark, monkeypatch, caplog) -> None:
@@ -76,7 +76,7 @@ def test_driver_way_is_taken_with_one_log_line(spark, monkeypatch, caplog) -> No
     monkeypatch.setattr(frames_module, "_probe", broken)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            with frames(spark, [inserts(0, 3)]) as made:
+            with to_frames(spark, [inserts(0, 3)]) as made:
                 assert made.by_table["shop.item"].count() == 3
     lines = [r for r in caplog.records if "through the driver" in r.getMessage()]
     assert len(lines) == 1
@@ -91,5 +91,5 @@ def test_foreign_batch_is_refused() -> None:
 def test_key_travels_with_the_frame(spark) -> None:
     from ray_canal.spark.state import key_columns
 
-    with frames(spark, [change_batch([("DELETE", {"id": 1, "name": "x"}, None)], ITEM)]) as made:
+    with to_frames(spark, [change_batch([("DELETE", {"id": 1, "name": "x"}, None)], ITEM)]) as made:
         assert key_columns(made.by_table["shop.item"]) == ("id",)

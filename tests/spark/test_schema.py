@@ -71,7 +71,7 @@ def test_type_and_values(arrow: pa.DataType, values: list, sql: str, expected: l
 @pytest.mark.parametrize("way", [True, False], ids=["object store", "driver"])
 def test_spark_reads_what_went_in(spark, way: bool) -> None:
     """All types, in a struct, through a real session by both ways."""
-    from ray_canal.spark.frames import frames
+    from ray_canal.spark.frames import to_frames
 
     names = [f"c{n}" for n in range(len(CASES))]
     row = pa.StructArray.from_arrays(
@@ -81,7 +81,7 @@ def test_spark_reads_what_went_in(spark, way: bool) -> None:
         [("after", row.type)], metadata={b"canal.schema": b"shop", b"canal.table": b"all_types"}
     )
     batch = pa.record_batch([row], schema=schema)
-    with frames(spark, [batch, batch.slice(1)], object_store=way) as made:
+    with to_frames(spark, [batch, batch.slice(1)], object_store=way) as made:
         got = made.by_table["shop.all_types"].collect()
     assert len(got) == 3
     first, second, third = (r["after"].asDict() for r in got)

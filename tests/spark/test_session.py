@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
 import pytest
 
 from ray_canal.errors import ConfigError
-from ray_canal.spark import session as _function  # noqa: F401  (loads the module)
 
-module = __import__("sys").modules["ray_canal.spark.session"]
+# The package's function `session` hides the module of the same name.
+module = importlib.import_module("ray_canal.spark.session")
 
 
 @pytest.fixture(autouse=True)

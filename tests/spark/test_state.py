@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.errors import ConfigError
-from ray_canal.spark.frames import frames
+from ray_canal.spark.frames import to_frames
 from ray_canal.spark.state import latest
 from tests.spark.conftest import ITEM, change_batch, inserts
 
@@ -30,7 +30,7 @@ def test_latest_applies_changes_in_order(spark) -> None:
             position=2000,
         ),
     ]
-    with frames(spark, batches) as made:
+    with to_frames(spark, batches) as made:
         rows = latest(made.by_table["shop.item"]).collect()
     assert {(row.id, row.name) for row in rows} == {
         (1, "again"),
@@ -47,12 +47,12 @@ def test_journals_are_ordered_by_number(spark) -> None:
     newer = change_batch(
         [("UPDATE", item(1, "old"), item(1, "new"))], ITEM, journal_name="bin.1000000", position=4
     )
-    with frames(spark, [older, newer]) as made:
+    with to_frames(spark, [older, newer]) as made:
         assert [row.name for row in latest(made.by_table["shop.item"]).collect()] == ["new"]
 
 
 def test_key_may_be_given_and_must_be_there(spark) -> None:
-    with frames(spark, [inserts(1, 2)]) as made:
+    with to_frames(spark, [inserts(1, 2)]) as made:
         frame = made.by_table["shop.item"]
         assert latest(frame, ["name"]).count() == 2
         with pytest.raises(ConfigError, match="no primary key"):
