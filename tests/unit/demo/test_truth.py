@@ -1,4 +1,4 @@
-"""The truth that the demo's replay is compared with: the digest sees every difference, the replica applies."""
+"""The demo's truth: digests see every difference, replicas apply, the files replay to it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,147 @@
+"""Code blocks of README.md and docs/*.md: TOML is loaded, Python is run, SQL goes to real servers.
+
+Python blocks of one file run in order in one namespace, in a folder with the demo's binlog files
+and a canal.toml that reads them as destination `orders`. A block after `<!-- not run: REASON -->`
+is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import ray_canal as canal
+from ray_canal import config
+from ray_canal.demo import BINLOGS, CONFIG_PATH
+from ray_canal.errors import InstanceNotFound
+from tests.servers import Server
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+NOT_RUN_MAX = 1
+"""Python blocks that no test runs. It only goes down, or up with a reason in the review."""
+
+_BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    path: Path
+    line: int
+    language: str
+    text: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(path: Path, language: str) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for match in _BLOCK.finditer(text):
+        line = text[: match.start("text")].count("\n") + 1
+        found.append(Block(path, line, match["language"], match["text"], match["reason"] or ""))
+    return [block for block in found if block.language == language]
+
+
+def all_blocks(language: str) -> list[Block]:
+    return [block for path in DOCUMENTS for block in blocks(path, language)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with the demo's binlog files and a canal.toml for them."""
+    for file in BINLOGS:
+        shutil.copy(file, tmp_path)
+    text = CONFIG_PATH.read_text(encoding="utf-8").replace('"shop"', '"orders"')
+    (tmp_path / "canal.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    with contextlib.suppress(InstanceNotFound):
+        canal.stop("orders")
+
+
+@pytest.mark.parametrize("block", all_blocks("toml"), ids=lambda block: block.name)
+def test_toml_is_a_deployment(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "canal.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert config.load(path).instance
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if blocks(path, "python")],
+    ids=lambda path: path.name,
+)
+def test_python_runs(
+    path: Path, local_ray: None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace: dict[str, object] = {"__name__": "document"}
+    for block in blocks(path, "python"):
+        if not block.reason:
+            # Padded, so that a traceback has the document's own line numbers.
+            source = "\n" * (block.line - 1) + block.text
+            exec(compile(source, str(path), "exec"), namespace)
+    if path.name == "README.md":
+        printed = capsys.readouterr().out
+        assert "mysql-bin.000001" in printed
+        assert "INSERT" in printed
+        assert "customers" in printed
+
+
+def test_few_python_blocks_are_left_out() -> None:
+    assert sum(bool(block.reason) for block in all_blocks("python")) <= NOT_RUN_MAX
+
+
+def test_grants_work_on_mysql(mysql97: Server) -> None:
+    _try_grants(mysql97, "mysql", "SHOW BINARY LOG STATUS")
+
+
+def test_grants_work_on_mariadb(mariadb: Server) -> None:
+    _try_grants(mariadb, "mariadb", "SHOW MASTER STATUS")
+
+
+def _try_grants(server: Server, flavor: str, status: str) -> None:
+    statements: list[str] = []
+    for block in blocks(ROOT / "docs/grants.md", "sql"):
+        head, _, text = block.text.partition("\n")
+        if head == f"-- {flavor}":
+            statements += [part.strip() for part in text.split(";") if part.strip()]
+    assert statements[0].startswith("CREATE USER")
+    server.execute("CREATE DATABASE IF NOT EXISTS shop", "CREATE TABLE shop.granted (id INT)")
+    server.execute(*statements)
+    try:
+        connection = server.connect("canal", "choose-a-password")
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            cursor.execute("SHOW BINARY LOGS")
+            assert cursor.fetchall()
+            cursor.execute(status)
+            assert cursor.fetchall()
+            cursor.execute(
+                "SELECT column_name FROM information_schema.columns "
+                "WHERE table_schema = 'shop' AND table_name = 'granted'"
+            )
+            assert cursor.fetchall() == (("id",),)
+    finally:
+        server.execute("DROP USER 'canal'@'%'", "DROP TABLE shop.granted")
+
+
+def test_readme_lists_the_commands_that_there_are() -> None:
+    from ray_canal.cli import app
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)(?: [^`]*)?` \|", text, re.MULTILINE)
+    known = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    assert sorted(listed) == sorted(known)

