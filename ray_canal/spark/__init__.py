@@ -27,7 +27,6 @@ __all__ = [
     "Frames",
     "Progress",
     "changes",
-    "to_frames",
     "key_columns",
     "latest",
     "provide_java",
@@ -35,4 +34,5 @@ __all__ = [
     "run",
     "session",
     "stop",
+    "to_frames",
 ]

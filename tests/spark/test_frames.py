@@ -8,8 +8,8 @@ import os
 import pyarrow as pa
 import pytest
 
-from ray_canal.errors import CanalError
 import ray_canal.spark.frames as frames_module
+from ray_canal.errors import CanalError
 from ray_canal.spark.frames import object_store_works, table_name, to_frames
 from tests.spark.conftest import ITEM, change_batch, inserts
 
