@@ -1,0 +1,115 @@
+"""Cursors in one SQLite file: the default. A committed write is on the disk (synchronous=FULL)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ray_canal.errors import ConfigError, Fenced
+
+_BUSY_S = 10.0
+_VERSION = 1
+_SCHEMA = """
+create table if not exists epoch (destination text primary key, epoch integer not null) strict;
+create table if not exists subscriber (
+    destination text not null, client_id integer not null, record text not null,
+    primary key (destination, client_id)
+) strict;
+"""
+
+
+class SqliteBackend:
+    """See MetaBackend. Several processes may open the file; each destination has one owner.
+
+    Raises ConfigError on opening: the folder cannot be written, the file is damaged or not ours.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._prepare()
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise ConfigError(
+                f"meta file {path} cannot be used: {error}. If it is damaged, put back a copy of it; "
+                "without one, move it away: subscribers then start where the configuration says"
+            ) from error
+
+    def _prepare(self) -> None:
+        database = self._database
+        for pragma in ("journal_mode=delete", "synchronous=full"):
+            database.execute(f"pragma {pragma}")
+        version = database.execute("pragma user_version").fetchone()[0]
+        if version not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"its version is {version}, this program reads {_VERSION}")
+        verdict = database.execute("pragma integrity_check").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(f"integrity check: {verdict}")
+        if version == 0:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    database.execute(statement)
+                database.execute(f"pragma user_version={_VERSION}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._database.execute("begin immediate")
+        try:
+            yield self._database
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        self._database.execute("commit")
+
+    def acquire(self, destination: str) -> int:
+        with self._transaction() as database:
+            database.execute(
+                "insert into epoch values (?, 1) on conflict do update set epoch = epoch + 1",
+                (destination,),
+            )
+            return self._epoch(destination)
+
+    def _epoch(self, destination: str) -> int:
+        row = self._database.execute(
+            "select epoch from epoch where destination = ?", (destination,)
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    def load(self, destination: str) -> dict[int, str]:
+        rows = self._database.execute(
+            "select client_id, record from subscriber where destination = ?", (destination,)
+        )
+        return {int(client_id): str(record) for client_id, record in rows}
+
+    def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
+        with self._owned(destination, epoch) as database:
+            database.execute(
+                "insert into subscriber values (?, ?, ?) on conflict do update set record = ?",
+                (destination, client_id, record, record),
+            )
+
+    def remove(self, destination: str, epoch: int, client_id: int) -> None:
+        with self._owned(destination, epoch) as database:
+            database.execute(
+                "delete from subscriber where destination = ? and client_id = ?",
+                (destination, client_id),
+            )
+
+    @contextmanager
+    def _owned(self, destination: str, epoch: int) -> Iterator[sqlite3.Connection]:
+        """A transaction in which `epoch` is the destination's newest. Raises Fenced."""
+        with self._transaction() as database:
+            newest = self._epoch(destination)
+            if newest != epoch:
+                raise Fenced(f"epoch {epoch} was replaced by epoch {newest}").at(
+                    destination=destination
+                )
+            yield database
+
+    def close(self) -> None:
+        self._database.close()
