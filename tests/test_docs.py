@@ -18,7 +18,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal import config
-from ray_canal.demo import BINLOGS, CONFIG_PATH
+from ray_canal.demo import CONFIG_PATH, binlog_files
 from ray_canal.errors import InstanceNotFound
 from tests.servers import Server
 
@@ -63,7 +63,7 @@ def all_blocks(language: str) -> list[Block]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder with the demo's binlog files and a canal.toml for them."""
-    for file in BINLOGS:
+    for file in binlog_files():
         shutil.copy(file, tmp_path)
     text = CONFIG_PATH.read_text(encoding="utf-8").replace('"shop"', '"orders"')
     (tmp_path / "canal.toml").write_text(text, encoding="utf-8")

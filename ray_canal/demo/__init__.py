@@ -16,8 +16,15 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 CONFIG_PATH = FOLDER / "canal.toml"
-BINLOGS: tuple[Path, ...] = tuple(sorted(FOLDER.glob("mysql-bin.[0-9]*")))
-"""The bundled binlog files, oldest first."""
+DESTINATION = "shop"
+
+
+def binlog_files() -> list[Path]:
+    """The bundled binlog files, oldest first."""
+    return sorted(FOLDER.glob("mysql-bin.[0-9]*"))
+
+
+BINLOGS = tuple(binlog_files())
 
 
 def expected() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ray_canal.demo import BINLOGS, FOLDER
+from ray_canal.demo import FOLDER, binlog_files
 from ray_canal.demo.phrases import CITIES, GOODS, PEOPLE, REMARKS
 from ray_canal.demo.truth import KEYS, digest
 
@@ -295,7 +295,7 @@ def make(folder: Path, target: Path) -> None:
         files = server.binlogs()
         shop.connection.close()
         server.stop()  # so that the last file ends as a closed one does
-        for old in BINLOGS:
+        for old in binlog_files():
             old.unlink()
         for file in files:
             shutil.copyfile(file, target / file.name)

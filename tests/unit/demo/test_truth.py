@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ray_canal.config import load
-from ray_canal.demo import BINLOGS, CONFIG_PATH, FOLDER, expected
+from ray_canal.demo import CONFIG_PATH, FOLDER, binlog_files, expected
 from ray_canal.demo.truth import KEYS, Replica, canonical, digest
 from ray_canal.offline import decode_files
 
@@ -43,18 +43,18 @@ def test_a_replica_counts_and_refuses_a_change_of_a_row_that_is_not_there() -> N
 
 def test_the_bundled_files_are_those_that_the_truth_is_about() -> None:
     truth = expected()
-    assert {path.name: path.stat().st_size for path in BINLOGS} == truth["files"]
+    assert {path.name: path.stat().st_size for path in binlog_files()} == truth["files"]
     assert sum(truth["files"].values()) < 1_500_000
     assert set(truth["tables"]) == set(KEYS)
     assert json.loads((FOLDER / "expected.json").read_text(encoding="utf-8")) == truth
     assert [path for instance in load(CONFIG_PATH).instance for path in instance.source.files] == [
-        str(path) for path in BINLOGS
+        str(path) for path in binlog_files()
     ]
 
 
 def test_the_bundled_files_replayed_give_what_the_server_held() -> None:
     replica = Replica()
-    for batch in decode_files(BINLOGS):
+    for batch in decode_files(binlog_files()):
         table = batch.schema.metadata[b"canal.table"].decode()
         for row in batch.to_pylist():
             replica.apply(table, row["event_type"], row["before"], row["after"])
