@@ -1,0 +1,126 @@
+"""From walked events to a ParsedChunk: tables resolved, queries classified, in the log's order.
+
+Who knows schemas and SQL hands in two functions; here is only how their answers are put together. An
+error of theirs (a DecodeError) ends the chunk at the event that it concerns; anything else passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ray_canal.binlog import types
+from ray_canal.binlog.charsets import decode_text
+from ray_canal.binlog.chunk import EVENT, RawChunk
+from ray_canal.binlog.format import parse_query
+from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
+from ray_canal.binlog.table_map import TableMap, parse_table_map
+from ray_canal.binlog.walked import Walked, at_event, walk
+from ray_canal.errors import DecodeError
+from ray_canal.kernels import walk as w
+from ray_canal.protocol.table_meta import TableMeta
+
+Resolve = Callable[[TableMap], TableMeta]
+Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
+
+__all__ = ["assemble", "walk"]
+
+_EVENT_FIELDS = (
+    ("position", w.POSITION),
+    ("aux", w.AUX),
+    ("timestamp", w.TIMESTAMP),
+    ("length", w.LENGTH),
+    ("server_id", w.SERVER_ID),
+    ("table", w.TABLE),
+    ("gtid", w.GTID),
+    ("kind", w.KIND),
+    ("event_type", w.EVENT_TYPE),
+    ("type_code", w.TYPE_CODE),
+    ("flags", w.FLAGS),
+)
+
+
+def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
+    """Resolve and classify what the walk left open. Failures are recorded, not raised."""
+    found = walked.found
+    failure = walked.failure
+    tables: list[TableVersion] = []
+    table_index = np.full(walked.maps.shape[1], -1, np.int64)
+    answers: list[tuple[int, Sequence[QueryRecord]]] = []
+    for entry in _open_questions(walked):
+        try:
+            if found[w.KIND, entry] == w.KIND_SPECIAL:
+                answers.append((entry, _records(raw, found[:, entry], classify)))
+            else:
+                number = int(found[w.TABLE, entry])
+                tables.append(_table(raw, walked, number, resolve))
+                table_index[number] = len(tables) - 1
+        except DecodeError as error:
+            failure = at_event(error, raw, int(found[w.BODY_START, entry]) - types.HEADER_BYTES)
+            found = found[:, :entry]
+            break
+    repeats = np.ones(found.shape[1], np.int64)
+    for entry, records in answers:
+        repeats[entry] = len(records)
+    source = np.repeat(np.arange(found.shape[1]), repeats)
+    events = np.zeros(source.size, EVENT)
+    for name, field in _EVENT_FIELDS:
+        events[name] = found[field, source]
+    rows = events["table"] >= 0
+    events["table"][rows] = table_index[events["table"][rows]]
+    events["present"] = -1
+    queries = _place_queries(events, answers, np.cumsum(repeats) - repeats)
+    body_start, body_end = (np.where(rows, found[f, source], 0) for f in (w.BODY_START, w.BODY_END))
+    version = np.where(rows, np.where(events["type_code"] >= 30, 2, 1), 0).astype(np.uint8)
+    return ParsedChunk(
+        events, body_start, body_end, version, tuple(tables), walked.gtids, queries, failure
+    )
+
+
+def _open_questions(walked: Walked) -> list[int]:
+    """Entries in log order: each special query, and each table's first row event."""
+    special = np.flatnonzero(walked.found[w.KIND] == w.KIND_SPECIAL)
+    used, first = np.unique(walked.found[w.TABLE], return_index=True)
+    return sorted([*special.tolist(), *first[used >= 0].tolist()])
+
+
+@lru_cache(maxsize=4096)
+def _parsed_table_map(body: bytes, id_bytes: int) -> TableMap:
+    return parse_table_map(body, id_bytes)
+
+
+def _table(raw: RawChunk, walked: Walked, number: int, resolve: Resolve) -> TableVersion:
+    start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
+    body = raw.data[start - walked.id_bytes : end].tobytes()
+    table_map = _parsed_table_map(body, walked.id_bytes)
+    return TableVersion(resolve(table_map), table_map)
+
+
+def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:
+    body = raw.data[int(entry[w.BODY_START]) : int(entry[w.BODY_END])].tobytes()
+    kind = int(entry[w.TYPE_CODE])
+    if kind == types.QUERY_EVENT:
+        query = parse_query(body)
+        position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
+        return classify(QueryEvent(query.schema, query.sql, query.thread_id, position, timestamp))
+    # The statement that the next rows come from; ROWS_QUERY has a length byte in front, which is cut off
+    # at 255 and so of no use.
+    text = body[1:] if kind == types.ROWS_QUERY_EVENT else body
+    return (QueryRecord(types.CANAL_QUERY, "", "", decode_text(text, "utf8mb4"), "", False),)
+
+
+def _place_queries(
+    events: np.ndarray, answers: list[tuple[int, Sequence[QueryRecord]]], first: np.ndarray
+) -> tuple[QueryRecord, ...]:
+    """Give each query entry its kind, its event type and its index in the returned records."""
+    queries: list[QueryRecord] = []
+    for entry, records in answers:
+        for k, record in enumerate(records):
+            event = events[first[entry] + k]
+            event["kind"] = w.KIND_ROWS
+            event["event_type"] = record.event_type
+            event["aux"] = len(queries)
+            queries.append(record)
+    return tuple(queries)

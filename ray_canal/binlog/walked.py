@@ -1,0 +1,127 @@
+"""The door to the walking kernel: a raw chunk's entries as arrays, its first bad event as an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog import types
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_MYSQL, RawChunk
+from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.kernels import walk as w
+
+Int64s = npt.NDArray[np.int64]
+
+_RAW_BYTES_MAX = 1 << 20
+"""Of a bad event, this much is kept in the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """`found`: int64[walk.FOUND_FIELDS, entries]. `maps`: start and end of each distinct TABLE_MAP's body
+    (behind the table id), and its event's offset. `bad_at`: offset of the event that `failure` is about."""
+
+    found: Int64s
+    gtids: npt.NDArray[np.void]
+    maps: Int64s
+    id_bytes: int
+    failure: DecodeError | None = None
+
+
+def read_only(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """A view that cannot be written: so kernels are compiled once, for Ray's buffers and our own."""
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
+def table_id_bytes(post_header_bytes: bytes) -> int:
+    """4 if FORMAT_DESCRIPTION gives TABLE_MAP six fixed bytes (MySQL before 5.1.4), else 6."""
+    number = types.TABLE_MAP_EVENT - 1
+    return 4 if len(post_header_bytes) > number and post_header_bytes[number] == 6 else 6
+
+
+def file_position(raw: RawChunk, at: int) -> int:
+    """Offset in the binlog file of what lies at `at` in the chunk's data."""
+    return raw.head.position + at - raw.head.carried_bytes
+
+
+def at_event(error: DecodeError, raw: RawChunk, at: int) -> DecodeError:
+    """The error with its file, its offset and the event's bytes (a mebibyte at most)."""
+    error.at(raw.head.journal_name, file_position(raw, at))
+    size = int.from_bytes(raw.data[at + 9 : at + 13].tobytes(), "little")
+    error.raw = raw.data[at : at + min(size, _RAW_BYTES_MAX)].tobytes()
+    return error
+
+
+def walk(raw: RawChunk) -> Walked:
+    """Walk a chunk's events. Does not raise: a bad event ends the walk and is the `failure`."""
+    data = read_only(raw.data)
+    head = raw.head
+    events, gtid_events, table_maps = w.survey(data)
+    size = 16
+    while size < 2 * (table_maps + 1):
+        size *= 2
+    found = np.empty((w.FOUND_FIELDS, events), np.int64)
+    gtids = np.zeros((w.GTID_FIELDS, gtid_events), np.int64)
+    maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
+    slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
+    id_bytes = table_id_bytes(head.post_header_bytes)
+    code, at, entries, gtid_count, map_count, kind = w.walk(
+        data,
+        head.carried_bytes,
+        head.position,
+        int(head.in_transaction),
+        types.CHECKSUM_BYTES if head.has_checksum else 0,
+        head.flavor == FLAVOR_MARIADB,
+        id_bytes,
+        found,
+        gtids,
+        maps,
+        slots,
+        ids,
+        active,
+    )
+    return Walked(
+        found[:, :entries],
+        _gtid_records(data, gtids[:, :gtid_count]),
+        maps[:, :map_count],
+        id_bytes,
+        None if code == w.OK else at_event(_error(code, kind), raw, at),
+    )
+
+
+def _error(code: int, kind: int) -> DecodeError:
+    name = types.event_name(kind)
+    if code == w.UNSUPPORTED:
+        return UnsupportedEvent(f"event type {name} is not decoded yet")
+    if code == w.BAD_CHECKSUM:
+        return CorruptEvent(f"{name}: the checksum does not fit the event's bytes")
+    if code == w.BAD_LENGTH:
+        return CorruptEvent(f"{name}: the header's event length is impossible")
+    if code == w.NO_TABLE_MAP:
+        return CorruptEvent(f"{name}: no TABLE_MAP for its table id")
+    return CorruptEvent(f"{name}: the event is too short")
+
+
+def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.void]:
+    records = np.zeros(gtids.shape[1], GTID)
+    if not records.size:
+        return records
+    for name, field in (
+        ("gno", w.G_GNO),
+        ("last_committed", w.G_LAST_COMMITTED),
+        ("sequence_number", w.G_SEQUENCE),
+        ("commit_us", w.G_COMMIT_US),
+        ("position", w.G_POSITION),
+        ("domain", w.G_DOMAIN),
+        ("server_id", w.G_SERVER_ID),
+        ("flavor", w.G_FLAVOR),
+    ):
+        records[name] = gtids[field]
+    mysql = np.flatnonzero(gtids[w.G_FLAVOR] == GTID_MYSQL)
+    uuids = gtids[w.G_AT, mysql][:, None] + np.arange(1, 17)
+    records["sid"][mysql] = data[uuids]
+    return records

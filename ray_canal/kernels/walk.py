@@ -1,0 +1,309 @@
+"""One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row belongs to.
+
+Offsets are into the chunk's data. `found` gets a column per log entry, `gtids` one per GTID event, `maps`
+one per distinct TABLE_MAP body (the table id left out, for a table that is merely reopened).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
+from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import load16, load32, load64, load_le
+
+# Rows of `found`.
+POSITION: Final = 0
+AUX: Final = 1
+TIMESTAMP: Final = 2
+LENGTH: Final = 3
+SERVER_ID: Final = 4
+TABLE: Final = 5  # index in `maps`
+GTID: Final = 6
+KIND: Final = 7
+EVENT_TYPE: Final = 8
+TYPE_CODE: Final = 9
+FLAGS: Final = 10
+BODY_START: Final = 11
+BODY_END: Final = 12
+FOUND_FIELDS: Final = 13
+
+# Rows of `gtids`.
+G_AT: Final = 0  # offset of the body
+G_POSITION: Final = 1
+G_FLAVOR: Final = 2
+G_GNO: Final = 3
+G_LAST_COMMITTED: Final = 4
+G_SEQUENCE: Final = 5
+G_COMMIT_US: Final = 6
+G_DOMAIN: Final = 7
+G_SERVER_ID: Final = 8
+GTID_FIELDS: Final = 9
+
+# Rows of `maps`.
+M_START: Final = 0
+M_END: Final = 1
+M_HASH: Final = 2
+M_AT: Final = 3  # offset of the event that brought it first
+MAP_FIELDS: Final = 4
+
+# KIND: Canal's EntryType, or a query that Python must look at.
+KIND_BEGIN: Final = 1
+KIND_ROWS: Final = 2
+KIND_END: Final = 3
+KIND_SPECIAL: Final = 9
+
+# Codes of `walk`.
+OK: Final = 0
+BAD_LENGTH: Final = 1
+BAD_CHECKSUM: Final = 2
+TRUNCATED: Final = 3
+NO_TABLE_MAP: Final = 4
+UNSUPPORTED: Final = 5
+
+HEADER_BYTES: Final = 19
+_DUMMY_TABLE_ID: Final = 0xFFFFFF
+_IN_USE_FLAG: Final = 1
+_IGNORABLE_FLAG: Final = 0x80
+_STANDALONE_FLAG: Final = 1
+_UUID_BYTES: Final = 16
+_LOGICAL_CLOCK: Final = 2
+_COMMIT_TIME_MASK: Final = (1 << 55) - 1
+
+
+@kernel
+def survey(data):  # type: ignore[no-untyped-def]
+    """(events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible length."""
+    events = gtids = maps = at = 0
+    while at + HEADER_BYTES <= data.size:
+        length = load32(data, at + 9)
+        if length < HEADER_BYTES or length > data.size - at:
+            break
+        kind = data[at + 4]
+        gtids += kind == 33 or kind == 34 or kind == 162
+        maps += kind == 19
+        events += 1
+        at += length
+    return events, gtids, maps
+
+
+@kernel
+def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
+    """Whether data[at:end] is these letters (upper case), in either case."""
+    if end - at != word.size:
+        return False
+    for k in range(word.size):  # noqa: SIM110
+        if data[at + k] & 0xDF != word[k]:
+            return False
+    return True
+
+
+_BEGIN = np.frombuffer(b"BEGIN", np.uint8)
+_COMMIT = np.frombuffer(b"COMMIT", np.uint8)
+_ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
+
+
+@kernel
+def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
+    """KIND_BEGIN, KIND_END, KIND_SPECIAL; -1: too short."""
+    if end - body < 13:
+        return -1
+    text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
+    if text > end:
+        return -1
+    while end > text and (data[end - 1] <= 32 or data[end - 1] == 59):  # blanks, semicolons
+        end -= 1
+    if _is_word(data, text, end, _BEGIN):
+        return KIND_BEGIN
+    if _is_word(data, text, end, _COMMIT) or _is_word(data, text, end, _ROLLBACK):
+        return KIND_END
+    return KIND_SPECIAL
+
+
+@kernel
+def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
+    """Whether the event data[at:end] ends with its CRC-32."""
+    tail = end - 4
+    if data[at + 4] == 15 and data[at + 17] & _IN_USE_FLAG:
+        # The server computed it before it set "this file is in use".
+        crc = crc32_update(np.int64(0xFFFFFFFF), data, at, at + 17)
+        crc = crc32_byte(crc, np.int64(data[at + 17]) & ~_IN_USE_FLAG)
+        crc = crc32_update(crc, data, at + 18, tail) ^ 0xFFFFFFFF
+    else:
+        crc = crc32(data, at, tail)
+    return crc == load32(data, tail)
+
+
+@kernel
+def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped-def]
+    """Fill column `row` of `gtids`; False if the event is too short."""
+    gtids[G_AT, row] = body
+    if mariadb:
+        if end - body < 13:
+            return False
+        gtids[G_GNO, row] = load64(data, body)
+        gtids[G_DOMAIN, row] = load32(data, body + 8)
+        return True
+    clock = body + 1 + _UUID_BYTES + 8
+    if end < clock:
+        return False
+    gtids[G_GNO, row] = load64(data, body + 1 + _UUID_BYTES)
+    if end - clock >= 17 and data[clock] == _LOGICAL_CLOCK:
+        gtids[G_LAST_COMMITTED, row] = load64(data, clock + 1)
+        gtids[G_SEQUENCE, row] = load64(data, clock + 9)
+        if end - clock >= 24:
+            gtids[G_COMMIT_US, row] = load_le(data, clock + 17, 7) & _COMMIT_TIME_MASK
+    return True
+
+
+@kernel
+def _same(data, a, b, count):  # type: ignore[no-untyped-def]
+    for k in range(count):  # noqa: SIM110
+        if data[a + k] != data[b + k]:
+            return False
+    return True
+
+
+@kernel
+def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untyped-def]
+    """Index in `maps` of the TABLE_MAP data[start:end]; `count` itself if it is new."""
+    digest = crc32(data, start, end)
+    slot = digest & (slots.size - 1)
+    while slots[slot] >= 0:
+        k = slots[slot]
+        first = maps[M_START, k]
+        if maps[M_HASH, k] == digest and maps[M_END, k] - first == end - start:
+            if _same(data, first, start, end - start):
+                return k
+        slot = (slot + 1) & (slots.size - 1)
+    slots[slot] = count
+    maps[M_START, count] = start
+    maps[M_END, count] = end
+    maps[M_HASH, count] = digest
+    maps[M_AT, count] = at
+    return count
+
+
+@kernel
+def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
+    """Where a table id is, or would be, in the open-addressed `ids` (-1: free)."""
+    slot = (table_id * 0x9E3779B1 >> 8) & (ids.size - 1)
+    while ids[slot] != table_id and ids[slot] != -1:
+        slot = (slot + 1) & (ids.size - 1)
+    return slot
+
+
+@kernel
+def walk(  # type: ignore[no-untyped-def]
+    data, carried, position, in_transaction, checksum, mariadb, id_bytes,
+    found, gtids, maps, slots, ids, active,
+):  # fmt: skip
+    """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
+
+    `slots`, `ids`, `active` are hash tables of one power of two each, filled with -1: distinct bodies by
+    hash, table ids, and the map that each table id stands for now.
+    """
+    entries = gtid_count = map_count = 0
+    gtid = -1
+    at = 0
+    while at < data.size:
+        if data.size - at < HEADER_BYTES:
+            return TRUNCATED, at, entries, gtid_count, map_count, 0
+        kind = np.int64(data[at + 4])
+        length = load32(data, at + 9)
+        if length < HEADER_BYTES + checksum or length > data.size - at:
+            return BAD_LENGTH, at, entries, gtid_count, map_count, kind
+        if checksum and not _checksum_fits(data, at, at + length):
+            return BAD_CHECKSUM, at, entries, gtid_count, map_count, kind
+        body = at + HEADER_BYTES
+        end = at + length - checksum
+        new = at >= carried
+        start = position + at - carried
+        if not new:  # an event from before the chunk: it ended at the header's position
+            start = (position & ~0xFFFFFFFF) + load32(data, at + 13) - length
+            if start > position:
+                start -= 1 << 32
+        entry = 0
+        event_type = aux = 0
+        table = -1
+        flags = in_transaction
+        if kind == 19:
+            if end - body < id_bytes + 2:
+                return TRUNCATED, at, entries, gtid_count, map_count, kind
+            table_id = load_le(data, body, id_bytes)
+            k = _intern(data, body + id_bytes, end, at, maps, map_count, slots)
+            map_count += k == map_count
+            slot = _slot_of(ids, table_id)
+            ids[slot] = table_id
+            active[slot] = k
+        elif 23 <= kind <= 25 or 30 <= kind <= 32:
+            if end - body < id_bytes + 2:
+                return TRUNCATED, at, entries, gtid_count, map_count, kind
+            aux = load_le(data, body, id_bytes)
+            if aux != _DUMMY_TABLE_ID:  # which only ends a statement
+                slot = _slot_of(ids, aux)
+                if ids[slot] == -1:
+                    return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
+                table = active[slot]
+                entry = KIND_ROWS
+                event_type = kind - (22 if kind <= 25 else 29)
+        elif kind == 2:
+            meaning = query_meaning(data, body, end)
+            if meaning < 0:
+                return TRUNCATED, at, entries, gtid_count, map_count, kind
+            entry = meaning
+            if meaning == KIND_BEGIN:
+                aux = load32(data, body)
+                in_transaction = 1
+                flags = 0
+            elif meaning == KIND_END:
+                in_transaction = 0
+        elif kind == 16:
+            if end - body < 8:
+                return TRUNCATED, at, entries, gtid_count, map_count, kind
+            entry = KIND_END
+            aux = load64(data, body)
+            in_transaction = 0
+        elif kind == 33 or kind == 34 or (kind == 162 and mariadb):
+            if not _read_gtid(data, body, end, gtids, gtid_count, kind == 162):
+                return TRUNCATED, at, entries, gtid_count, map_count, kind
+            gtids[G_POSITION, gtid_count] = start
+            gtids[G_SERVER_ID, gtid_count] = load32(data, at + 5)
+            gtids[G_FLAVOR, gtid_count] = 2 if kind == 162 else (1 if kind == 33 else 0)
+            gtid = gtid_count
+            gtid_count += 1
+            if new:
+                in_transaction = 0
+                if kind == 162 and not data[body + 12] & _STANDALONE_FLAG:
+                    entry = KIND_BEGIN
+                    in_transaction = 1
+                    flags = 0
+        elif kind == 29 or (kind == 160 and mariadb):
+            entry = KIND_SPECIAL
+        elif not (
+            kind == 15 or kind == 4 or kind == 35 or kind == 3 or kind == 27 or kind == 41
+            or (mariadb and (kind == 161 or kind == 163))
+            or load16(data, at + 17) & _IGNORABLE_FLAG
+        ):  # fmt: skip
+            return UNSUPPORTED, at, entries, gtid_count, map_count, kind
+        if entry and new:
+            found[POSITION, entries] = start
+            found[AUX, entries] = aux
+            found[TIMESTAMP, entries] = load32(data, at)
+            found[LENGTH, entries] = length
+            found[SERVER_ID, entries] = load32(data, at + 5)
+            found[TABLE, entries] = table
+            found[GTID, entries] = gtid
+            found[KIND, entries] = entry
+            found[EVENT_TYPE, entries] = event_type
+            found[TYPE_CODE, entries] = kind
+            found[FLAGS, entries] = flags
+            found[BODY_START, entries] = body
+            found[BODY_END, entries] = end
+            entries += 1
+            if entry == KIND_END:
+                gtid = -1
+        at += length
+    return OK, at, entries, gtid_count, map_count, 0
