@@ -74,6 +74,11 @@ class ChunkCutter:
         return int(self._state[walk.POSITION])
 
     @property
+    def head_position(self) -> int:
+        """Offset of the first event that is in no chunk yet."""
+        return self._head_position
+
+    @property
     def in_transaction(self) -> bool:
         return bool(self._state[walk.IN_TRANSACTION])
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import copy
 
 # Indexes into `state` (int64[STATE_SIZE]).
 REMAINING_BYTES: Final = 0  # of the current packet's body, still to come
@@ -32,12 +33,7 @@ _BODY_MAX = 0xFFFFFF
 
 
 @kernel
-def copy_bytes(source, at, target, to, count):
-    target[to : to + count] = source[at : at + count]
-
-
-@kernel
-def unpack(source, at, end, target, state, semi_sync):
+def unpack(source, at, end, target, state, semi_sync):  # type: ignore[no-untyped-def]
     """Copy event bytes of source[at:end] to `target` (as large as the source). (code, new `at`)."""
     written = 0
     code = MORE
@@ -69,7 +65,7 @@ def unpack(source, at, end, target, state, semi_sync):
             state[REMAINING_BYTES] = body
             state[CONTINUES] = 1 if size == _BODY_MAX else 0
         count = min(state[REMAINING_BYTES], end - at)
-        copy_bytes(source, at, target, written, count)
+        copy(target, written, source, at, count)
         at += count
         written += count
         state[REMAINING_BYTES] -= count

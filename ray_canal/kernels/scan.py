@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import load16, load32
 
 HEADER_BYTES: Final = 19
 
@@ -93,17 +94,7 @@ _XA_ENDS: Final = 4  # XA END: the transaction's rows end, XA PREPARE still foll
 
 
 @kernel
-def u16(buffer, at):
-    return np.int64(buffer[at]) | np.int64(buffer[at + 1]) << 8
-
-
-@kernel
-def u32(buffer, at):
-    return u16(buffer, at) | u16(buffer, at + 2) << 16
-
-
-@kernel
-def _next_word(text, at, end):
+def _next_word(text, at, end):  # type: ignore[no-untyped-def]
     """(word, offset behind it): up to 8 letters, upper case, as a number; skips blanks and comments."""
     while at < end:
         byte = np.int64(text[at])
@@ -135,12 +126,12 @@ def _next_word(text, at, end):
 
 
 @kernel
-def _query_meaning(buffer, at, end):
+def _query_meaning(buffer, at, end):  # type: ignore[no-untyped-def]
     """Meaning of the QUERY event at `at` whose body ends at `end`."""
     body = at + HEADER_BYTES
     if body + 13 > end:
         return _SCHEMA  # malformed: the parser will say so
-    text = body + 13 + u16(buffer, body + 11) + np.int64(buffer[body + 8]) + 1
+    text = body + 13 + load16(buffer, body + 11) + np.int64(buffer[body + 8]) + 1
     word, after = _next_word(buffer, text, end)
     if word == _BEGIN:
         return _BEGINS
@@ -169,19 +160,19 @@ def _query_meaning(buffer, at, end):
 
 
 @kernel
-def _is_rows(kind):
+def _is_rows(kind):  # type: ignore[no-untyped-def]
     return 20 <= kind <= 25 or 30 <= kind <= 32 or kind == 39 or 166 <= kind <= 171
 
 
 @kernel
-def _end_transaction(state, carry):
+def _end_transaction(state, carry):  # type: ignore[no-untyped-def]
     state[IN_TRANSACTION] = 0
     state[CARRY_COUNT] = 0
     carry[0, 1] = 0
 
 
 @kernel
-def scan(buffer, filled, limit, state, carry):
+def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
     """Walk whole events from state[AT] on, up to `filled`; stop as the codes above say.
 
     `limit` is the offset at and behind which a chunk is full.
@@ -196,7 +187,7 @@ def scan(buffer, filled, limit, state, carry):
         if at + HEADER_BYTES > filled:
             state[NEED_BYTES] = HEADER_BYTES
             break
-        length = u32(buffer, at + 9)
+        length = load32(buffer, at + 9)
         if length < HEADER_BYTES + state[TRAILER_BYTES] or length > state[EVENT_BYTES_MAX]:
             code = BAD_LENGTH
             break
@@ -204,8 +195,8 @@ def scan(buffer, filled, limit, state, carry):
             state[NEED_BYTES] = length
             break
         kind = np.int64(buffer[at + 4])
-        flags = u16(buffer, at + 17)
-        log_position = u32(buffer, at + 13)
+        flags = load16(buffer, at + 17)
+        log_position = load32(buffer, at + 13)
         contiguous = state[CONTIGUOUS] != 0
         if (
             kind == FORMAT_EVENT
@@ -238,7 +229,7 @@ def scan(buffer, filled, limit, state, carry):
             state[CARRY_COUNT] = count + 1
         elif _is_rows(kind):
             flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
-            if length >= flags_at + 2 and u16(buffer, at + flags_at) & _STATEMENT_END_FLAG:
+            if length >= flags_at + 2 and load16(buffer, at + flags_at) & _STATEMENT_END_FLAG:
                 state[CARRY_COUNT] = 0
         elif (
             kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT
@@ -274,7 +265,7 @@ def scan(buffer, filled, limit, state, carry):
         elif kind == ROTATE_EVENT or kind == STOP_EVENT:
             _end_transaction(state, carry)
             stop = True
-        state[TIMESTAMP] = u32(buffer, at)
+        state[TIMESTAMP] = load32(buffer, at)
         at += length
         position = follows
         if stop:

@@ -1,0 +1,181 @@
+"""What the server says about itself: tables, variables, binlog files, current position.
+
+Every call may reconnect once, as long-lived idle connections get closed. Raises SourceError kinds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from ray_canal.config import SourceConfig
+from ray_canal.driver.connection import connect, query
+from ray_canal.errors import (
+    ConnectionLost,
+    PrivilegeMissing,
+    ServerSettingRefused,
+    SourceError,
+)
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+
+TYPE_CODES = {
+    "tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "integer": 3, "bigint": 8,
+    "float": 4, "double": 5, "decimal": 246, "numeric": 246, "year": 13, "date": 10,
+    "time": 19, "datetime": 18, "timestamp": 17, "bit": 16, "char": 254, "binary": 254,
+    "varchar": 15, "varbinary": 15, "tinytext": 252, "text": 252, "mediumtext": 252,
+    "longtext": 252, "tinyblob": 252, "blob": 252, "mediumblob": 252, "longblob": 252,
+    "enum": 247, "set": 248, "json": 245, "vector": 242, "geometry": 255, "point": 255,
+    "linestring": 255, "polygon": 255, "multipoint": 255, "multilinestring": 255,
+    "multipolygon": 255, "geometrycollection": 255, "geomcollection": 255,
+    "uuid": 254, "inet4": 254, "inet6": 254,
+}  # fmt: skip
+"""information_schema's DATA_TYPE to the type number that TABLE_MAP writes."""
+
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_BYTE_TYPES = {
+    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6",
+}  # fmt: skip
+
+_COLUMNS = (
+    "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_KEY, CHARACTER_SET_NAME,"
+    " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, EXTRA"
+    " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    " ORDER BY ORDINAL_POSITION"
+)
+
+
+class Catalog:
+    """Questions to one server, over one connection that is made when first needed."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._connection: Any = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Rows of one query as dicts."""
+        for attempt in (1, 2):
+            fresh = self._connection is None
+            if fresh:
+                self._connection = connect(self._config)
+            try:
+                return query(self._connection, self._config, sql, *values)
+            except ConnectionLost:
+                self.close()
+                if fresh or attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def variable(self, name: str) -> str | None:
+        """A global variable's value as text; None where this server has no such variable."""
+        rows = self.rows("SHOW GLOBAL VARIABLES LIKE %s", name.replace("_", r"\_"))
+        return None if not rows else str(rows[0]["Value"])
+
+    @property
+    def version(self) -> str:
+        return str(self.rows("SELECT VERSION() AS version")[0]["version"])
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.version.lower()
+
+    def server_uuid(self) -> str:
+        """MySQL's server_uuid; MariaDB has none, so its server id."""
+        return self.variable("server_uuid") or f"mariadb-{self.variable('server_id')}"
+
+    def table(self, schema: str, table: str) -> TableMeta | None:
+        """The table as it is now; None if there is none (or no right to see it)."""
+        rows = self.rows(_COLUMNS, schema, table)
+        return TableMeta(schema, table, tuple(_column(row) for row in rows)) if rows else None
+
+    def binlogs(self) -> list[tuple[str, int]]:
+        """(file name, size in bytes), oldest first. Raises ServerSettingRefused: no binlog."""
+        rows = self.rows("SHOW BINARY LOGS")
+        return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
+
+    def position(self) -> EntryPosition:
+        """Where the binlog ends now, with the GTIDs executed up to there."""
+        row = self._log_status()
+        position = EntryPosition(str(row["File"]), int(row["Position"]))
+        gtid = row.get("Executed_Gtid_Set")
+        if gtid is None:
+            gtid = self._mariadb_gtid(position)
+        return EntryPosition(
+            position.journal_name, position.position, gtid=str(gtid).replace("\n", "")
+        )
+
+    def _log_status(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = self.rows("SHOW BINARY LOG STATUS")
+        except PrivilegeMissing:
+            raise
+        except SourceError as error:
+            if error.retryable:
+                raise
+            rows = self.rows("SHOW MASTER STATUS")
+        if not rows:
+            raise ServerSettingRefused(
+                f"MySQL at {self._config.address}: the binary log is off; start the server with "
+                "--log-bin"
+            )
+        return rows[0]
+
+    def _mariadb_gtid(self, position: EntryPosition) -> str:
+        try:
+            rows = self.rows(
+                "SELECT BINLOG_GTID_POS(%s, %s) AS gtid", position.journal_name, position.position
+            )
+        except SourceError as error:
+            if error.retryable:
+                raise
+            return ""  # MySQL before GTIDs
+        return str(rows[0]["gtid"] or "")
+
+    def gtid_executed(self) -> str:
+        """All executed GTIDs; empty where GTIDs are off."""
+        name = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
+        return (self.variable(name) or "").replace("\n", "")
+
+    def gtid_purged(self) -> str:
+        """GTIDs whose events are gone (MySQL)."""
+        return (self.variable("gtid_purged") or "").replace("\n", "")
+
+    def grants(self) -> list[str]:
+        """SHOW GRANTS of the own user."""
+        return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]
+
+
+def _column(row: dict[str, Any]) -> ColumnMeta:
+    data_type, mysql_type = str(row["DATA_TYPE"]).lower(), str(row["COLUMN_TYPE"])
+    if isinstance(row["COLUMN_TYPE"], bytes):
+        mysql_type = row["COLUMN_TYPE"].decode("utf-8")
+    extra = str(row["EXTRA"] or "").lower()
+    labels = ()
+    if data_type in ("enum", "set"):
+        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(mysql_type))
+    is_bytes = data_type in _BYTE_TYPES
+    fixed = {"bit": "NUMERIC_PRECISION"}.get(data_type, "CHARACTER_MAXIMUM_LENGTH")
+    is_decimal = data_type in ("decimal", "numeric")
+    return ColumnMeta(
+        name=str(row["COLUMN_NAME"]),
+        type_code=TYPE_CODES.get(data_type, 254),
+        mysql_type=mysql_type,
+        unsigned="unsigned" in mysql_type.lower().replace(")", ") ").split(),
+        nullable=row["IS_NULLABLE"] == "YES",
+        is_key=row["COLUMN_KEY"] == "PRI",
+        charset="binary" if is_bytes else str(row["CHARACTER_SET_NAME"] or ""),
+        length=int(row[fixed] or 0),
+        precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,
+        scale=int(row["NUMERIC_SCALE"] or 0) if is_decimal else 0,
+        fraction=int(row["DATETIME_PRECISION"] or 0),
+        labels=labels,
+        visible="invisible" not in extra,
+    )

@@ -1,0 +1,181 @@
+"""A connection to the server from a SourceConfig, and the server's errors in our words.
+
+PyMySQL does handshake, TLS and authentication. Passwords never get into a message.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.err import MySQLError
+
+from ray_canal.config import SourceConfig, secret
+from ray_canal.errors import (
+    AuthenticationFailed,
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    PositionNotFound,
+    PositionPurged,
+    PrivilegeMissing,
+    ServerSettingRefused,
+    SourceError,
+)
+
+log = logging.getLogger(__name__)
+
+_AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 2054, 2059, 2061, 3118, 3159}
+_PRIVILEGE = {1142, 1143, 1227, 1370}
+_FATAL_READING_BINLOG = 1236
+
+GRANTS = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
+
+
+def grant_advice(username: str) -> str:
+    """What to run so that `username` may read the binlog and table definitions."""
+    return f"run: GRANT {GRANTS} ON *.* TO '{username}'@'%'"
+
+
+def connect(config: SourceConfig) -> Any:
+    """A PyMySQL connection, autocommit, utf8mb4.
+
+    Raises ConfigError (TLS files), ConnectionLost, AuthenticationFailed, PrivilegeMissing.
+    """
+    host, port = config.host_port
+    with _translated(config):
+        try:
+            connection = pymysql.connect(
+                host=host,
+                port=port,
+                user=config.username,
+                password=secret(config.password),
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=max(1, round(config.connect_timeout_s)),
+                read_timeout=max(1, round(config.read_timeout_s)),
+                write_timeout=max(1, round(config.read_timeout_s)),
+                **_tls(config),
+            )
+        except RuntimeError as error:  # PyMySQL lacks an optional package for an authentication plugin
+            raise AuthenticationFailed(f"{_who(config)}: {error}") from None
+    if config.tls.mode not in ("disabled", "preferred") and not is_encrypted(connection):
+        connection.close()
+        raise ConnectionLost(
+            f"{_who(config)}: the server offers no TLS, and source.tls.mode is {config.tls.mode!r}"
+        )
+    return connection
+
+
+def is_encrypted(connection: Any) -> bool:
+    """Whether the connection runs over TLS."""
+    return isinstance(connection._sock, ssl.SSLSocket)
+
+
+def query(connection: Any, config: SourceConfig, sql: str, *values: object) -> list[dict[str, Any]]:
+    """Run one statement; its rows as dicts. Raises as `connect`, SourceError for the rest."""
+    with _translated(config), connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute(sql, values or None)
+        return list(cursor.fetchall())
+
+
+def server_error(config: SourceConfig, code: int, text: str) -> CanalError:
+    """The error that the server's error `code` with `text` means."""
+    who = _who(config)
+    if code in _AUTHENTICATION:
+        return AuthenticationFailed(
+            f"{who}: {text} ({code}); check source.username and source.password, and that this "
+            "host may log in as that user"
+        )
+    if code in _PRIVILEGE:
+        return PrivilegeMissing(f"{who}: {text} ({code}); {grant_advice(config.username)}")
+    if code == _FATAL_READING_BINLOG:
+        return _binlog_error(who, text)
+    if code == 1381:
+        return ServerSettingRefused(f"{who}: {text} ({code}); start the server with --log-bin")
+    if code in (1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3169):
+        return ConnectionLost(f"{who}: {text} ({code})")
+    if 2000 <= code < 2100 or code in (0, 4031):
+        return ConnectionLost(f"{who}: {text} ({code}); is the server running and reachable?")
+    return SourceError(f"{who}: {text} ({code})")
+
+
+def _binlog_error(who: str, text: str) -> CanalError:
+    """Error 1236 has one code for many causes; its text tells them apart."""
+    low = text.lower()
+    if "same server_uuid/server_id" in low or "same server_id" in low or "same server_uuid" in low:
+        return SourceError(
+            f"{who}: {text} (1236); another replica uses our server id: set source.server_id to a "
+            "number that no other replica has, or leave it 0"
+        )
+    if "purged" in low or "have been deleted" in low:
+        return PositionPurged(
+            f"{who}: {text} (1236); the events needed are gone: reset the destination's position "
+            "(start = \"earliest\" or \"latest\") and keep binlogs longer "
+            "(binlog_expire_logs_seconds)"
+        )
+    if (
+        "could not find first log" in low
+        or "impossible position" in low
+        or "file size" in low
+        or "not in the master's binlog" in low
+        or "bogus data" in low
+        or "more gtids than" in low
+        or "error reading packet" in low
+        or "could not open log file" in low
+    ):
+        return PositionNotFound(
+            f"{who}: {text} (1236); see SHOW BINARY LOGS for the files and sizes that the server "
+            "has, and check journal_name, position or gtid_set"
+        )
+    if "binary log is not open" in low:
+        return ServerSettingRefused(f"{who}: {text} (1236); start the server with --log-bin")
+    if "shutting down" in low or "server shutdown" in low:
+        return ConnectionLost(f"{who}: {text} (1236)")
+    return SourceError(f"{who}: {text} (1236)")
+
+
+def _who(config: SourceConfig) -> str:
+    return f"MySQL at {config.address} as user {config.username!r}"
+
+
+@contextmanager
+def _translated(config: SourceConfig) -> Iterator[None]:
+    try:
+        yield
+    except CanalError:
+        raise
+    except MySQLError as error:
+        arguments = error.args
+        code = arguments[0] if arguments and isinstance(arguments[0], int) else 0
+        text = str(arguments[-1]) if arguments else type(error).__name__
+        raise server_error(config, code, text) from None
+    except (OSError, EOFError) as error:
+        raise ConnectionLost(f"{_who(config)}: {error}") from None
+
+
+def _tls(config: SourceConfig) -> dict[str, Any]:
+    """PyMySQL's arguments for a TLS mode. `preferred` is what it does when told nothing."""
+    tls = config.tls
+    if tls.mode == "disabled":
+        return {"ssl_disabled": True}
+    if tls.mode == "preferred" and not (tls.ca or tls.cert):
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=tls.ca or None)
+        context.check_hostname = tls.mode == "verify_identity"
+        if tls.mode in ("preferred", "required"):
+            context.verify_mode = ssl.CERT_NONE
+        # MySQL's self-made certificates have no key usage extensions; Python 3.13 asks for them.
+        context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        if tls.cert:
+            context.load_cert_chain(tls.cert, tls.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"source.tls: cannot use ca {tls.ca!r}, cert {tls.cert!r}, key {tls.key!r}: {error}"
+        ) from error
+    return {"ssl": context}

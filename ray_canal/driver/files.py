@@ -1,0 +1,230 @@
+"""Binlog files as a source: one, a list, or a directory's, in order, read once or followed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.config import InstanceConfig
+from ray_canal.driver.source import SourceStatus
+from ray_canal.errors import CorruptEvent, PositionNotFound, UnsupportedEvent
+from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+
+MAGIC = b"\xfebin"
+_MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
+_READ_BYTES = 1 << 20
+_POLL_S = 0.1
+_FORMAT_EVENT_BYTES_MAX = 1 << 16
+
+
+class BinlogFiles:
+    """Source over local files. See the port (source.py).
+
+    Follow: at the end of the last file it waits for more of it, or for the next file in its directory.
+    """
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._config = config.source
+        self._follow = config.source.follow
+        self._chunk_bytes = config.chunk_bytes
+        self._given = tuple(Path(name) for name in config.source.files)
+        self._identity = SourceIdentity(",".join(str(path.absolute()) for path in self._given))
+        self._cutter = self._new_cutter()
+        self._paths: list[Path] = []
+        self._index = 0
+        self._file: BinaryIO | None = None
+        self._received_bytes = 0
+        self._interrupted = threading.Event()
+        self._finished = False
+
+    def _new_cutter(self) -> ChunkCutter:
+        return ChunkCutter(self._chunk_bytes, self._config.event_bytes_max, contiguous=True)
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    @property
+    def identity(self) -> SourceIdentity:
+        return self._identity
+
+    def open(self, start: EntryPosition | None) -> EntryPosition:
+        """See the port. Raises PositionNotFound, CorruptEvent, UnsupportedEvent."""
+        self._close_file()
+        self._paths = list_binlogs(self._given)
+        self._cutter, self._finished = self._new_cutter(), False
+        start = start or self._configured_start()
+        names = [path.name for path in self._paths]
+        if start.journal_name not in names:
+            raise PositionNotFound(
+                f"no binlog file {start.journal_name!r} among {names[0]} … {names[-1]} "
+                f"({len(names)} files)"
+            )
+        self._index = names.index(start.journal_name)
+        self._open_file(start.position)
+        return start
+
+    def _configured_start(self) -> EntryPosition:
+        config = self._config
+        if config.start == "position":
+            return EntryPosition(config.journal_name, config.position)
+        return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
+
+    def _open_file(self, position: int = BINLOG_START) -> None:
+        path = self._paths[self._index]
+        try:
+            self._file = file = open(path, "rb", buffering=0)
+        except OSError as error:
+            raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
+        check_magic(path, file.read(len(MAGIC)))
+        size = os.fstat(file.fileno()).st_size
+        if not BINLOG_START <= position <= size:
+            raise PositionNotFound(
+                f"position {position} is not in {path}, which has {size} bytes"
+            ).at(path.name, position)
+        self._cutter.begin_file(path.name, position)
+        if position > BINLOG_START:
+            self._cutter.set_format(_first_event(file))
+            file.seek(position)
+
+    def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        deadline = time.monotonic() + wait_s
+        while not self._interrupted.is_set() and not self._finished:
+            chunk = self._cutter.next()
+            if chunk is not None:
+                return chunk
+            if self._fill():
+                continue
+            chunk = self._cutter.flush()
+            if chunk is not None:
+                return chunk
+            if self._next_file():
+                continue
+            left_s = deadline - time.monotonic()
+            if self._finished or left_s <= 0:
+                return None
+            self._interrupted.wait(min(_POLL_S, left_s))
+        return None
+
+    def _fill(self) -> bool:
+        """Read a piece of the file; False at its present end."""
+        assert self._file is not None
+        target = self._cutter.reserve(_READ_BYTES)
+        count = self._file.readinto(memoryview(target)[: max(_READ_BYTES, self._chunk_bytes)])
+        self._cutter.commit(count or 0, time.time())
+        self._received_bytes += count or 0
+        return bool(count)
+
+    def _next_file(self) -> bool:
+        """At a file's end: go to the next one. Without any: finished, unless it is followed."""
+        if self._index + 1 == len(self._paths) and self._follow:
+            self._paths += self._newer_files()
+        if self._index + 1 < len(self._paths):
+            if self._fill():  # it grew between its end and its successor's appearance
+                return True
+            self._refuse_partial()
+            self._close_file()
+            self._index += 1
+            self._open_file()
+            return True
+        if not self._follow:
+            self._refuse_partial()
+            self._finished = True
+        return False
+
+    def _refuse_partial(self) -> None:
+        if self._cutter.partial_bytes:
+            raise CorruptEvent(
+                f"the file ends inside an event: {self._cutter.partial_bytes} bytes of it are there"
+            ).at(self._cutter.journal_name, self._cutter.position)
+
+    def _newer_files(self) -> list[Path]:
+        last = self._paths[-1]
+        found = [path for path in last.parent.iterdir() if _is_newer(path.name, last.name)]
+        found = [path for path in found if path.stat().st_size >= len(MAGIC)]
+        return sorted(found, key=lambda path: journal_key(path.name))
+
+    def status(self) -> SourceStatus:
+        size = None
+        file = self._file
+        if file is not None and not file.closed:
+            size = os.fstat(file.fileno()).st_size
+        return SourceStatus(
+            journal_name=self._cutter.journal_name,
+            position=self._cutter.position,
+            master_position=size,
+            last_event_time=self._cutter.last_timestamp,
+            received_bytes=self._received_bytes,
+        )
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        self._interrupted.set()
+        self._close_file()
+
+
+def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
+    """The files meant by a list of files and directories, in order. Raises PositionNotFound.
+
+    A directory stands for its files named base.number that begin as a binlog does, by (base, number).
+    """
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = [each for each in path.iterdir() if journal_key(each.name)[1] >= 0]
+            binlogs = [each for each in inside if each.is_file() and _has_magic(each)]
+            if not binlogs:
+                raise PositionNotFound(f"no binlog file (base.number) in directory {path}")
+            found += sorted(binlogs, key=lambda each: journal_key(each.name))
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise PositionNotFound(f"no binlog file {path}")
+    if len({path.name for path in found}) < len(found):
+        raise PositionNotFound(
+            f"two binlog files have one name among {[str(path) for path in found]}: a position could "
+            "mean either"
+        )
+    return found
+
+
+def check_magic(path: Path, head: bytes) -> None:
+    """Raises CorruptEvent, UnsupportedEvent: what begins so is no binlog file that can be read."""
+    if head == _MYSQL_ENCRYPTED_MAGIC:
+        raise UnsupportedEvent(
+            f"{path} is encrypted (binlog_encryption=ON): read it from the server, or make a plain "
+            "copy with mysqlbinlog --read-from-remote-server --raw"
+        ).at(path.name, 0)
+    if head != MAGIC:
+        raise CorruptEvent(
+            f"{path} is no binlog file: it begins with {head.hex() or 'nothing'}, not {MAGIC.hex()}"
+        ).at(path.name, 0)
+
+
+def _has_magic(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) in (MAGIC, _MYSQL_ENCRYPTED_MAGIC)
+
+
+def _is_newer(name: str, than: str) -> bool:
+    base, number = journal_key(name)
+    last_base, last_number = journal_key(than)
+    return base == last_base and number > last_number >= 0
+
+
+def _first_event(file: BinaryIO) -> bytes:
+    file.seek(BINLOG_START)
+    event = file.read(_FORMAT_EVENT_BYTES_MAX)
+    return event[: int.from_bytes(event[9:13], "little")]

@@ -1,0 +1,252 @@
+"""A live server as a source: a dump, and a new one from where it stopped when the connection is lost.
+
+A reconnect goes on at the end of the last whole event that was received, in the same file of the same
+server, so that chunks neither repeat nor miss anything, even inside a transaction or a statement. If the
+address then belongs to another server (server_uuid), offsets mean nothing: that is an error, and who
+restarts the source decides where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import select
+import time
+import uuid
+from collections import deque
+from dataclasses import replace
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.config import InstanceConfig
+from ray_canal.driver.catalog import Catalog
+from ray_canal.driver.checks import refuse_settings, resolve_start
+from ray_canal.driver.dump import BinlogDump, Replica
+from ray_canal.driver.source import SourceStatus
+from ray_canal.errors import CanalError, ConnectionLost, SourceError
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+
+log = logging.getLogger(__name__)
+
+_RETRY_FIRST_S = 0.2
+
+
+class LiveSource:
+    """Source over one server. See the port (source.py)."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._config = config.source
+        self._chunk_bytes = config.chunk_bytes
+        self._cutter = ChunkCutter(config.chunk_bytes, self._config.event_bytes_max)
+        self._dump: BinlogDump | None = None
+        self._replica = Replica(str(uuid.uuid4()))
+        self._identity = SourceIdentity(self._config.address)
+        self._wake_out, self._wake_in = os.pipe()
+        self._interrupted = False
+        self._closed = False
+        self._retry_at = 0.0
+        self._retries = 0
+        self._reconnects = 0
+        self._received_bytes = 0
+        self._heartbeat_seen = 0
+        self._heartbeat_time = 0.0
+        self._last_error = ""
+        self._failure: CanalError | None = None
+        self._ready: deque[RawChunk] = deque()
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def identity(self) -> SourceIdentity:
+        return self._identity
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the present connection runs over TLS."""
+        return self._dump is not None and self._dump.encrypted
+
+    def open(self, start: EntryPosition | None) -> EntryPosition:
+        self._drop_dump()
+        catalog = Catalog(self._config)
+        try:
+            refuse_settings(self._config, catalog)
+            position = start or resolve_start(self._config, catalog)
+            self._identity = SourceIdentity(self._config.address, catalog.server_uuid())
+        finally:
+            catalog.close()
+        self._cutter = ChunkCutter(self._chunk_bytes, self._config.event_bytes_max)
+        self._cutter.begin_file(position.journal_name, position.position)
+        self._failure = None
+        self._ready.clear()
+        self._connect(position, by_gtid=_by_gtid(self._config.gtid, position))
+        # The server first names the file, or says what is wrong with the position.
+        deadline = time.monotonic() + self._config.connect_timeout_s
+        dump = self._dump
+        assert dump is not None
+        while True:
+            left_s = deadline - time.monotonic()
+            if self._interrupted or left_s <= 0:
+                raise ConnectionLost(f"MySQL at {self._config.address}: the dump does not start")
+            if dump.receive(left_s, self._wake_out):
+                chunk = self._cutter.next()
+                if chunk is not None:
+                    self._ready.append(chunk)
+                if self._cutter.journal_name:
+                    break
+        if position.journal_name:
+            return position
+        # Started by GTID alone: the first event comes from where the server found it.
+        name, offset = self._cutter.journal_name, self._cutter.head_position
+        if self._ready:
+            name, offset = self._ready[0].head.journal_name, self._ready[0].head.position
+        return replace(position, journal_name=name, position=offset)
+
+    def _connect(self, position: EntryPosition, *, by_gtid: bool) -> None:
+        dump = BinlogDump(self._config, self._cutter)
+        try:
+            self._replica = dump.start(position, self._replica, by_gtid=by_gtid)
+        except BaseException:
+            dump.close()
+            raise
+        self._dump = dump
+
+    def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        deadline = time.monotonic() + wait_s
+        linger_end: float | None = None
+        while not self._interrupted:
+            chunk = self._ready.popleft() if self._ready else self._cutter.next()
+            if chunk is not None:
+                return chunk
+            if self._failure is not None:  # the good events before it come first
+                chunk = self._cutter.flush()
+                if chunk is None:
+                    raise self._failure
+                return chunk
+            now = time.monotonic()
+            end = deadline
+            if self._cutter.pending_bytes:
+                linger_end = linger_end if linger_end is not None else now + linger_s
+                end = linger_end
+            if not self._advance(max(0.0, end - now)) and time.monotonic() >= end:
+                return self._cutter.flush()
+        return None
+
+    def _advance(self, wait_s: float) -> bool:
+        """Receive, or reconnect; whether there may be more to cut."""
+        dump = self._dump
+        if dump is None:
+            return self._reconnect(wait_s)
+        try:
+            dump.acknowledge(self._cutter.journal_name, self._cutter.position)
+            arrived = dump.receive(wait_s, self._wake_out)
+        except SourceError as error:
+            self._lost(error)
+            return True
+        if arrived:
+            self._note_progress(dump)
+        return arrived
+
+    def _note_progress(self, dump: BinlogDump) -> None:
+        self._received_bytes += dump.take_received_bytes()
+        self._retries = 0
+        if self._cutter.heartbeat_position != self._heartbeat_seen:
+            self._heartbeat_seen = self._cutter.heartbeat_position
+            self._heartbeat_time = dump.last_received_at
+
+    def _lost(self, error: SourceError) -> None:
+        """The dump is over: try again later, or fail when what has been received is handed out."""
+        self._drop_dump()
+        self._last_error = str(error)
+        if error.retryable:
+            log.warning("%s; reconnecting", error)
+            self._schedule_retry()
+        else:
+            self._failure = error
+
+    def _schedule_retry(self) -> None:
+        pause_s = min(self._config.reconnect_max_s, _RETRY_FIRST_S * 2 ** min(self._retries, 16))
+        self._retry_at = time.monotonic() + pause_s * random.uniform(0.5, 1.0)
+        self._retries += 1
+
+    def _reconnect(self, wait_s: float) -> bool:
+        """One more try, when its time has come. True if it was made and succeeded."""
+        pause_s = self._retry_at - time.monotonic()
+        if pause_s > 0:
+            _sleep(min(pause_s, wait_s), self._wake_out)
+            return False
+        # All chunks that the received bytes give are out: what remains is a part of an event.
+        self._cutter.discard_partial()
+        try:
+            self._check_same_server()
+            position = EntryPosition(self._cutter.journal_name, self._cutter.position)
+            self._connect(position, by_gtid=False)
+        except SourceError as error:
+            if not error.retryable:
+                raise
+            self._last_error = str(error)
+            log.warning("%s; next try in at most %g s", error, self._config.reconnect_max_s)
+            self._schedule_retry()
+            return False
+        self._reconnects += 1
+        return True
+
+    def _check_same_server(self) -> None:
+        catalog = Catalog(self._config)
+        try:
+            found = catalog.server_uuid()
+        finally:
+            catalog.close()
+        if found != self._identity.server_uuid:
+            raise SourceError(
+                f"MySQL at {self._config.address} is now another server ({found}, was "
+                f"{self._identity.server_uuid}): its file positions differ; start again, by GTID "
+                "(source.gtid = true) to lose nothing"
+            )
+
+    def status(self) -> SourceStatus:
+        cutter = self._cutter
+        return SourceStatus(
+            journal_name=cutter.journal_name,
+            position=cutter.position,
+            master_position=max(cutter.heartbeat_position, cutter.position) or None,
+            last_event_time=cutter.last_timestamp,
+            received_bytes=self._received_bytes,
+            last_heartbeat_time=self._heartbeat_time,
+            connected=self._dump is not None,
+            reconnects=self._reconnects,
+            last_error=self._last_error,
+        )
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if not self._closed:
+            with contextlib.suppress(OSError):
+                os.write(self._wake_in, b"x")
+
+    def _drop_dump(self) -> None:
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
+
+    def close(self) -> None:
+        self._interrupted = True
+        self._drop_dump()
+        if not self._closed:
+            self._closed = True
+            os.close(self._wake_in)
+            os.close(self._wake_out)
+
+
+def _by_gtid(preferred: bool, position: EntryPosition) -> bool:
+    return bool(position.gtid) and (preferred or not position.journal_name)
+
+
+def _sleep(seconds: float, wake: int) -> None:
+    """Sleep that `interrupt` ends."""
+    poller = select.poll()
+    poller.register(wake, select.POLLIN)
+    poller.poll(max(0.0, seconds) * 1000)

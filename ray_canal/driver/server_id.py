@@ -1,0 +1,40 @@
+"""A replica's server id that no other replica of the server has."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from ray_canal.config import SourceConfig
+from ray_canal.driver.connection import query
+from ray_canal.errors import PrivilegeMissing, SourceError
+
+_LOW, _HIGH = 1 << 31, (1 << 32) - 1
+"""People number their servers from below; a random id of the upper half is hardly ever taken."""
+
+
+def choose(connection: Any, config: SourceConfig) -> int:
+    """source.server_id, or where that is 0 a random one that the server does not list."""
+    if config.server_id:
+        return config.server_id
+    taken = taken_ids(connection, config)
+    while (chosen := random.randrange(_LOW, _HIGH)) in taken:
+        pass
+    return chosen
+
+
+def taken_ids(connection: Any, config: SourceConfig) -> set[int]:
+    """Ids of the server and of its registered replicas, as far as we may see them."""
+    taken = {int(query(connection, config, "SELECT @@server_id AS id")[0]["id"])}
+    for statement in ("SHOW REPLICAS", "SHOW SLAVE HOSTS"):
+        try:
+            rows = query(connection, config, statement)
+        except PrivilegeMissing:
+            break
+        except SourceError as error:
+            if error.retryable:
+                raise
+            continue  # this server knows the other statement
+        taken.update(int(row.get("Server_Id", row.get("Server_id", 0))) for row in rows)
+        break
+    return taken

@@ -1,0 +1,78 @@
+"""The port that sources implement: a live server (live.py) and binlog files (files.py).
+
+A source gives RawChunks in log order, each event once. What it needs from its caller is only to be read:
+it never reads ahead of calls by more than its receive buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
+    header time. `master_position` is how far the server (or file) is known to go, None: not known."""
+
+    journal_name: str
+    position: int
+    master_position: int | None = None
+    last_event_time: int = 0
+    received_bytes: int = 0
+    last_heartbeat_time: float = 0.0
+    connected: bool = True
+    reconnects: int = 0
+    last_error: str = ""
+
+
+class Source(Protocol):
+    """What the fetcher reads. One thread calls; `status` and `interrupt` may be called from others."""
+
+    def open(self, start: EntryPosition | None) -> EntryPosition:
+        """Stand at `start` (None: where the configuration says); returns where it stands.
+
+        Raises SourceError kinds: unreachable, refused, position unknown or purged.
+        """
+        ...
+
+    def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        """The next chunk; None if nothing came within `wait_s` (or `finished`, or interrupted).
+
+        A chunk that is not full is handed out `linger_s` after its first event. Raises SourceError
+        and DecodeError kinds; after one of them the source must be opened again.
+        """
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether no chunk will ever come: the end of files that are not followed."""
+        ...
+
+    @property
+    def identity(self) -> SourceIdentity:
+        """Which log this is. Valid after `open`."""
+        ...
+
+    def status(self) -> SourceStatus: ...
+
+    def interrupt(self) -> None:
+        """End a waiting `read` and all later ones with None."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_source(config: InstanceConfig) -> Source:
+    """The source of a destination, not yet opened."""
+    if config.source.files:
+        from ray_canal.driver.files import BinlogFiles
+
+        return BinlogFiles(config)
+    from ray_canal.driver.live import LiveSource
+
+    return LiveSource(config)
