@@ -19,6 +19,7 @@ import pytest
 import ray_canal as canal
 from ray_canal import config
 from ray_canal.demo import CONFIG_PATH, binlog_files
+from ray_canal.driver.checks import check_source
 from ray_canal.errors import InstanceNotFound
 from tests.servers import Server
 
@@ -69,8 +70,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "canal.toml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    with contextlib.suppress(InstanceNotFound):
-        canal.stop("orders")
+    for name in ("orders", "shop"):
+        with contextlib.suppress(InstanceNotFound):
+            canal.stop(name)
 
 
 @pytest.mark.parametrize("block", all_blocks("toml"), ids=lambda block: block.name)
@@ -105,37 +107,25 @@ def test_few_python_blocks_are_left_out() -> None:
     assert sum(bool(block.reason) for block in all_blocks("python")) <= NOT_RUN_MAX
 
 
-def test_grants_work_on_mysql(mysql97: Server) -> None:
-    _try_grants(mysql97, "mysql", "SHOW BINARY LOG STATUS")
-
-
-def test_grants_work_on_mariadb(mariadb: Server) -> None:
-    _try_grants(mariadb, "mariadb", "SHOW MASTER STATUS")
-
-
-def _try_grants(server: Server, flavor: str, status: str) -> None:
+@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+def test_the_grants_are_enough(kind: str, request: pytest.FixtureRequest) -> None:
+    """`ray-canal check`, as the user that docs/grants.md makes, finds nothing missing."""
+    server: Server = request.getfixturevalue(kind)
     statements: list[str] = []
     for block in blocks(ROOT / "docs/grants.md", "sql"):
         head, _, text = block.text.partition("\n")
-        if head == f"-- {flavor}":
+        if head == ("-- mariadb" if server.is_mariadb else "-- mysql"):
             statements += [part.strip() for part in text.split(";") if part.strip()]
-    assert statements[0].startswith("CREATE USER")
-    server.execute("CREATE DATABASE IF NOT EXISTS shop", "CREATE TABLE shop.granted (id INT)")
-    server.execute(*statements)
+    server.execute("CREATE DATABASE IF NOT EXISTS shop", *statements)
+    password = re.findall(r"IDENTIFIED BY '(.+?)'", statements[0])[0]
+    source = {"address": server.address, "username": "canal", "password": password}
+    instance = config.InstanceConfig.model_validate({"destination": "docs", "source": source})
     try:
-        connection = server.connect("canal", "choose-a-password")
-        with contextlib.closing(connection), connection.cursor() as cursor:
-            cursor.execute("SHOW BINARY LOGS")
-            assert cursor.fetchall()
-            cursor.execute(status)
-            assert cursor.fetchall()
-            cursor.execute(
-                "SELECT column_name FROM information_schema.columns "
-                "WHERE table_schema = 'shop' AND table_name = 'granted'"
-            )
-            assert cursor.fetchall() == (("id",),)
+        results = check_source(instance)
     finally:
-        server.execute("DROP USER 'canal'@'%'", "DROP TABLE shop.granted")
+        server.execute("DROP USER 'canal'@'%'")
+    assert len(results) > 5
+    assert [result for result in results if not result.ok and not result.advisory] == []
 
 
 def test_readme_lists_the_commands_that_there_are() -> None:
@@ -145,3 +135,9 @@ def test_readme_lists_the_commands_that_there_are() -> None:
     listed = re.findall(r"^\| `(\w+)(?: [^`]*)?` \|", text, re.MULTILINE)
     known = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     assert sorted(listed) == sorted(known)
+
+
+def test_the_index_has_every_page() -> None:
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    missing = [p.name for p in DOCUMENTS[1:] if p.name != "index.md" and f"({p.name})" not in text]
+    assert not missing
