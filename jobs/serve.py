@@ -24,10 +24,12 @@ def serve(
         float, typer.Option(help="How long a destination may take to reach its source.")
     ] = 90.0,
 ) -> None:
-    """Start the destinations of CONFIG and stay until SIGTERM (`ray job stop`) or Ctrl-C.
+    """Start the destinations of CONFIG and stay until SIGTERM (`ray job stop`) or
+    Ctrl-C.
 
-    On a signal they are stopped; their cursors stay, and the next start resumes without loss. With
-    --detach the job ends at once and the destinations go on: stop them with `ray-canal stop NAME`.
+    On a signal they are stopped; their cursors stay, and the next start resumes
+    without loss. With --detach the job ends at once and the destinations go on:
+    stop them with `ray-canal stop NAME`.
     """
     names = canal.start(str(config), timeout=timeout_s)
     # Ray's own SIGTERM handler would end this process before the destinations are stopped.

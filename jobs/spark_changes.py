@@ -63,12 +63,12 @@ def spark_changes(
     executor_cores: Annotated[int, typer.Option(min=1, help="CPUs of an executor.")] = 1,
     executor_memory: Annotated[str, typer.Option(help="Memory of an executor.")] = "512M",
 ) -> None:
-    """Write changes to OUTPUT/schema_name=…/table_name=…/date=…/ and print counts at the end.
+    """Write changes to OUTPUT/schema_name=…/table_name=…/date=…/ and print counts
+    at the end.
 
-    A batch is acked after its files are in place; a batch that comes again replaces its files.
-    Ends at the end of a source of binlog files, at SIGTERM or Ctrl-C (after the batch in hand), at
-    --max-batches or
-    --idle-polls.
+    A batch is acked after its files are in place; a batch that comes again
+    replaces its files. Ends at the end of a source of binlog files, at SIGTERM
+    or Ctrl-C (after the batch in hand), at --max-batches or --idle-polls.
     """
     spark = canal_spark.session(
         f"spark_changes_{destination}", executors, executor_cores, executor_memory

@@ -33,8 +33,9 @@ def tail(
 ) -> None:
     """Print changes as JSON lines, one a row change, in the order of the binlog.
 
-    A batch is acked when all of it is printed; one that --limit or a signal cuts comes again at
-    the next run. Ends at --limit, at the end of a source of binlog files, at SIGTERM or Ctrl-C.
+    A batch is acked when all of it is printed; one that --limit or a signal
+    cuts comes again at the next run. Ends at --limit, at the end of a source of
+    binlog files, at SIGTERM or Ctrl-C.
     """
     with canal.connect(destination, client_id=client_id) as connector:
         stopped = threading.Event()

@@ -157,7 +157,8 @@ def _through_object_store(
     """
     mine = [ray.put(_stream(schema, part)) for part in _partitions(batches)]
     references.extend(mine)
-    owner = ray_worker.global_worker.core_worker
+    this_process: Any = ray_worker.global_worker
+    owner = this_process.core_worker
     jvm = spark.sparkContext._jvm
     rdd = jvm.org.apache.spark.rdd.RayDatasetRDD(
         spark._jsc,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,12 @@ import pyarrow as pa
 import pytest
 
 UTC = dt.timezone.utc
+
+if shutil.which("java") is None:
+    # Executors inherit the PATH of Ray's start, which a fixture of an earlier test may be.
+    from ray_canal.spark import provide_java
+
+    provide_java()
 
 
 # py4j and RayDP leave sockets to the garbage collector; pytest turns that into errors of whichever
