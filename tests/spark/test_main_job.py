@@ -1,4 +1,4 @@
-"""The main job through Spark: what concurrent writers commit is what the Parquet files add up to."""
+"""The main job through Spark: what writers commit is what the Parquet files add up to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import datetime as dt
 import threading
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import ray_canal as canal
 from ray_canal import spark as canal_spark
