@@ -34,9 +34,10 @@ _TYPE_CODES = {
     "linestring": types.GEOMETRY, "polygon": types.GEOMETRY, "multipoint": types.GEOMETRY,
     "multilinestring": types.GEOMETRY, "multipolygon": types.GEOMETRY,
     "geometrycollection": types.GEOMETRY, "geomcollection": types.GEOMETRY,
-    "vector": types.VECTOR,
+    "vector": types.VECTOR, "uuid": types.STRING, "inet4": types.STRING, "inet6": types.STRING,
 }  # fmt: skip
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
+_BYTES = {"uuid", "inet4", "inet6"}
 _TYPE = re.compile(r"(?P<word>[a-z]+)(?:\((?P<arguments>.*)\))?(?P<rest>.*)\Z", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
@@ -94,7 +95,7 @@ def column_meta(
 def _charset(word: str, charset: str) -> str:
     if word in _TEXTS:
         return charset or _DEFAULT_CHARSET
-    return "binary" if word.endswith(("binary", "blob")) else ""
+    return "binary" if word.endswith(("binary", "blob")) or word in _BYTES else ""
 
 
 def unquoted(text: str) -> str:
@@ -179,13 +180,13 @@ def _items(tokens: list[Any], first: int) -> tuple[list[list[Any]], int | None]:
 
 def _is_column(item: list[Any]) -> bool:
     return item[0].token_type == sqlglot.TokenType.IDENTIFIER or (
-        item[0].text.upper() not in _KEY_WORDS
+        item[0].text.upper().split()[0] not in _KEY_WORDS  # "PRIMARY KEY" is one token
     )
 
 
 def _primary_key(item: list[Any]) -> list[str]:
     words = [token.text.upper() for token in item]
-    if "PRIMARY" not in words:
+    if not any(word.startswith("PRIMARY") for word in words):
         return []
     opened = words.index("(")
     depth, names, expects = 0, [], True
