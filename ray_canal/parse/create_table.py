@@ -38,7 +38,7 @@ _TYPE_CODES = {
 }  # fmt: skip
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
 _BYTES = {"uuid", "inet4", "inet6"}
-_TYPE = re.compile(r"(?P<word>[a-z]+)(?:\((?P<arguments>.*)\))?(?P<rest>.*)\Z", re.DOTALL)
+_TYPE = re.compile(r"(?P<word>[a-z]+[46]?)(?:\((?P<arguments>.*)\))?(?P<rest>.*)\Z", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _QUOTED = {sqlglot.TokenType.IDENTIFIER, sqlglot.TokenType.STRING}
@@ -231,7 +231,7 @@ def _charset_in(text: str) -> str:
 def _type_text(definition: str) -> str:
     """`int(10) unsigned`, `varchar(50)`, `enum('a','b')`: the type at the start of a definition."""
     found = re.match(
-        r"\s*([A-Za-z]+(?:\s+precision)?)\s*(\((?:'(?:[^'\\]|''|\\.)*'|[^()'])*\))?"
+        r"\s*([A-Za-z]+[46]?(?:\s+precision)?)\s*(\((?:'(?:[^'\\]|''|\\.)*'|[^()'])*\))?"
         r"((?:\s+(?:unsigned|signed|zerofill)\b)*)",
         definition,
         re.IGNORECASE | re.DOTALL,
