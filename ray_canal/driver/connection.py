@@ -47,7 +47,7 @@ def connect(config: SourceConfig) -> Any:
     Raises ConfigError (TLS files), ConnectionLost, AuthenticationFailed, PrivilegeMissing.
     """
     host, port = config.host_port
-    with _translated(config):
+    with translated(config):
         try:
             connection = pymysql.connect(
                 host=host,
@@ -78,20 +78,25 @@ def is_encrypted(connection: Any) -> bool:
 
 def query(connection: Any, config: SourceConfig, sql: str, *values: object) -> list[dict[str, Any]]:
     """Run one statement; its rows as dicts. Raises as `connect`, SourceError for the rest."""
-    with _translated(config), connection.cursor(pymysql.cursors.DictCursor) as cursor:
+    with translated(config, logged_in=True), connection.cursor(pymysql.cursors.DictCursor) as cursor:
         cursor.execute(sql, values or None)
         return list(cursor.fetchall())
 
 
-def server_error(config: SourceConfig, code: int, text: str) -> CanalError:
-    """The error that the server's error `code` with `text` means."""
+def server_error(
+    config: SourceConfig, code: int, text: str, *, logged_in: bool = False
+) -> CanalError:
+    """The error that the server's error `code` with `text` means.
+
+    `logged_in`: the login has succeeded, so "access denied" is about a grant.
+    """
     who = _who(config)
-    if code in _AUTHENTICATION:
+    if code in _AUTHENTICATION and not logged_in:
         return AuthenticationFailed(
             f"{who}: {text} ({code}); check source.username and source.password, and that this "
             "host may log in as that user"
         )
-    if code in _PRIVILEGE:
+    if code in _PRIVILEGE or code in _AUTHENTICATION:
         return PrivilegeMissing(f"{who}: {text} ({code}); {grant_advice(config.username)}")
     if code == _FATAL_READING_BINLOG:
         return _binlog_error(who, text)
@@ -144,7 +149,8 @@ def _who(config: SourceConfig) -> str:
 
 
 @contextmanager
-def _translated(config: SourceConfig) -> Iterator[None]:
+def translated(config: SourceConfig, *, logged_in: bool = False) -> Iterator[None]:
+    """Turn errors of PyMySQL and of the network into ours."""
     try:
         yield
     except CanalError:
@@ -153,7 +159,7 @@ def _translated(config: SourceConfig) -> Iterator[None]:
         arguments = error.args
         code = arguments[0] if arguments and isinstance(arguments[0], int) else 0
         text = str(arguments[-1]) if arguments else type(error).__name__
-        raise server_error(config, code, text) from None
+        raise server_error(config, code, text, logged_in=logged_in) from None
     except (OSError, EOFError) as error:
         raise ConnectionLost(f"{_who(config)}: {error}") from None
 

@@ -20,7 +20,13 @@ from ray_canal.binlog.chunk import Bytes
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import SourceConfig
 from ray_canal.driver import server_id
-from ray_canal.driver.connection import connect, is_encrypted, query, server_error
+from ray_canal.driver.connection import (
+    connect,
+    is_encrypted,
+    query,
+    server_error,
+    translated,
+)
 from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound
 from ray_canal.kernels import packets
 from ray_canal.protocol.gtid import GtidSet
@@ -77,7 +83,8 @@ class BinlogDump:
         self._set_up_session(is_mariadb, replica.uuid, position.gtid if by_gtid else "")
         name = b"" if by_gtid else position.journal_name.encode("utf-8", "surrogateescape")
         self._command(_COM_REGISTER_SLAVE, struct.pack("<IBBBHII", chosen, 0, 0, 0, 0, 0, 0))
-        connection._read_ok_packet()
+        with translated(self._config, logged_in=True):
+            connection._read_ok_packet()
         if by_gtid and not is_mariadb:
             encoded = GtidSet.parse(position.gtid).encode()
             head = struct.pack("<HII", _THROUGH_GTID, chosen, 0) + struct.pack("<Q", 4)
@@ -100,10 +107,8 @@ class BinlogDump:
         return query(self._connection, self._config, sql, *values)
 
     def _command(self, code: int, body: bytes) -> None:
-        try:
+        with translated(self._config, logged_in=True):
             self._connection._execute_command(code, body)
-        except Exception as error:
-            raise ConnectionLost(f"MySQL at {self._config.address}: {error}") from None
 
     def _set_up_session(self, is_mariadb: bool, uuid: str, gtid: str) -> None:
         period_ns = int(self._config.heartbeat_s * 1e9)
@@ -218,7 +223,8 @@ class BinlogDump:
         body = self._buffer[at + 4 : at + 4 + size].tobytes()
         number = int.from_bytes(body[1:3], "little")
         text = body[9:] if body[3:4] == b"#" else body[3:]
-        return server_error(self._config, number, text.decode("utf-8", "replace"))
+        message = text.decode("utf-8", "replace")
+        return server_error(self._config, number, message, logged_in=True)
 
     def acknowledge(self, journal_name: str, position: int) -> None:
         """Semi-synchronous: where the server waits for it, tell it how far events have arrived."""

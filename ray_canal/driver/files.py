@@ -12,7 +12,7 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.source import SourceStatus
-from ray_canal.errors import CorruptEvent, PositionNotFound, UnsupportedEvent
+from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
 from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
 
 MAGIC = b"\xfebin"
@@ -66,7 +66,11 @@ class BinlogFiles:
                 f"({len(names)} files)"
             )
         self._index = names.index(start.journal_name)
-        self._open_file(start.position)
+        try:
+            self._open_file(start.position)
+        except CanalError:
+            self._close_file()
+            raise
         return start
 
     def _configured_start(self) -> EntryPosition:
