@@ -1,0 +1,447 @@
+"""MySQL's binary JSON -> the text that MySQL's CAST(j AS CHAR) prints.
+
+Format: MySQL source documentation, json_binary.h. A value is one type byte and its body; objects and arrays hold
+offsets relative to their own start. The walk keeps its own stack, at most DEPTH_MAX deep (MySQL's limit), checks
+every offset before it reads, and writes no byte behind `out_end`; so hostile input costs at most the output's
+size in time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ray_canal.kernels.float_text import MAX_TEXT_BYTES, mysql_json_text
+from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import copy
+
+NO_SPACE: Final = -1
+CORRUPT: Final = -2
+DEPTH_MAX: Final = 100
+
+_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
+_LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64 = 4, 5, 6, 7, 8, 9, 10
+_DOUBLE, _STRING, _OPAQUE = 11, 12, 15
+
+# MySQL field types that an opaque value can have and that print as themselves.
+_TIMESTAMP, _DATE, _TIME, _DATETIME, _NEWDECIMAL = 7, 10, 11, 12, 246
+
+_NULL = np.frombuffer(b"null", np.uint8)
+_TRUE = np.frombuffer(b"true", np.uint8)
+_FALSE = np.frombuffer(b"false", np.uint8)
+_BASE64 = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
+)
+_BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
+
+# Columns of the stack.
+_BASE, _SIZE, _COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
+
+
+@kernel
+def _uint(src, at, count):  # type: ignore[no-untyped-def]
+    value = np.int64(0)
+    for i in range(count):
+        value |= np.int64(src[at + i]) << (8 * i)
+    return value
+
+
+@kernel
+def _word(word, out, pos, out_end):  # type: ignore[no-untyped-def]
+    if pos + len(word) > out_end:
+        return NO_SPACE
+    for i in range(len(word)):
+        out[pos + i] = word[i]
+    return pos + len(word)
+
+
+@kernel
+def _integer(value, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """A signed 64-bit integer in decimal."""
+    if pos + 20 > out_end:
+        return NO_SPACE
+    if value < 0:
+        out[pos] = 45
+        pos += 1
+    end = pos
+    # Digits of the negative: -2^63 has no positive twin.
+    rest = value if value < 0 else -value
+    while True:
+        quotient = -((-rest) // 10) if rest != -9223372036854775808 else -922337203685477580
+        out[end] = 48 + (quotient * 10 - rest)
+        end += 1
+        rest = quotient
+        if rest == 0:
+            break
+    low, high = pos, end - 1
+    while low < high:
+        swap = out[low]
+        out[low] = out[high]
+        out[high] = swap
+        low += 1
+        high -= 1
+    return end
+
+
+@kernel
+def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """The unsigned reading of a 64-bit pattern, in decimal."""
+    if value >= 0:
+        return _integer(value, out, pos, out_end)
+    # value = 2 × half + bit; half × 2 / 10 = half / 5, all in signed arithmetic.
+    half = (value >> 1) & 0x7FFFFFFFFFFFFFFF
+    tens = half // 5
+    last = (half - tens * 5) * 2 + (value & 1)
+    pos = _integer(tens, out, pos, out_end)
+    if pos < 0 or pos + 1 > out_end:
+        return NO_SPACE
+    out[pos] = 48 + last
+    return pos + 1
+
+
+@kernel
+def _quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
+    if pos + 2 + (end - start) > out_end:
+        return NO_SPACE
+    out[pos] = 34
+    pos += 1
+    run = start
+    for i in range(start, end):
+        byte = src[i]
+        if byte >= 32 and byte != 34 and byte != 92:
+            continue
+        if pos + (i - run) + 6 > out_end:
+            return NO_SPACE
+        copy(out, pos, src, run, i - run)
+        pos += i - run
+        run = i + 1
+        out[pos] = 92
+        short = byte
+        if byte == 8:
+            short = 98
+        elif byte == 9:
+            short = 116
+        elif byte == 10:
+            short = 110
+        elif byte == 12:
+            short = 102
+        elif byte == 13:
+            short = 114
+        elif byte < 32:
+            short = 117
+        out[pos + 1] = short
+        pos += 2
+        if short == 117:
+            out[pos] = 48
+            out[pos + 1] = 48
+            out[pos + 2] = _HEX[byte >> 4]
+            out[pos + 3] = _HEX[byte & 15]
+            pos += 4
+    if pos + (end - run) + 1 > out_end:
+        return NO_SPACE
+    copy(out, pos, src, run, end - run)
+    pos += end - run
+    out[pos] = 34
+    return pos + 1
+
+
+@kernel
+def _length(src, at, end):  # type: ignore[no-untyped-def]
+    """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is bad."""
+    value = np.int64(0)
+    for i in range(5):
+        if at + i >= end:
+            return np.int64(-1), np.int64(0)
+        byte = np.int64(src[at + i])
+        value |= (byte & 127) << (7 * i)
+        if byte < 128:
+            return value, np.int64(at + i + 1)
+    return np.int64(-1), np.int64(0)
+
+
+@kernel
+def _padded(value, digits, out, pos):  # type: ignore[no-untyped-def]
+    for i in range(digits - 1, -1, -1):
+        out[pos + i] = 48 + value % 10
+        value //= 10
+    return pos + digits
+
+
+@kernel
+def _temporal(kind, packed, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """An opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
+    if pos + 32 > out_end:
+        return NO_SPACE
+    out[pos] = 34
+    pos += 1
+    if packed < 0:
+        out[pos] = 45
+        pos += 1
+        packed = -packed
+    micros = packed & 0xFFFFFF
+    whole = packed >> 24
+    if kind == _TIME:
+        hours = (whole >> 12) & 0x3FF
+        pos = _padded(hours, 3 if hours > 99 else 2, out, pos)
+    else:
+        date = whole >> 17
+        months = date >> 5
+        pos = _padded(months // 13, 4, out, pos)
+        out[pos] = 45
+        pos = _padded(months % 13, 2, out, pos + 1)
+        out[pos] = 45
+        pos = _padded(date & 31, 2, out, pos + 1)
+        if kind == _DATE:
+            out[pos] = 34
+            return pos + 1
+        out[pos] = 32
+        pos = _padded((whole >> 12) & 31, 2, out, pos + 1)
+    out[pos] = 58
+    pos = _padded((whole >> 6) & 63, 2, out, pos + 1)
+    out[pos] = 58
+    pos = _padded(whole & 63, 2, out, pos + 1)
+    out[pos] = 46
+    pos = _padded(micros, 6, out, pos + 1)
+    out[pos] = 34
+    return pos + 1
+
+
+@kernel
+def _decimal(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """An opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
+    if end - at < 2:
+        return CORRUPT
+    precision, scale = np.int64(src[at]), np.int64(src[at + 1])
+    at += 2
+    if precision > 81 or scale > precision:
+        return CORRUPT
+    whole = precision - scale
+    size = (
+        whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
+    )
+    if size == 0 or end - at < size:
+        return CORRUPT
+    if pos + precision + 4 > out_end:
+        return NO_SPACE
+    negative = src[at] < 128
+    flip = 255 if negative else 0
+    if negative:
+        out[pos] = 45
+        pos += 1
+    start = pos
+    first = True
+    for part in range(2):
+        digits = whole if part == 0 else scale
+        if part == 1:
+            if pos == start:
+                out[pos] = 48
+                pos += 1
+            if scale == 0:
+                break
+            out[pos] = 46
+            pos += 1
+        left = digits
+        while left > 0:
+            # The odd digits stand first in the whole part, last in the fraction.
+            take = left % 9 if part == 0 and left % 9 else min(left, 9)
+            count = _DIGIT_BYTES[take] if take < 9 else 4
+            group = np.int64(0)
+            for i in range(count):
+                byte = np.int64(src[at + i]) ^ flip
+                if first:
+                    byte ^= 128
+                    first = False
+                group = (group << 8) | (byte & 255)
+            at += count
+            left -= take
+            if part == 0 and pos == start:
+                if group:
+                    pos = _integer(group, out, pos, out_end)
+                    if pos < 0:
+                        return pos
+            else:
+                pos = _padded(group, take, out, pos)
+    return pos
+
+
+@kernel
+def _base64(kind, src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """Any other opaque value: "base64:typeNN:…"."""
+    if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
+        return NO_SPACE
+    out[pos] = 34
+    pos = _word(_BASE64_TYPE, out, pos + 1, out_end)
+    pos = _unsigned(kind, out, pos, out_end)
+    if pos < 0:
+        return pos
+    out[pos] = 58
+    pos += 1
+    for at in range(start, end, 3):
+        left = min(end - at, 3)
+        group = np.int64(src[at]) << 16
+        if left > 1:
+            group |= np.int64(src[at + 1]) << 8
+        if left > 2:
+            group |= np.int64(src[at + 2])
+        out[pos] = _BASE64[group >> 18]
+        out[pos + 1] = _BASE64[(group >> 12) & 63]
+        out[pos + 2] = _BASE64[(group >> 6) & 63] if left > 1 else 61
+        out[pos + 3] = _BASE64[group & 63] if left > 2 else 61
+        pos += 4
+    out[pos] = 34
+    return pos + 1
+
+
+@kernel
+def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """A value that is neither object nor array, at `at`."""
+    if kind == _LITERAL:
+        if at >= end:
+            return CORRUPT
+        if src[at] == 0:
+            return _word(_NULL, out, pos, out_end)
+        if src[at] == 1:
+            return _word(_TRUE, out, pos, out_end)
+        if src[at] == 2:
+            return _word(_FALSE, out, pos, out_end)
+        return CORRUPT
+    if _INT16 <= kind <= _DOUBLE:
+        size = 2 if kind <= _UINT16 else 4 if kind <= _UINT32 else 8
+        if end - at < size:
+            return CORRUPT
+        value = _uint(src, at, size)
+        if kind == _INT16:
+            value = (value ^ 0x8000) - 0x8000
+        elif kind == _INT32:
+            value = (value ^ 0x80000000) - 0x80000000
+        elif kind == _UINT64:
+            return _unsigned(value, out, pos, out_end)
+        elif kind == _DOUBLE:
+            if pos + MAX_TEXT_BYTES > out_end:
+                return NO_SPACE
+            return mysql_json_text(value, out, pos)
+        return _integer(value, out, pos, out_end)
+    if kind == _STRING:
+        size, at = _length(src, at, end)
+        if size < 0 or size > end - at:
+            return CORRUPT
+        return _quoted(src, at, at + size, out, pos, out_end)
+    if kind == _OPAQUE:
+        if at >= end:
+            return CORRUPT
+        field = np.int64(src[at])
+        size, at = _length(src, at + 1, end)
+        if size < 0 or size > end - at:
+            return CORRUPT
+        if field == _NEWDECIMAL:
+            return _decimal(src, at, at + size, out, pos, out_end)
+        if (field == _TIMESTAMP or _DATE <= field <= _DATETIME) and size == 8:
+            return _temporal(field, _uint(src, at, 8), out, pos, out_end)
+        return _base64(field, src, at, at + size, out, pos, out_end)
+    return CORRUPT
+
+
+@kernel
+def _enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
+    """Push the container at `base`; False if its header cannot be."""
+    width = 4 if kind == _LARGE_OBJECT or kind == _LARGE_ARRAY else 2
+    if end - base < 2 * width:
+        return False
+    count = _uint(src, base, width)
+    size = _uint(src, base + width, width)
+    entry = width + 1 + (width + 2 if kind <= _LARGE_OBJECT else 0)
+    if size > end - base or 2 * width + count * entry > size:
+        return False
+    stack[depth, _BASE] = base
+    stack[depth, _SIZE] = size
+    stack[depth, _COUNT] = count
+    stack[depth, _NEXT] = 0
+    stack[depth, _KIND] = kind
+    return True
+
+
+@kernel
+def _key(src, base, size, width, index, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """An object's key and the colon behind it."""
+    at = base + 2 * width + index * (width + 2)
+    start = _uint(src, at, width)
+    length = _uint(src, at + width, 2)
+    if start + length > size:
+        return CORRUPT
+    pos = _quoted(src, base + start, base + start + length, out, pos, out_end)
+    if pos < 0:
+        return pos
+    if pos + 2 > out_end:
+        return NO_SPACE
+    out[pos] = 58
+    out[pos + 1] = 32
+    return pos + 2
+
+
+@kernel
+def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """Write the JSON document src[start:end] as text to out[pos:out_end].
+
+    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An empty
+    document is `null`'s text (MySQL stores it for a JSON column that lost its value).
+    """
+    if end <= start:
+        return _word(_NULL, out, pos, out_end)
+    kind = np.int64(src[start])
+    if kind > _LARGE_ARRAY:
+        return _scalar(kind, src, start + 1, end, out, pos, out_end)
+    stack = np.empty((DEPTH_MAX + 1, 5), np.int64)
+    if not _enter(kind, src, start + 1, end, stack, 0):
+        return CORRUPT
+    depth = 0
+    opening = True
+    while depth >= 0:
+        kind = stack[depth, _KIND]
+        is_object = kind <= _LARGE_OBJECT
+        if pos + 2 > out_end:
+            return NO_SPACE
+        if opening:
+            out[pos] = 123 if is_object else 91
+            pos += 1
+            opening = False
+        index = stack[depth, _NEXT]
+        if index >= stack[depth, _COUNT]:
+            out[pos] = 125 if is_object else 93
+            pos += 1
+            depth -= 1
+            continue
+        if index:
+            out[pos] = 44
+            out[pos + 1] = 32
+            pos += 2
+        stack[depth, _NEXT] = index + 1
+        base, size = stack[depth, _BASE], stack[depth, _SIZE]
+        width = 4 if kind == _LARGE_OBJECT or kind == _LARGE_ARRAY else 2
+        values = base + 2 * width
+        if is_object:
+            pos = _key(src, base, size, width, index, out, pos, out_end)
+            if pos < 0:
+                return pos
+            values += stack[depth, _COUNT] * (width + 2)
+        at = values + index * (width + 1)
+        inner = np.int64(src[at])
+        inline = _LITERAL <= inner <= _UINT16 or (width == 4 and _INT32 <= inner <= _UINT32)
+        target = at + 1 if inline else base + _uint(src, at + 1, width)
+        if not inline and target >= base + size:
+            return CORRUPT
+        if inner <= _LARGE_ARRAY:
+            if depth + 1 > DEPTH_MAX or not _enter(
+                inner, src, target, base + size, stack, depth + 1
+            ):
+                return CORRUPT
+            depth += 1
+            opening = True
+            continue
+        pos = _scalar(inner, src, target, base + size, out, pos, out_end)
+        if pos < 0:
+            return pos
+    return pos
