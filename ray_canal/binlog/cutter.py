@@ -1,10 +1,13 @@
 """Cutting a stream of binlog events into raw chunks (ChunkHead says what a chunk holds).
 
-Bytes go in by `reserve` + `commit` (or `feed`), chunks come out by `next` and `flush`. Pure: no sockets, no
-files, no clock. Events are walked by a kernel (kernels/scan.py); Python sees only the rare ones:
+Bytes go in by `reserve` + `commit` (or `feed`), chunks come out by `next` and `flush`. Pure: no
+sockets, no files, no clock. Events are walked by a kernel (kernels/scan.py); Python sees only the
+rare ones:
 
-- FORMAT_DESCRIPTION says how to read the rest; one that is really in the file goes into a chunk, too.
-- Artificial events (a server sends them, no file has them) and heartbeats go into no chunk: they move
+- FORMAT_DESCRIPTION says how to read the rest; one that is really in the file goes into a chunk,
+too.
+- Artificial events (a server sends them, no file has them) and heartbeats go into no chunk: they
+move
   the file name, the format and `heartbeat_position`.
 
 Chunks share buffers: a chunk is a view of what was received, and no byte of it is written again.
@@ -32,8 +35,8 @@ _EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
 class ChunkCutter:
     """One stream's cutter. `journal_name` and `position` say where the next event lies.
 
-    `contiguous`: the bytes are a file's, so an event's place is where it was read; without it they are a
-    dump's, where a server may leave events out and each header tells its event's place.
+    `contiguous`: the bytes are a file's, so an event's place is where it was read; without it they
+    are a dump's, where a server may leave events out and each header tells its event's place.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class ChunkCutter:
         self._chunk_bytes = chunk_bytes
         self._sequence = sequence
         self._buffer: Bytes = np.empty(2 * chunk_bytes, np.uint8)
-        self._start = 0  # of the chunk in making; its carried prefix, if in the buffer, is the first
+        self._start = (
+            0  # of the chunk in making; its carried prefix, if in the buffer, is the first
+        )
         self._carried_bytes = 0  # of the prefix in the buffer
         self._prefix: list[Bytes] = []  # carried events that are not in the buffer
         self._filled = 0
@@ -167,7 +172,9 @@ class ChunkCutter:
         state = self._state
         while True:
             limit = self._start + self._carried_bytes + self._chunk_bytes
-            code = walk.scan(self._buffer, self._filled, limit, state, self._carry)
+            code = walk.scan(  # type: ignore[no-untyped-call]
+                self._buffer, self._filled, limit, state, self._carry
+            )
             if code == walk.MORE:
                 return None
             if code == walk.CARRY_FULL:
@@ -179,7 +186,9 @@ class ChunkCutter:
             return self._cut()
 
     def flush(self) -> RawChunk | None:
-        """A chunk of the whole events that are there, if any. Call after `next` has returned None."""
+        """A chunk of the whole events that are there, if any. Call after `next` has returned
+        None.
+        """
         return self._cut() if self.pending_bytes else None
 
     def _cut(self) -> RawChunk:
@@ -235,7 +244,9 @@ class ChunkCutter:
         return self._buffer[offset : offset + length].copy()
 
     def _move(self, free_bytes: int) -> None:
-        """Go on in a new buffer with so much room: the carried prefix, then all that is in no chunk yet."""
+        """Go on in a new buffer with so much room: the carried prefix, then all that is in no
+        chunk yet.
+        """
         old, start, filled = self._buffer, self._start, self._filled
         # A prefix can only be put before the chunk's first event while that has not been walked.
         prefix = [] if self.pending_bytes else self._prefix
@@ -335,7 +346,9 @@ class ChunkCutter:
         self._mark_head()
 
     def _heartbeat(self, event: bytes) -> None:
-        """Both forms tell how far the server has read; version 2 in 64 bits, as type-length-value."""
+        """Both forms tell how far the server has read; version 2 in 64 bits, as
+        type-length-value.
+        """
         if event[4] == walk.HEARTBEAT_EVENT:
             low = int.from_bytes(event[13:17], "little")
             self.heartbeat_position = self.position >> 32 << 32 | low

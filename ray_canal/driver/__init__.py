@@ -1,0 +1,1 @@
+"""Sockets and files: MySQL connection and dump, catalog queries, local binlog files."""

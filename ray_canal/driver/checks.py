@@ -132,7 +132,9 @@ def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
         position = resolve_start(source, catalog)
     except CanalError as error:
         return CheckResult("start", False, str(error), "change source.start")
-    return CheckResult("start", True, f"{source.start}: {position if position.journal_name else position.gtid}")
+    return CheckResult(
+        "start", True, f"{source.start}: {position if position.journal_name else position.gtid}"
+    )
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
@@ -171,8 +173,8 @@ def resolve_start(source: SourceConfig, catalog: Catalog) -> EntryPosition:
         purged = base == journal_key(first)[0] and 0 <= number < journal_key(first)[1]
         kind = PositionPurged if purged else PositionNotFound
         raise kind(
-            f"MySQL at {source.address} {'has purged' if purged else 'has no'} binlog file {name!r}; "
-            f"it has {first} … {last}"
+            f"MySQL at {source.address} {'has purged' if purged else 'has no'} binlog file "
+            f"{name!r}; it has {first} … {last}"
         ).at(name, source.position)
     if source.position > sizes[name]:
         raise PositionNotFound(
@@ -188,7 +190,7 @@ def _gtid_start(source: SourceConfig, catalog: Catalog) -> EntryPosition:
     missing = GtidSet.parse(catalog.gtid_purged()).subtract(wanted)
     if missing:
         raise PositionPurged(
-            f"MySQL at {source.address} has purged transactions that source.gtid_set does not have: "
+            f"MySQL at {source.address} has purged transactions that source.gtid_set lacks: "
             f"{missing}"
         )
     return EntryPosition("", gtid=str(wanted))

@@ -61,7 +61,9 @@ def connect(config: SourceConfig) -> Any:
                 write_timeout=max(1, round(config.read_timeout_s)),
                 **_tls(config),
             )
-        except RuntimeError as error:  # PyMySQL lacks an optional package for an authentication plugin
+        except (
+            RuntimeError
+        ) as error:  # PyMySQL lacks an optional package for an authentication plugin
             raise AuthenticationFailed(f"{_who(config)}: {error}") from None
     if config.tls.mode not in ("disabled", "preferred") and not is_encrypted(connection):
         connection.close()
@@ -78,7 +80,10 @@ def is_encrypted(connection: Any) -> bool:
 
 def query(connection: Any, config: SourceConfig, sql: str, *values: object) -> list[dict[str, Any]]:
     """Run one statement; its rows as dicts. Raises as `connect`, SourceError for the rest."""
-    with translated(config, logged_in=True), connection.cursor(pymysql.cursors.DictCursor) as cursor:
+    with (
+        translated(config, logged_in=True),
+        connection.cursor(pymysql.cursors.DictCursor) as cursor,
+    ):
         cursor.execute(sql, values or None)
         return list(cursor.fetchall())
 
@@ -120,7 +125,7 @@ def _binlog_error(who: str, text: str) -> CanalError:
     if "purged" in low or "have been deleted" in low:
         return PositionPurged(
             f"{who}: {text} (1236); the events needed are gone: reset the destination's position "
-            "(start = \"earliest\" or \"latest\") and keep binlogs longer "
+            '(start = "earliest" or "latest") and keep binlogs longer '
             "(binlog_expire_logs_seconds)"
         )
     if (

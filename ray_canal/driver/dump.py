@@ -1,7 +1,8 @@
 """One binlog dump: a connection that poses as a replica, read in big pieces into a ChunkCutter.
 
-PyMySQL connects and sets the session up; after the dump command its socket is read raw, and a kernel
-takes the packet framing off (kernels/packets.py). Commands are those of MySQL's replication protocol.
+PyMySQL connects and sets the session up; after the dump command its socket is read raw, and a
+kernel takes the packet framing off (kernels/packets.py). Commands are those of MySQL's replication
+protocol.
 """
 
 from __future__ import annotations
@@ -177,11 +178,11 @@ class BinlogDump:
         return False
 
     def _read_socket(self) -> int:
-        view = memoryview(self._buffer)[self._left :]
+        view = self._buffer.data[self._left :]
         count = 0
         try:
             while True:
-                got = self._socket.recv_into(view[count:])
+                got = int(self._socket.recv_into(view[count:]))
                 if got == 0:
                     raise ConnectionLost(
                         f"MySQL at {self._config.address}: the server closed the connection"
@@ -199,7 +200,9 @@ class BinlogDump:
         at = 0
         while True:
             target = self._cutter.reserve(end - at)
-            code, at = packets.unpack(self._buffer, at, end, target, self._state, self.semi_sync)
+            code, at = packets.unpack(  # type: ignore[no-untyped-call]
+                self._buffer, at, end, target, self._state, self.semi_sync
+            )
             self._cutter.commit(int(self._state[packets.WRITTEN_BYTES]), self.last_received_at)
             if code == packets.MORE:
                 break

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
@@ -25,7 +25,8 @@ _FORMAT_EVENT_BYTES_MAX = 1 << 16
 class BinlogFiles:
     """Source over local files. See the port (source.py).
 
-    Follow: at the end of the last file it waits for more of it, or for the next file in its directory.
+    Follow: at the end of the last file it waits for more of it, or for the next file in its
+    directory.
     """
 
     def __init__(self, config: InstanceConfig) -> None:
@@ -37,7 +38,7 @@ class BinlogFiles:
         self._cutter = self._new_cutter()
         self._paths: list[Path] = []
         self._index = 0
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._received_bytes = 0
         self._interrupted = threading.Event()
         self._finished = False
@@ -82,7 +83,7 @@ class BinlogFiles:
     def _open_file(self, position: int = BINLOG_START) -> None:
         path = self._paths[self._index]
         try:
-            self._file = file = open(path, "rb", buffering=0)
+            self._file = file = FileIO(path)
         except OSError as error:
             raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
         check_magic(path, file.read(len(MAGIC)))
@@ -119,7 +120,7 @@ class BinlogFiles:
         """Read a piece of the file; False at its present end."""
         assert self._file is not None
         target = self._cutter.reserve(_READ_BYTES)
-        count = self._file.readinto(memoryview(target)[: max(_READ_BYTES, self._chunk_bytes)])
+        count = self._file.readinto(target.data[: max(_READ_BYTES, self._chunk_bytes)])
         self._cutter.commit(count or 0, time.time())
         self._received_bytes += count or 0
         return bool(count)
@@ -182,7 +183,8 @@ class BinlogFiles:
 def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
     """The files meant by a list of files and directories, in order. Raises PositionNotFound.
 
-    A directory stands for its files named base.number that begin as a binlog does, by (base, number).
+    A directory stands for its files named base.number that begin as a binlog does, by (base,
+    number).
     """
     found: list[Path] = []
     for path in given:
@@ -198,8 +200,8 @@ def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
             raise PositionNotFound(f"no binlog file {path}")
     if len({path.name for path in found}) < len(found):
         raise PositionNotFound(
-            f"two binlog files have one name among {[str(path) for path in found]}: a position could "
-            "mean either"
+            f"two binlog files have one name among {[str(path) for path in found]}: a "
+            "position could mean either"
         )
     return found
 
@@ -228,7 +230,7 @@ def _is_newer(name: str, than: str) -> bool:
     return base == last_base and number > last_number >= 0
 
 
-def _first_event(file: BinaryIO) -> bytes:
+def _first_event(file: FileIO) -> bytes:
     file.seek(BINLOG_START)
     event = file.read(_FORMAT_EVENT_BYTES_MAX)
     return event[: int.from_bytes(event[9:13], "little")]

@@ -1,9 +1,10 @@
-"""A live server as a source: a dump, and a new one from where it stopped when the connection is lost.
+"""A live server as a source: a dump, and a new one from where it stopped when the connection is
+lost.
 
-A reconnect goes on at the end of the last whole event that was received, in the same file of the same
-server, so that chunks neither repeat nor miss anything, even inside a transaction or a statement. If the
-address then belongs to another server (server_uuid), offsets mean nothing: that is an error, and who
-restarts the source decides where.
+A reconnect goes on at the end of the last whole event that was received, in the same file of the
+same server, so that chunks neither repeat nor miss anything, even inside a transaction or a
+statement. If the address then belongs to another server (server_uuid), offsets mean nothing: that
+is an error, and who restarts the source decides where.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The port that sources implement: a live server (live.py) and binlog files (files.py).
 
-A source gives RawChunks in log order, each event once. What it needs from its caller is only to be read:
-it never reads ahead of calls by more than its receive buffer.
+A source gives RawChunks in log order, each event once. What it needs from its caller is only to be
+read: it never reads ahead of calls by more than its receive buffer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ray_canal.protocol.position import EntryPosition, SourceIdentity
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
-    header time. `master_position` is how far the server (or file) is known to go, None: not known."""
+    header time. `master_position` is how far the server (or file) is known to go, None: not
+    known."""
 
     journal_name: str
     position: int
@@ -31,7 +32,9 @@ class SourceStatus:
 
 
 class Source(Protocol):
-    """What the fetcher reads. One thread calls; `status` and `interrupt` may be called from others."""
+    """What the fetcher reads. One thread calls; `status` and `interrupt` may be called from
+    others.
+    """
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
         """Stand at `start` (None: where the configuration says); returns where it stands.

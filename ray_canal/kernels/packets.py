@@ -1,9 +1,9 @@
 """Taking MySQL's packet framing off a dump stream: socket bytes in, bare binlog events out.
 
-A packet is a 3-byte length, a 1-byte sequence number and a body; a body of 0xFFFFFF bytes is continued in
-the next packet. A dump's packet starts with a status byte: 0 before an event, 0xFF before an error, 0xFE
-alone at the end. Under semi-synchronous replication two bytes follow the 0: 0xEF, and 1 where the
-server waits for an acknowledgement.
+A packet is a 3-byte length, a 1-byte sequence number and a body; a body of 0xFFFFFF bytes is
+continued in the next packet. A dump's packet starts with a status byte: 0 before an event, 0xFF
+before an error, 0xFE alone at the end. Under semi-synchronous replication two bytes follow the 0:
+0xEF, and 1 where the server waits for an acknowledgement.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ def unpack(source, at, end, target, state, semi_sync):  # type: ignore[no-untype
         if state[REMAINING_BYTES] == 0:
             if end - at < 4:
                 break
-            size = np.int64(source[at]) | np.int64(source[at + 1]) << 8 | np.int64(source[at + 2]) << 16
+            size = (
+                np.int64(source[at])
+                | np.int64(source[at + 1]) << 8
+                | np.int64(source[at + 2]) << 16
+            )
             head = 4
             body = size
             if state[CONTINUES] == 0:

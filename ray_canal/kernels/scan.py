@@ -1,9 +1,9 @@
 """Walking event headers: where a stream of binlog events may be cut, and what a chunk must carry.
 
-The walker looks at each event's header, at a query's first words, and at the statement-end flag of row
-events; nothing else. It keeps its place in `state` (int64[STATE_SIZE]) and the events that the open
-transaction and statement depend on in `carry` (int64[n, 2]: offset and length; row 0 is the GTID
-event, rows 1 … CARRY_COUNT the TABLE_MAPs). Offsets are into the buffer.
+The walker looks at each event's header, at a query's first words, and at the statement-end flag of
+row events; nothing else. It keeps its place in `state` (int64[STATE_SIZE]) and the events that the
+open transaction and statement depend on in `carry` (int64[n, 2]: offset and length; row 0 is the
+GTID event, rows 1 … CARRY_COUNT the TABLE_MAPs). Offsets are into the buffer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STATE_SIZE: Final = 12
 MORE: Final = 0  # no whole event left
 FULL: Final = 1  # enough bytes: cut at AT
 CUT: Final = 2  # AT is behind an event after which a chunk must end
-SPECIAL: Final = 3  # an event for the cutter at AT: artificial, heartbeat, FORMAT_DESCRIPTION, ROTATE
+SPECIAL: Final = 3  # an event for the cutter at AT: artificial, heartbeat, FORMAT_DESCRIPTION
 BAD_LENGTH: Final = 4
 CARRY_FULL: Final = 5
 GAP: Final = 6  # the event at AT does not follow the one before it in the file
@@ -68,8 +68,9 @@ def _word(text: str) -> int:
     return int.from_bytes(text.encode("ascii"), "big")
 
 
-# First words of statements, up to 8 letters in a number. Statements that change no table's shape need no
-# cut behind them; any other word ends the chunk, so that a chunk has one version of each table.
+# First words of statements, up to 8 letters in a number. Statements that change no table's shape
+# need no cut behind them; any other word ends the chunk, so that a chunk has one version of each
+# table.
 _BEGIN: Final = _word("BEGIN")
 _COMMIT: Final = _word("COMMIT")
 _ROLLBACK: Final = _word("ROLLBACK")
@@ -95,12 +96,15 @@ _XA_ENDS: Final = 4  # XA END: the transaction's rows end, XA PREPARE still foll
 
 @kernel
 def _next_word(text, at, end):  # type: ignore[no-untyped-def]
-    """(word, offset behind it): up to 8 letters, upper case, as a number; skips blanks and comments."""
+    """(word, offset behind it): up to 8 letters, upper case, as a number; skips blanks and
+    comments.
+    """
     while at < end:
         byte = np.int64(text[at])
         if byte <= 32:
             at += 1
-        elif byte == 47 and at + 2 < end and text[at + 1] == 42 and text[at + 2] != 33:  # /* not /*!
+        elif byte == 47 and at + 2 < end and text[at + 1] == 42 and text[at + 2] != 33:
+            # A comment; one that begins with an exclamation mark is code.
             at += 2
             while at + 1 < end and not (text[at] == 42 and text[at + 1] == 47):
                 at += 1
@@ -231,9 +235,7 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
             flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
             if length >= flags_at + 2 and load16(buffer, at + flags_at) & _STATEMENT_END_FLAG:
                 state[CARRY_COUNT] = 0
-        elif (
-            kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT
-        ):
+        elif kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT:
             _end_transaction(state, carry)
         elif kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT:
             _end_transaction(state, carry)

@@ -1,7 +1,7 @@
 """GTID sets: MySQL's sets of transaction intervals per source, MariaDB's position per domain.
 
-Pure values with text and wire forms. Wire form: that of COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS, which
-is little-endian:
+Pure values with text and wire forms. Wire form: that of COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS,
+which is little-endian:
 
     plain    u64 sources; per source: 16-byte uuid, u64 intervals, per interval u64 first, u64 end
     tagged   (MySQL 8.3+) the leading u64 has 1 in its first and last byte and the count between
@@ -78,7 +78,9 @@ class _Intervals:
 
 
 class GtidSet:
-    """A MySQL GTID set. Mutable; `copy()` before sharing. A source is its 16 uuid bytes or its text."""
+    """A MySQL GTID set. Mutable; `copy()` before sharing. A source is its 16 uuid bytes or its
+    text.
+    """
 
     __slots__ = ("_of",)
 
@@ -127,7 +129,9 @@ class GtidSet:
         return found
 
     def encode(self) -> bytes:
-        """The wire form; the tagged one only where there are tags, as older servers do not know it."""
+        """The wire form; the tagged one only where there are tags, as older servers do not know
+        it.
+        """
         tagged = any(tag for _, tag in self._of)
         count = len(self._of)
         head = count << 8 | _TAGGED << 56 | _TAGGED if tagged else count
@@ -239,7 +243,9 @@ class MariadbGtid:
 
     @classmethod
     def parse(cls, text: str) -> MariadbGtid:
-        """Read `domain-server-sequence,…`. Raises ConfigError: malformed, or a domain named twice."""
+        """Read `domain-server-sequence,…`. Raises ConfigError: malformed, or a domain named
+        twice.
+        """
         found = cls()
         for part in filter(None, (part.strip() for part in text.split(","))):
             numbers = part.split("-")

@@ -1,4 +1,6 @@
-"""The driver against real servers: what a dump gives is, byte for byte, the server's binlog files."""
+"""The driver against real servers: what a dump gives is, byte for byte, the server's binlog
+files.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def write(server: Server, schema: str, table: str, transactions: int) -> None:
         for number in range(transactions):
             rows = [(number * 10 + k, "x" * (number % 400)) for k in range(10)]
             cursor.executemany(f"INSERT INTO {schema}.{table} VALUES (%s, %s)", rows)
-            cursor.execute(f"UPDATE {schema}.{table} SET v = 'é' WHERE id %% 3 = 0 AND id > %s", [number])
+            cursor.execute(
+                f"UPDATE {schema}.{table} SET v = 'é' WHERE id %% 3 = 0 AND id > %s", [number]
+            )
             connection.commit()
     server.execute("FLUSH LOGS")
 
@@ -326,7 +330,9 @@ def test_unreachable() -> None:
 
 
 def test_unknown_file(server: Server) -> None:
-    assert isinstance(failure(instance(server), EntryPosition("mysql-bin.999999")), PositionNotFound)
+    assert isinstance(
+        failure(instance(server), EntryPosition("mysql-bin.999999")), PositionNotFound
+    )
     config = instance(server, start="position", journal_name="other.000001")
     error = failure(config)
     assert isinstance(error, PositionNotFound)

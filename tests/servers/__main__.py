@@ -1,4 +1,6 @@
-"""`python -m tests.servers fetch [KIND…]`: download the test servers; `run KIND`: start one by hand."""
+"""`python -m tests.servers fetch [KIND…]`: download the test servers; `run KIND`: start one by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def main(arguments: list[str]) -> int:
         return 1
     if command == "run":
         with tempfile.TemporaryDirectory() as folder, start(kinds[0], Path(folder)) as server:
-            print(f"{kinds[0]} at {server.host}:{server.port}, root without password; Enter stops it")
+            print(
+                f"{kinds[0]} at {server.host}:{server.port}, root without password; Enter stops it"
+            )
             sys.stdin.readline()
     else:
         print(f"test servers are in {cache_dir()}")

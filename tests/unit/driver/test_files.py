@@ -26,7 +26,9 @@ def event(kind: int, body: bytes, timestamp: int = 1) -> bytes:
 
 
 def format_event() -> bytes:
-    lengths = bytes([56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 95, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8])
+    lengths = bytes(
+        [56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 95, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8]
+    )
     head = struct.pack("<H50sIB", 4, b"8.0.30", 0, 19)
     return event(15, head + lengths + b"\x01")
 

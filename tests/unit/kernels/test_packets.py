@@ -61,7 +61,11 @@ def test_events_over_many_packets(size: int) -> None:
 
 
 def test_semi_sync() -> None:
-    stream = framed(b"a" * 30, b"\0\xef\0") + framed(b"b" * 30, b"\0\xef\1") + framed(b"c" * 20, b"\0\xef\1")
+    stream = (
+        framed(b"a" * 30, b"\0\xef\0")
+        + framed(b"b" * 30, b"\0\xef\1")
+        + framed(b"c" * 20, b"\0\xef\1")
+    )
     for sizes in ([1], [1000], [7, 13]):
         out, codes = unpack_all(stream, sizes, semi_sync=True)
         assert out == b"a" * 30 + b"b" * 30 + b"c" * 20
