@@ -189,7 +189,7 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
 @kernel
 def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
     """Where a table id is, or would be, in the open-addressed `ids` (-1: free)."""
-    slot = (table_id * 0x9E3779B1 >> 8) & (ids.size - 1)
+    slot = ((table_id & 0x7FFFFFFF) * 0x9E3779B1 >> 8) & (ids.size - 1)
     while ids[slot] != table_id and ids[slot] != -1:
         slot = (slot + 1) & (ids.size - 1)
     return slot

@@ -1,0 +1,271 @@
+"""The door of the hot room: a raw chunk and its parse in, columns out. Stateless, and it does not raise for
+bad bytes: the first event that cannot be decoded becomes ChunkInfo.failure, all before it come out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog import types
+from ray_canal.binlog.charset_tables import tables as charset_tables
+from ray_canal.binlog.chunk import (
+    ENTRY,
+    EVENT,
+    GTID,
+    QUERY,
+    Bytes,
+    ChunkInfo,
+    ChunkLayout,
+    DecodedChunk,
+    RawChunk,
+)
+from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, table_layout
+from ray_canal.binlog.parsed import ParsedChunk
+from ray_canal.binlog.plan import Plan, make_plan
+from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
+from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.kernels import rows as r
+from ray_canal.kernels import wire
+
+Int64s = npt.NDArray[np.int64]
+
+_JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
+"""Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes exceed."""
+_TEXT_BYTES_MAX = (1 << 31) - 1  # of one column in a chunk: offsets are int32
+
+_MESSAGES = {
+    wire.TRUNCATED: "the event ends inside a row",
+    wire.BAD_WIDTH: "its column count is not its TABLE_MAP's",
+    wire.BAD_DECIMAL: "a decimal has impossible digits",
+    wire.BAD_TEMPORAL: "a date or time has impossible bits",
+    wire.BAD_JSON: "a JSON value is broken",
+    wire.NO_PROGRESS: "rows without columns",
+}
+
+
+class _Failed(Exception):
+    """Event `number` of the parse cannot be decoded."""
+
+    def __init__(self, number: int, error: DecodeError) -> None:
+        super().__init__(number)
+        self.number = number
+        self.error = error
+
+
+class _MoreRoom(Exception):
+    """JSON texts are longer than was laid out."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One attempt's arrays; kernels/rows.py says what lies in them."""
+
+    raw: RawChunk
+    parsed: ParsedChunk
+    plans: list[Plan]
+    events: Int64s
+    shape: Int64s
+    plan: Int64s
+    heads: Int64s
+    sizes: Int64s
+    dest: Int64s
+
+
+def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]:
+    """Decode a chunk. CorruptEvent, UnsupportedEvent and TableMetaMismatch end up in the info."""
+    started = time.perf_counter()
+    count = len(parsed.events)
+    failure = parsed.failure
+    factor = _JSON_FACTOR
+    while True:  # each turn either succeeds, or has fewer events or more room
+        try:
+            work = _measure(raw, parsed, count, factor)
+            chunk = _fill(work, count)
+            break
+        except _Failed as failed:
+            count = failed.number
+            at = int(parsed.body_start[count]) - types.HEADER_BYTES
+            failure = at_event(failed.error, raw, at)
+        except _MoreRoom:
+            factor *= _JSON_FACTOR_STEP
+    seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
+    tables = tuple((v.meta.schema, v.meta.table) for v in parsed.tables)
+    info = ChunkInfo(
+        raw.head,
+        raw.size_bytes,
+        int(chunk.arena.size),
+        _entries(chunk.events),
+        parsed.gtids,
+        tables,
+        failure,
+        seconds,
+    )
+    return info, chunk
+
+
+def _entries(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    entries = np.empty(len(events), ENTRY)
+    for name in ("position", "length", "timestamp", "rows", "table", "kind", "event_type", "flags"):
+        entries[name] = events[name]
+    entries["transaction"] = events["gtid"]
+    return entries
+
+
+def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int) -> _Work:
+    """The count pass over the first `count` events."""
+    work = _prepare(raw, parsed, count)
+    id_bytes = table_id_bytes(raw.head.post_header_bytes)
+    code, k = r.count_rows(
+        read_only(raw.data),
+        work.events,
+        id_bytes,
+        work.shape,
+        work.plan,
+        charset_tables(),
+        work.heads,
+        work.sizes,
+        factor,
+    )
+    if code < 0:
+        raise _failed(work, code, k)
+    if work.sizes.size and work.sizes.max() > _TEXT_BYTES_MAX:
+        column = int(work.sizes.max(axis=1).argmax())
+        table = int(np.searchsorted(work.shape[:, r.S_FIRST], column, side="right")) - 1
+        number = int(work.events[work.events[:, r.E_TABLE] == table][0, r.E_NUMBER])
+        name = parsed.tables[table].meta.full_name
+        raise _Failed(number, UnsupportedEvent(f"{name}: over 2 GiB of one column in a chunk"))
+    if factor > _JSON_FACTOR_MAX:
+        raise _failed(work, wire.BAD_JSON, _first_json(work))
+    return work
+
+
+def _first_json(work: _Work) -> int:
+    """Row event to blame for JSON whose text never ends: the first of a table that has JSON."""
+    is_json = work.plan[:, wire.WIRE] == wire.READ_JSON
+    owners = np.searchsorted(work.shape[:, r.S_FIRST], np.flatnonzero(is_json), side="right") - 1
+    return int(np.flatnonzero(np.isin(work.events[:, r.E_TABLE], owners))[0])
+
+
+def _failed(work: _Work, code: int, k: int) -> _Failed:
+    number = int(work.events[k, r.E_NUMBER])
+    table = work.parsed.tables[int(work.events[k, r.E_TABLE])].meta.full_name
+    kind = types.event_name(int(work.parsed.events["type_code"][number]))
+    return _Failed(number, CorruptEvent(f"{kind} of {table}: {_MESSAGES[code]}"))
+
+
+def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
+    head = parsed.events[:count]
+    numbers = np.flatnonzero(head["table"] >= 0)
+    events = np.empty((numbers.size, r.EVENT_FIELDS), np.int64)
+    events[:, r.E_START] = parsed.body_start[numbers]
+    events[:, r.E_END] = parsed.body_end[numbers]
+    events[:, r.E_VERSION] = parsed.version[numbers]
+    events[:, r.E_TYPE] = head["event_type"][numbers]
+    events[:, r.E_TABLE] = head["table"][numbers]
+    events[:, r.E_NUMBER] = numbers
+    plans = []
+    shape = np.zeros((len(parsed.tables), r.SHAPE_FIELDS), np.int64)
+    lines = [np.empty((0, wire.PLAN_FIELDS), np.int64)]
+    used_tables = set(np.unique(events[:, r.E_TABLE]).tolist())
+    first = 0
+    for table, version in enumerate(parsed.tables):
+        if table in used_tables:
+            try:
+                plan = make_plan(version)
+            except DecodeError as error:
+                number = int(numbers[events[:, r.E_TABLE] == table][0])
+                raise _Failed(number, error) from None
+        else:
+            plan = Plan(lines[0], ())
+        plans.append(plan)
+        lines.append(plan.lines)
+        shape[table, r.S_FIRST] = first
+        shape[table, r.S_COLUMNS] = len(plan.codes)
+        first += len(plan.codes)
+    return _Work(
+        raw,
+        parsed,
+        plans,
+        events,
+        shape,
+        np.concatenate(lines),
+        np.empty((numbers.size, r.HEAD_FIELDS), np.int64),
+        np.zeros((first, 2), np.int64),
+        np.zeros((first, wire.COLUMN_DEST), np.int64),
+    )
+
+
+def _place_bitmaps(sketch: ArenaSketch, work: _Work) -> None:
+    """Give each event that lacks columns room for its two bitmaps."""
+    partial = work.heads[:, r.PRESENT] >= 0
+    columns = work.shape[work.events[partial, r.E_TABLE], r.S_COLUMNS]
+    sizes = 2 * ((columns + 7) // 8)
+    start = sketch.take(int(sizes.sum()))
+    work.heads[partial, r.PRESENT] = start + np.cumsum(sizes) - sizes
+
+
+def _fill(work: _Work, count: int) -> DecodedChunk:
+    """Lay out the arena and fill it."""
+    parsed = work.parsed
+    sketch = ArenaSketch()
+    events_at = sketch.take(count * EVENT.itemsize)
+    gtids_at = sketch.take(len(parsed.gtids) * GTID.itemsize)
+    queries_at = sketch.take(len(parsed.queries) * QUERY.itemsize)
+    queries, texts = place_queries(sketch, parsed.queries)
+    _place_bitmaps(sketch, work)
+    for plan, shape in zip(work.plans, work.shape):
+        mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
+        place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
+    arena = np.zeros(sketch.size_bytes, np.uint8)
+    code, k = r.fill_rows(
+        read_only(work.raw.data),
+        work.events,
+        work.heads,
+        work.shape,
+        work.plan,
+        charset_tables(),
+        work.dest,
+        arena,
+    )
+    if code == wire.JSON_SPACE:
+        raise _MoreRoom
+    if code < 0:
+        raise _failed(work, code, k)
+    _write(arena, events_at, _finished_events(work, count))
+    _write(arena, gtids_at, parsed.gtids)
+    _write(arena, queries_at, queries)
+    for at, text in texts:
+        arena[at : at + len(text)] = np.frombuffer(text, np.uint8)
+    layouts = []
+    for version, plan, shape in zip(parsed.tables, work.plans, work.shape):
+        mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
+        layouts.append(table_layout(version, plan, shape, work.dest[mine]))
+    layout = ChunkLayout(
+        work.raw.head.journal_name,
+        events_at,
+        count,
+        gtids_at,
+        len(parsed.gtids),
+        queries_at,
+        len(queries),
+        tuple(layouts),
+        work.raw.head.flavor,
+    )
+    return DecodedChunk(layout, arena)
+
+
+def _finished_events(work: _Work, count: int) -> npt.NDArray[np.void]:
+    events = work.parsed.events[:count].copy()
+    numbers = work.events[:, r.E_NUMBER]
+    events["rows"][numbers] = work.heads[:, r.ROWS]
+    events["row"][numbers] = work.heads[:, r.ROW]
+    events["present"][numbers] = work.heads[:, r.PRESENT]
+    return events
+
+
+def _write(arena: Bytes, at: int, records: npt.NDArray[np.void]) -> None:
+    arena[at : at + records.nbytes] = np.ascontiguousarray(records).view(np.uint8).reshape(-1)

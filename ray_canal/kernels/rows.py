@@ -1,0 +1,251 @@
+"""Row events in two passes: `count_rows` measures them, `fill_rows` writes their columns.
+
+A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count, one
+bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs among the
+present columns, and the values.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ray_canal.kernels import wire as w
+from ray_canal.kernels.cells import put_null, put_value, string_length
+from ray_canal.kernels.charset import utf8_bytes
+from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import copy, load16, load_le, store32
+
+INSERT: Final = 1
+UPDATE: Final = 2
+
+# Fields of `heads`, one line per row event.
+ROWS: Final = 0
+ROW: Final = 1  # first row in the table's columns
+DATA: Final = 2  # offset of the first row image
+BEFORE: Final = 3  # offset of the bitmap of present columns, -1: no such image
+AFTER: Final = 4
+BEFORE_COLUMNS: Final = 5  # how many are present
+AFTER_COLUMNS: Final = 6
+PRESENT: Final = 7  # arena offset of the two bitmaps, -1: all columns present
+HEAD_FIELDS: Final = 8
+
+# Fields of `events`, the lines that the kernels are given.
+E_START: Final = 0
+E_END: Final = 1
+E_VERSION: Final = 2
+E_TYPE: Final = 3
+E_TABLE: Final = 4
+E_NUMBER: Final = 5  # index among all of the chunk's entries
+EVENT_FIELDS: Final = 6
+
+# Fields of `shape`, one line per table.
+S_FIRST: Final = 0  # first line in the plan
+S_COLUMNS: Final = 1
+S_ROWS: Final = 2
+S_BEFORE: Final = 3  # rows with such an image
+S_AFTER: Final = 4
+S_ROW_EVENT: Final = 5  # arena offset
+SHAPE_FIELDS: Final = 6
+
+_JSON_SLACK_BYTES: Final = 32
+
+
+@kernel
+def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):  # type: ignore[no-untyped-def]
+    """Offset of the first bitmap, or an error code."""
+    at += id_bytes + 2
+    if version == 2:
+        if end - at < 2:
+            return w.TRUNCATED
+        extra = load16(source, at)
+        if extra < 2 or extra > end - at:
+            return w.TRUNCATED
+        at += extra
+    if at >= end:
+        return w.TRUNCATED
+    width = np.int64(source[at])
+    at += 1
+    if width > 250:
+        count = 2 if width == 252 else (3 if width == 253 else 8)
+        if end - at < count:
+            return w.TRUNCATED
+        width = load_le(source, at, count)
+        at += count
+    if width != columns:
+        return w.BAD_WIDTH
+    return at if end - at >= bitmaps * ((columns + 7) >> 3) else w.TRUNCATED
+
+
+@kernel
+def _present_columns(source, bitmap, columns):  # type: ignore[no-untyped-def]
+    count = 0
+    if bitmap >= 0:
+        for c in range(columns):
+            count += np.int64(source[bitmap + (c >> 3)]) >> (c & 7) & 1
+    return count
+
+
+@kernel
+def _measure_image(  # type: ignore[no-untyped-def]
+    source, at, end, bitmap, present, columns, first, plan, tables, sizes, side, json_factor
+):
+    """Offset behind one image, or TRUNCATED; adds its texts' bytes to `sizes`."""
+    nulls = at
+    at += (present + 7) >> 3
+    if at > end:
+        return w.TRUNCATED
+    k = 0
+    for c in range(columns):
+        if present != columns and not source[bitmap + (c >> 3)] >> (c & 7) & 1:
+            continue
+        null = source[nulls + (k >> 3)] >> (k & 7) & 1
+        k += 1
+        if null:
+            continue
+        p = first + c
+        size = plan[p, w.SIZE]
+        if size >= 0:
+            at += size
+            continue
+        if end - at < -size:
+            return w.TRUNCATED
+        count = string_length(source, at, -size)
+        at -= size
+        if count > end - at:
+            return w.TRUNCATED
+        read = plan[p, w.WIRE]
+        taken = count
+        if read == w.READ_PADDED:
+            taken = max(count, plan[p, w.PRECISION])
+        elif read == w.READ_TRANSCODED:
+            kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
+            taken = utf8_bytes(source, at, at + count, kind, tables, table)
+        elif read == w.READ_JSON:
+            taken = count * json_factor + _JSON_SLACK_BYTES
+        sizes[p, side] += taken
+        at += count
+    return at if at <= end else w.TRUNCATED
+
+
+@kernel
+def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json_factor):  # type: ignore[no-untyped-def]
+    """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`.
+
+    (0 or an error code, index in `events`).
+    """
+    for i in range(events.shape[0]):
+        kind, table = events[i, E_TYPE], events[i, E_TABLE]
+        first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
+        start, end = events[i, E_START], events[i, E_END]
+        images = 2 if kind == UPDATE else 1
+        at = _rows_head(source, start, end, events[i, E_VERSION], id_bytes, images, columns)
+        if at < 0:
+            return at, i
+        bitmap_bytes = (columns + 7) >> 3
+        before = -1 if kind == INSERT else at
+        after = at if kind == INSERT else (at + bitmap_bytes if kind == UPDATE else -1)
+        at += images * bitmap_bytes
+        before_columns = _present_columns(source, before, columns)
+        after_columns = _present_columns(source, after, columns)
+        heads[i, DATA] = at
+        heads[i, BEFORE] = before
+        heads[i, AFTER] = after
+        heads[i, BEFORE_COLUMNS] = before_columns
+        heads[i, AFTER_COLUMNS] = after_columns
+        whole = before_columns + after_columns == images * columns
+        heads[i, PRESENT] = -1 if whole else 0
+        if before_columns + after_columns == 0 and at < end:
+            return w.NO_PROGRESS, i
+        rows = 0
+        while at < end or (before_columns + after_columns == 0 and rows == 0):
+            if before >= 0:
+                at = _measure_image(
+                    source, at, end, before, before_columns, columns, first, plan, tables, sizes,
+                    0, json_factor,
+                )  # fmt: skip
+                if at < 0:
+                    return at, i
+            if after >= 0:
+                at = _measure_image(
+                    source, at, end, after, after_columns, columns, first, plan, tables, sizes,
+                    1, json_factor,
+                )  # fmt: skip
+                if at < 0:
+                    return at, i
+            rows += 1
+        heads[i, ROWS] = rows
+        heads[i, ROW] = shape[table, S_ROWS]
+        shape[table, S_ROWS] += rows
+        shape[table, S_BEFORE] += rows if before >= 0 else 0
+        shape[table, S_AFTER] += rows if after >= 0 else 0
+    return 0, 0
+
+
+@kernel
+def _fill_image(  # type: ignore[no-untyped-def]
+    source, at, bitmap, present, columns, first, plan, tables, dest, base, arena, row
+):
+    """Offset behind the image, or an error code."""
+    nulls = at
+    at += (present + 7) >> 3
+    k = 0
+    for c in range(columns):
+        p = first + c
+        if present != columns and not source[bitmap + (c >> 3)] >> (c & 7) & 1:
+            put_null(plan, p, dest, base, arena, row)
+            continue
+        null = source[nulls + (k >> 3)] >> (k & 7) & 1
+        k += 1
+        if null:
+            put_null(plan, p, dest, base, arena, row)
+            continue
+        at = put_value(source, at, plan, p, tables, dest, base, arena, row)
+        if at < 0:
+            return at
+    return at
+
+
+@kernel
+def _fill_missing(columns, first, plan, dest, base, arena, row):  # type: ignore[no-untyped-def]
+    for c in range(columns):
+        put_null(plan, first + c, dest, base, arena, row)
+
+
+@kernel
+def fill_rows(source, events, heads, shape, plan, tables, dest, arena):  # type: ignore[no-untyped-def]
+    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`)."""
+    for i in range(events.shape[0]):
+        table = events[i, E_TABLE]
+        first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
+        has_before, has_after = shape[table, S_BEFORE] > 0, shape[table, S_AFTER] > 0
+        before, after = heads[i, BEFORE], heads[i, AFTER]
+        present = heads[i, PRESENT]
+        bitmap_bytes = (columns + 7) >> 3
+        if present >= 0 and before >= 0:
+            copy(arena, present, source, before, bitmap_bytes)
+        if present >= 0 and after >= 0:
+            copy(arena, present + bitmap_bytes, source, after, bitmap_bytes)
+        at = heads[i, DATA]
+        for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
+            store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
+            if before >= 0:
+                at = _fill_image(
+                    source, at, before, heads[i, BEFORE_COLUMNS], columns, first, plan, tables,
+                    dest, 0, arena, row,
+                )  # fmt: skip
+                if at < 0:
+                    return at, i
+            elif has_before:
+                _fill_missing(columns, first, plan, dest, 0, arena, row)
+            if after >= 0:
+                at = _fill_image(
+                    source, at, after, heads[i, AFTER_COLUMNS], columns, first, plan, tables,
+                    dest, w.DEST_FIELDS, arena, row,
+                )  # fmt: skip
+                if at < 0:
+                    return at, i
+            elif has_after:
+                _fill_missing(columns, first, plan, dest, w.DEST_FIELDS, arena, row)
+    return 0, 0
