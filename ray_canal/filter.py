@@ -31,15 +31,22 @@ def split_patterns(text: str) -> list[str]:
     return [pattern.strip() for pattern in patterns if pattern.strip()]
 
 
-def _compiled(text: str) -> re.Pattern[str] | None:
-    """One regular expression for a list, longest pattern first; None for an empty list."""
-    patterns = sorted(split_patterns(text), key=len, reverse=True)
-    for pattern in patterns:
+def _compiled(text: str) -> tuple[re.Pattern[str], ...]:
+    """A list's patterns, longest first; each by itself, so that groups and flags of one cannot
+    disturb another."""
+    found = []
+    for pattern in sorted(split_patterns(text), key=len, reverse=True):
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"table filter {pattern!r} is no regular expression: {error}") from None
-    return re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE) if patterns else None
+            found.append(re.compile(pattern, re.IGNORECASE))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(
+                f"table filter {pattern!r} is not a regular expression: {error}"
+            ) from None
+    return tuple(found)
+
+
+def _matches(patterns: tuple[re.Pattern[str], ...], name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in patterns)
 
 
 class TableFilter:
@@ -61,9 +68,9 @@ class TableFilter:
         return found
 
     def _decide(self, name: str) -> bool:
-        if self._black is not None and self._black.fullmatch(name):
+        if _matches(self._black, name):
             return False
-        return all(w is None or w.fullmatch(name) for w in (self._white, self._within))
+        return all(not white or _matches(white, name) for white in (self._white, self._within))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableFilter) and self._texts == other._texts

@@ -1,4 +1,8 @@
-"""Cursors in one SQLite file: the default. A committed write is on the disk (synchronous=FULL)."""
+"""Cursors in one SQLite file: the default.
+
+A committed write is on the disk: rollback journal, synchronous=EXTRA, so that neither the data nor the removal
+of the journal is lost with the power (a journal that comes back would take the commit back).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ray_canal.errors import ConfigError, Fenced
+from ray_canal.errors import ConfigError, Fenced, InstanceError
 
 _BUSY_S = 10.0
 _VERSION = 1
 _SCHEMA = """
-create table if not exists epoch (destination text primary key, epoch integer not null) strict;
+create table if not exists epoch (destination text primary key, epoch integer not null);
 create table if not exists subscriber (
     destination text not null, client_id integer not null, record text not null,
     primary key (destination, client_id)
-) strict;
+);
 """
 
 
@@ -34,7 +38,7 @@ class SqliteBackend:
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._prepare()
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (sqlite3.Error, OSError, InstanceError) as error:
             raise ConfigError(
                 f"meta file {path} cannot be used: {error}. If it is damaged, put back a copy of it; "
                 "without one, move it away: subscribers then start where the configuration says"
@@ -42,7 +46,7 @@ class SqliteBackend:
 
     def _prepare(self) -> None:
         database = self._database
-        for pragma in ("journal_mode=delete", "synchronous=full"):
+        for pragma in ("journal_mode=delete", "synchronous=extra"):
             database.execute(f"pragma {pragma}")
         version = database.execute("pragma user_version").fetchone()[0]
         if version not in (0, _VERSION):
@@ -58,13 +62,19 @@ class SqliteBackend:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._database.execute("begin immediate")
+        """A write transaction: all of it durable at the end, or none. Raises InstanceError."""
+        database = self._database
         try:
-            yield self._database
-        except BaseException:
-            self._database.execute("rollback")
-            raise
-        self._database.execute("commit")
+            database.execute("begin immediate")
+            try:
+                yield database
+                database.execute("commit")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("rollback")
+                raise
+        except sqlite3.Error as error:
+            raise InstanceError(f"meta file {self._path} cannot be written: {error}") from error
 
     def acquire(self, destination: str) -> int:
         with self._transaction() as database:
@@ -81,9 +91,12 @@ class SqliteBackend:
         return int(row[0]) if row else 0
 
     def load(self, destination: str) -> dict[int, str]:
-        rows = self._database.execute(
-            "select client_id, record from subscriber where destination = ?", (destination,)
-        )
+        try:
+            rows = self._database.execute(
+                "select client_id, record from subscriber where destination = ?", (destination,)
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise InstanceError(f"meta file {self._path} cannot be read: {error}") from error
         return {int(client_id): str(record) for client_id, record in rows}
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:

@@ -18,9 +18,11 @@ from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 CREATE, ALTER, ERASE, QUERY, TRUNCATE, RENAME, CINDEX, DINDEX = 4, 5, 6, 7, 8, 9, 10, 11
+XACOMMIT, XAROLLBACK = 13, 14
 
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _DML = {"INSERT": INSERT, "REPLACE": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_XA = {"COMMIT": XACOMMIT, "ROLLBACK": XAROLLBACK}
 _INDEX_KINDS = {"UNIQUE", "FULLTEXT", "SPATIAL"}
 _NOT_A_TABLE = {"COLUMN", "INDEX", "KEY", "CONSTRAINT"}
 
@@ -99,6 +101,8 @@ def classify(event: QueryEvent) -> list[QueryRecord]:
 
 def _statement(words: Words, event: QueryEvent) -> QueryRecord:
     """A statement that is no DDL: DML of statement format, or anything else as QUERY."""
+    if words.peek() == "XA" and words.peek(1) in _XA:
+        return QueryRecord(_XA[words.peek(1)], "", "", event.sql, "", False)
     event_type = _DML.get(words.peek())
     if event_type is None:
         return QueryRecord(QUERY, "", "", event.sql, event.schema, False)

@@ -8,7 +8,7 @@ from ray_canal.binlog.assemble import assemble
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
-from ray_canal.binlog.walk import walk
+from ray_canal.binlog.walked import walk
 from ray_canal.parse.ddl import classify
 from ray_canal.parse.schemas import SchemaRegistry
 
