@@ -12,7 +12,7 @@ from ray_canal.kernels import wire as w
 from ray_canal.kernels.charset import to_utf8
 from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import inlined
 from ray_canal.kernels.json_text import json_text
 from ray_canal.kernels.memory import (
     copy,
@@ -40,7 +40,7 @@ _JSON_NO_SPACE = -1  # json_text's answers
 _NULL_TEXT = np.frombuffer(b"null", np.uint8)
 
 
-@kernel
+@inlined
 def string_length(source, at, prefix):  # type: ignore[no-untyped-def]
     if prefix == 1:
         return np.int64(source[at])
@@ -49,13 +49,13 @@ def string_length(source, at, prefix):  # type: ignore[no-untyped-def]
     return load_le(source, at, prefix)
 
 
-@kernel
+@inlined
 def _signed24(source, at):  # type: ignore[no-untyped-def]
     number = load_le(source, at, 3)
     return number - (1 << 24) if number & 0x800000 else number
 
 
-@kernel
+@inlined
 def put_null(plan, p, dest, base, arena, row):  # type: ignore[no-untyped-def]
     """A NULL, or a row that lacks the column or the side."""
     null = plan[p, w.NULL]
@@ -68,7 +68,7 @@ def put_null(plan, p, dest, base, arena, row):  # type: ignore[no-untyped-def]
         store32(arena, values + 4 * row, NULL_SLOT32)
 
 
-@kernel
+@inlined
 def _put_decimal(source, at, plan, p, arena, values, row):  # type: ignore[no-untyped-def]
     """0 or BAD_DECIMAL."""
     read, precision, scale = plan[p, w.WIRE], plan[p, w.PRECISION], plan[p, w.SCALE]
@@ -82,7 +82,7 @@ def _put_decimal(source, at, plan, p, arena, values, row):  # type: ignore[no-un
     return 0 if good else w.BAD_DECIMAL
 
 
-@kernel
+@inlined
 def _put_temporal(source, at, read, fraction, arena, values, row):  # type: ignore[no-untyped-def]
     """1 valid, 0 irregular, -1 neither."""
     if read == w.READ_DATE:
@@ -105,7 +105,7 @@ def _put_temporal(source, at, read, fraction, arena, values, row):  # type: igno
     return valid
 
 
-@kernel
+@inlined
 def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-untyped-def]
     """Integers, floats, YEAR, BIT, SET, ENUM."""
     read, size = plan[p, w.WIRE], plan[p, w.SIZE]
@@ -132,7 +132,7 @@ def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-unty
         store64(arena, values + 8 * row, load_be(source, at, size))
 
 
-@kernel
+@inlined
 def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type: ignore[no-untyped-def]
     """Append to the column's data area; its new size, or an error code."""
     read, data, used = plan[p, w.WIRE], dest[p, base + w.DATA], dest[p, base + w.USED]
@@ -158,7 +158,7 @@ def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type:
     return to - data
 
 
-@kernel
+@inlined
 def put_value(source, at, plan, p, tables, dest, base, arena, row):  # type: ignore[no-untyped-def]
     """Write one value; the offset behind it, or an error code."""
     size, read = plan[p, w.SIZE], plan[p, w.WIRE]

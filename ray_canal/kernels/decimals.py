@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import inlined, kernel
 from ray_canal.kernels.memory import load32, load_be, store32, store64
 
 _GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
@@ -22,7 +22,7 @@ def decimal_bytes(precision: int, scale: int) -> int:
     return int(groups + _GROUP_BYTES[whole % 9] + _GROUP_BYTES[scale % 9])
 
 
-@kernel
+@inlined
 def _digits_of_group(k, whole, scale):  # type: ignore[no-untyped-def]
     """Digits in the k-th group; 0 behind the last."""
     head = whole % 9
@@ -36,7 +36,7 @@ def _digits_of_group(k, whole, scale):  # type: ignore[no-untyped-def]
     return scale % 9 if k == full else 0
 
 
-@kernel
+@inlined
 def _group(source, at, digits, first, flip):  # type: ignore[no-untyped-def]
     """One group's number; -1 if it has more digits than it may."""
     count = _GROUP_BYTES[digits]
@@ -49,7 +49,7 @@ def _group(source, at, digits, first, flip):  # type: ignore[no-untyped-def]
     return value if value < _POWERS[digits] else -1
 
 
-@kernel
+@inlined
 def decimal64(source, at, precision, scale):  # type: ignore[no-untyped-def]
     """(number, whether it is one) of up to 18 digits."""
     negative = source[at] < 128
@@ -69,7 +69,7 @@ def decimal64(source, at, precision, scale):  # type: ignore[no-untyped-def]
     return (-value if negative else value), True
 
 
-@kernel
+@inlined
 def store_decimal64(value, target, to):  # type: ignore[no-untyped-def]
     """A number in 16 bytes."""
     store64(target, to, value)

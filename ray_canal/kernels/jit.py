@@ -11,6 +11,7 @@ plain-Python reference.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -87,11 +88,21 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
 def kernel(function: F) -> F:
     """Compile `function` on first use (from the cache where it can)."""
+    return function if JIT_DISABLED else _cached(numba.njit(nogil=True)(function), function)
+
+
+def inlined(function: F) -> F:
+    """A kernel that becomes part of its callers: for small steps of inner loops.
+
+    A call passes every array as seven words, which costs more than such a step itself.
+    """
     if JIT_DISABLED:
         return function
-    dispatcher = numba.njit(nogil=True)(function)
-    try:
+    return _cached(numba.njit(nogil=True, forceinline=True)(function), function)
+
+
+def _cached(dispatcher: Any, function: F) -> F:
+    # RuntimeError: there is no directory that can be written, so it is compiled in memory.
+    with contextlib.suppress(RuntimeError):
         dispatcher._cache = _KernelCache(function)
-    except RuntimeError:
-        pass  # no directory can be written: compile in memory
     return dispatcher  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ray_canal.kernels.jit import CHECKED, kernel
+from ray_canal.kernels.jit import CHECKED, inlined, kernel
 
 if not CHECKED:
     from llvmlite import ir
@@ -114,7 +114,7 @@ else:
         target[to : to + count] = source[at : at + count]
 
 
-@kernel
+@inlined
 def load_le(source, at, count):  # type: ignore[no-untyped-def]
     """Little-endian number of `count` (0 … 8) bytes."""
     value = np.int64(0)
@@ -123,7 +123,7 @@ def load_le(source, at, count):  # type: ignore[no-untyped-def]
     return value
 
 
-@kernel
+@inlined
 def load_be(source, at, count):  # type: ignore[no-untyped-def]
     """Big-endian number of `count` (0 … 8) bytes."""
     value = np.int64(0)

@@ -14,7 +14,7 @@ import numpy as np
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.cells import put_null, put_value, string_length
 from ray_canal.kernels.charset import utf8_bytes
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import inlined, kernel
 from ray_canal.kernels.memory import copy, load16, load_le, store32
 
 INSERT: Final = 1
@@ -87,7 +87,7 @@ def _present_columns(source, bitmap, columns):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel
+@inlined
 def _measure_image(  # type: ignore[no-untyped-def]
     source, at, end, bitmap, present, columns, first, plan, tables, sizes, side, json_factor
 ):
@@ -160,20 +160,15 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
             return w.NO_PROGRESS, i
         rows = 0
         while at < end or (before_columns + after_columns == 0 and rows == 0):
-            if before >= 0:
-                at = _measure_image(
-                    source, at, end, before, before_columns, columns, first, plan, tables, sizes,
-                    0, json_factor,
-                )  # fmt: skip
-                if at < 0:
-                    return at, i
-            if after >= 0:
-                at = _measure_image(
-                    source, at, end, after, after_columns, columns, first, plan, tables, sizes,
-                    1, json_factor,
-                )  # fmt: skip
-                if at < 0:
-                    return at, i
+            for side in range(2):
+                bitmap = heads[i, BEFORE + side]
+                if bitmap >= 0:
+                    at = _measure_image(
+                        source, at, end, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first,
+                        plan, tables, sizes, side, json_factor,
+                    )  # fmt: skip
+                    if at < 0:
+                        return at, i
             rows += 1
         heads[i, ROWS] = rows
         heads[i, ROW] = shape[table, S_ROWS]
@@ -183,7 +178,7 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
     return 0, 0
 
 
-@kernel
+@inlined
 def _fill_image(  # type: ignore[no-untyped-def]
     source, at, bitmap, present, columns, first, plan, tables, dest, base, arena, row
 ):
@@ -219,7 +214,6 @@ def fill_rows(source, events, heads, shape, plan, tables, dest, arena):  # type:
     for i in range(events.shape[0]):
         table = events[i, E_TABLE]
         first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
-        has_before, has_after = shape[table, S_BEFORE] > 0, shape[table, S_AFTER] > 0
         before, after = heads[i, BEFORE], heads[i, AFTER]
         present = heads[i, PRESENT]
         bitmap_bytes = (columns + 7) >> 3
@@ -230,22 +224,16 @@ def fill_rows(source, events, heads, shape, plan, tables, dest, arena):  # type:
         at = heads[i, DATA]
         for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
             store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
-            if before >= 0:
-                at = _fill_image(
-                    source, at, before, heads[i, BEFORE_COLUMNS], columns, first, plan, tables,
-                    dest, 0, arena, row,
-                )  # fmt: skip
-                if at < 0:
-                    return at, i
-            elif has_before:
-                _fill_missing(columns, first, plan, dest, 0, arena, row)
-            if after >= 0:
-                at = _fill_image(
-                    source, at, after, heads[i, AFTER_COLUMNS], columns, first, plan, tables,
-                    dest, w.DEST_FIELDS, arena, row,
-                )  # fmt: skip
-                if at < 0:
-                    return at, i
-            elif has_after:
-                _fill_missing(columns, first, plan, dest, w.DEST_FIELDS, arena, row)
+            for side in range(2):
+                bitmap = heads[i, BEFORE + side]
+                base = side * w.DEST_FIELDS
+                if bitmap >= 0:
+                    at = _fill_image(
+                        source, at, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first, plan,
+                        tables, dest, base, arena, row,
+                    )  # fmt: skip
+                    if at < 0:
+                        return at, i
+                elif shape[table, S_BEFORE + side] > 0:
+                    _fill_missing(columns, first, plan, dest, base, arena, row)
     return 0, 0
