@@ -1,0 +1,306 @@
+"""A column's value as Canal's text, written backwards: each function ends at `pos` and returns where it began.
+
+Writing from the end means that lengths are known when their prefix is written; see entry_bytes.py. Callers keep
+VALUE_BYTES_MAX bytes free before a fixed-width value. Text conventions are Canal's (docs/types.md).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ray_canal.kernels import codes
+from ray_canal.kernels.float_text import MAX_TEXT_BYTES, java_text
+from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.memory import copy, load32, load64
+
+VALUE_BYTES_MAX: Final = MAX_TEXT_BYTES + 64
+LIMBS_MAX: Final = 8
+
+_BILLION = 1_000_000_000
+
+
+@kernel
+def signed(arena, at, width):  # type: ignore[no-untyped-def]
+    """The little-endian two's complement integer of 1, 2, 4 or 8 bytes."""
+    if width == 8:
+        return np.int64(load64(arena, at))
+    value = unsigned(arena, at, width)
+    sign = np.int64(1) << (8 * width - 1)
+    return (value ^ sign) - sign
+
+
+@kernel
+def unsigned(arena, at, width):  # type: ignore[no-untyped-def]
+    """The little-endian unsigned integer of 1, 2 or 4 bytes."""
+    if width == 4:
+        return np.int64(load32(arena, at))
+    value = np.int64(arena[at])
+    if width == 2:
+        value |= np.int64(arena[at + 1]) << 8
+    return value
+
+
+@kernel
+def digits_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
+    """A non-negative integer in at least `count` digits."""
+    end = pos - count
+    while value > 0 or pos > end:
+        quotient = value // 10
+        pos -= 1
+        buf[pos] = 48 + (value - quotient * 10)
+        value = quotient
+    return pos
+
+
+@kernel
+def integer_back(value, buf, pos):  # type: ignore[no-untyped-def]
+    """A signed 64-bit integer."""
+    if value >= 0:
+        return digits_back(value, 1, buf, pos)
+    if value == codes.NULL_SLOT64:  # has no positive twin
+        pos = digits_back(np.int64(8), 1, buf, pos)
+        pos = digits_back(np.int64(922337203685477580), 1, buf, pos)
+    else:
+        pos = digits_back(-value, 1, buf, pos)
+    pos -= 1
+    buf[pos] = 45
+    return pos
+
+
+@kernel
+def unsigned_back(value, buf, pos):  # type: ignore[no-untyped-def]
+    """The unsigned reading of a 64-bit pattern."""
+    if value >= 0:
+        return digits_back(value, 1, buf, pos)
+    half = (value >> 1) & 0x7FFFFFFFFFFFFFFF
+    tens = half // 5
+    pos -= 1
+    buf[pos] = 48 + (half - tens * 5) * 2 + (value & 1)
+    return digits_back(tens, 1, buf, pos)
+
+
+@kernel
+def decimal_back(arena, at, width, scale, limbs, buf, pos):  # type: ignore[no-untyped-def]
+    """A scaled two's complement integer of 16 or 32 bytes, with all digits of its scale."""
+    high = np.int64(load64(arena, at + 8))
+    low = np.int64(load64(arena, at))
+    negative = arena[at + width - 1] >= 128
+    if width == 16 and high == low >> 63 and low != codes.NULL_SLOT64:
+        return _scaled_back(-low if negative else low, scale, negative, buf, pos)
+    count = width // 4
+    carry = np.int64(1) if negative else np.int64(0)
+    for i in range(count):
+        limb = np.int64(load32(arena, at + 4 * i))
+        if negative:
+            limb = (limb ^ 0xFFFFFFFF) + carry
+            carry = limb >> 32
+            limb &= 0xFFFFFFFF
+        limbs[i] = limb
+    written = 0
+    while count > 0 or written <= scale:
+        rest = np.int64(0)
+        for i in range(count - 1, -1, -1):
+            part = (rest << 32) | limbs[i]
+            limbs[i] = part // _BILLION
+            rest = part - limbs[i] * _BILLION
+        while count > 0 and limbs[count - 1] == 0:
+            count -= 1
+        for _ in range(9):
+            if count == 0 and rest == 0 and written > scale:
+                break
+            if written == scale and scale > 0:
+                pos -= 1
+                buf[pos] = 46
+            pos -= 1
+            buf[pos] = 48 + rest % 10
+            rest //= 10
+            written += 1
+    if negative:
+        pos -= 1
+        buf[pos] = 45
+    return pos
+
+
+@kernel
+def _scaled_back(value, scale, negative, buf, pos):  # type: ignore[no-untyped-def]
+    """A magnitude below 2^63 with its point."""
+    if scale > 0:
+        for _ in range(scale):
+            quotient = value // 10
+            pos -= 1
+            buf[pos] = 48 + (value - quotient * 10)
+            value = quotient
+        pos -= 1
+        buf[pos] = 46
+    pos = digits_back(value, 1, buf, pos)
+    if negative:
+        pos -= 1
+        buf[pos] = 45
+    return pos
+
+
+@kernel
+def _fraction_back(micros, fraction, buf, pos):  # type: ignore[no-untyped-def]
+    if fraction <= 0:
+        return pos
+    for _ in range(6 - fraction):
+        micros //= 10
+    pos = digits_back(micros, fraction, buf, pos)
+    pos -= 1
+    buf[pos] = 46
+    return pos
+
+
+@kernel
+def _clock_back(seconds, hour_digits, buf, pos):  # type: ignore[no-untyped-def]
+    pos = digits_back(seconds % 60, 2, buf, pos)
+    pos -= 1
+    buf[pos] = 58
+    pos = digits_back(seconds // 60 % 60, 2, buf, pos)
+    pos -= 1
+    buf[pos] = 58
+    return digits_back(seconds // 3600, hour_digits, buf, pos)
+
+
+@kernel
+def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
+    pos = digits_back(day, 2, buf, pos)
+    pos -= 1
+    buf[pos] = 45
+    pos = digits_back(month, 2, buf, pos)
+    pos -= 1
+    buf[pos] = 45
+    return digits_back(year, 4, buf, pos)
+
+
+@kernel
+def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
+    """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0)."""
+    shifted = days + 719468
+    era = shifted // 146097
+    of_era = shifted - era * 146097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted_month + 2) // 5 + 1
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    return _ymd_back(year, month, day, buf, pos)
+
+
+@kernel
+def date_back(slot, buf, pos):  # type: ignore[no-untyped-def]
+    """A DATE slot."""
+    if slot < codes.IRREGULAR_END32:
+        packed = slot - codes.IRREGULAR32
+        return _ymd_back(packed >> 9, (packed >> 5) & 15, packed & 31, buf, pos)
+    return _days_back(slot, buf, pos)
+
+
+@kernel
+def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
+    """A DATETIME slot, or a TIMESTAMP slot moved to its zone."""
+    if slot < codes.IRREGULAR_END64:
+        packed = slot - codes.IRREGULAR64
+        micros = packed & 0xFFFFF
+        clock = packed >> 20
+        date = clock >> 17
+        seconds = ((clock >> 12) & 31) * 3600 + ((clock >> 6) & 63) * 60 + (clock & 63)
+        pos = _fraction_back(micros, fraction, buf, pos)
+        pos = _clock_back(seconds, 2, buf, pos)
+        pos -= 1
+        buf[pos] = 32
+        return _ymd_back(date >> 9, (date >> 5) & 15, date & 31, buf, pos)
+    seconds = slot // 1_000_000
+    pos = _fraction_back(slot - seconds * 1_000_000, fraction, buf, pos)
+    days = seconds // 86400
+    pos = _clock_back(seconds - days * 86400, 2, buf, pos)
+    pos -= 1
+    buf[pos] = 32
+    return _days_back(days, buf, pos)
+
+
+@kernel
+def time_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
+    """A TIME slot: `-838:59:59.000`."""
+    micros = -slot if slot < 0 else slot
+    pos = _fraction_back(micros % 1_000_000, fraction, buf, pos)
+    pos = _clock_back(micros // 1_000_000, 2, buf, pos)
+    if slot < 0:
+        pos -= 1
+        buf[pos] = 45
+    return pos
+
+
+@kernel
+def zone_offset(seconds, transitions, offsets):  # type: ignore[no-untyped-def]
+    """Seconds east of UTC at an instant; transitions[0] is before all instants."""
+    low, high = 0, len(transitions)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if transitions[middle] <= seconds:
+            low = middle
+        else:
+            high = middle
+    return offsets[low]
+
+
+@kernel
+def latin1_back(arena, start, end, buf, pos):  # type: ignore[no-untyped-def]
+    """Bytes as one Latin-1 character each, in UTF-8."""
+    for at in range(end - 1, start - 1, -1):
+        byte = arena[at]
+        if byte < 128:
+            pos -= 1
+            buf[pos] = byte
+        else:
+            pos -= 2
+            buf[pos] = 192 | (byte >> 6)
+            buf[pos + 1] = 128 | (byte & 63)
+    return pos
+
+
+@kernel
+def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs, scratch, buf, pos):  # type: ignore[no-untyped-def]
+    """Any fixed-width value. `parameter`: scale of a decimal, fraction digits of a time."""
+    if code == codes.I32 or code == codes.I24:
+        return integer_back(signed(arena, values + 4 * row, 4), buf, pos)
+    if code == codes.U32 or code == codes.U24:
+        return digits_back(unsigned(arena, values + 4 * row, 4), 1, buf, pos)
+    if code == codes.I64:
+        return integer_back(signed(arena, values + 8 * row, 8), buf, pos)
+    if code == codes.U64 or code == codes.BIT or code == codes.SET:
+        return unsigned_back(signed(arena, values + 8 * row, 8), buf, pos)
+    if code == codes.DEC128:
+        return decimal_back(arena, values + 16 * row, 16, parameter, limbs, buf, pos)
+    if code == codes.DATETIME:
+        return datetime_back(signed(arena, values + 8 * row, 8), parameter, buf, pos)
+    if code == codes.TIMESTAMP:
+        slot = signed(arena, values + 8 * row, 8)
+        if slot >= codes.IRREGULAR_END64:
+            slot += zone_offset(slot // 1_000_000, transitions, offsets) * 1_000_000
+        return datetime_back(slot, parameter, buf, pos)
+    if code == codes.DATE:
+        return date_back(signed(arena, values + 4 * row, 4), buf, pos)
+    if code == codes.TIME:
+        return time_back(signed(arena, values + 8 * row, 8), parameter, buf, pos)
+    if code == codes.I8:
+        return integer_back(signed(arena, values + row, 1), buf, pos)
+    if code == codes.U8:
+        return digits_back(unsigned(arena, values + row, 1), 1, buf, pos)
+    if code == codes.I16:
+        return integer_back(signed(arena, values + 2 * row, 2), buf, pos)
+    if code == codes.U16 or code == codes.ENUM:
+        return digits_back(unsigned(arena, values + 2 * row, 2), 1, buf, pos)
+    if code == codes.YEAR:
+        return digits_back(unsigned(arena, values + 2 * row, 2), 4, buf, pos)
+    if code == codes.F64:
+        size = java_text(signed(arena, values + 8 * row, 8), 52, 11, scratch, 0)
+    elif code == codes.F32:
+        size = java_text(unsigned(arena, values + 4 * row, 4), 23, 8, scratch, 0)
+    else:
+        return decimal_back(arena, values + 32 * row, 32, parameter, limbs, buf, pos)
+    copy(buf, pos - size, scratch, 0, size)
+    return pos - size

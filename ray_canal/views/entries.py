@@ -1,0 +1,263 @@
+"""Canal's view: a decoded chunk as `Entry` protobuf bytes, rendered by a kernel when asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL, Bytes, DecodedChunk, TableLayout
+from ray_canal.errors import ConfigError
+from ray_canal.kernels import codes
+from ray_canal.kernels import entry_bytes as kernels
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.protocol.gtid import GtidSet, MariadbGtid
+from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.views.sql_types import null_type, sql_type, widened
+
+Ints = npt.NDArray[np.int64]
+
+_EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
+_WIDTHS = np.zeros(64, np.int64)
+for _code, _width in codes.WIDTH_BYTES.items():
+    _WIDTHS[_code] = _width
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBytes:
+    """Rendered entries: entry i is `buffer[offsets[i]:offsets[i + 1]]`."""
+
+    buffer: Bytes
+    offsets: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> memoryview:
+        return memoryview(self.buffer)[self.offsets[index] : self.offsets[index + 1]]
+
+
+def render_entries(
+    chunk: DecodedChunk,
+    first: int,
+    last: int,
+    mask: npt.NDArray[np.bool_] | None = None,
+    *,
+    time_zone: str = "UTC",
+    gtid: bool = False,
+    gtid_set: str = "",
+    delimited: bool = False,
+) -> EntryBytes:
+    """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire bytes.
+
+    `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the set
+    executed before the chunk. `delimited` puts each entry's length (varint) in front of it. Raises
+    ConfigError: no such time zone.
+    """
+    chosen = np.arange(first, last, dtype=np.int64)
+    if mask is not None:
+        chosen = chosen[mask[first:last]]
+    blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
+    tables, columns = _tables(chunk.layout.tables, blobs)
+    gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
+    transitions, offsets = _zone(time_zone)
+    events = _frozen(chunk.events)
+    size = 2048 + int(events["length"][chosen].astype(np.int64).sum()) * 4 + 400 * len(chosen)
+    buffer: Bytes = np.empty(size, np.uint8)
+    starts = np.zeros(len(chosen), np.int64)
+    done, used = len(chosen), 0
+    while True:
+        done, used = kernels.write_entries(
+            chosen, done, events, _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
+            _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), transitions, offsets,
+            delimited, buffer, used, starts,
+        )  # fmt: skip
+        if not done:
+            break
+        grown: Bytes = np.empty(2 * len(buffer), np.uint8)
+        grown[len(grown) - used :] = buffer[len(buffer) - used :]
+        buffer = grown
+    return EntryBytes(buffer[len(buffer) - used :], np.append(used - starts, used))
+
+
+def iter_entries(
+    chunk: DecodedChunk,
+    first: int,
+    last: int,
+    mask: npt.NDArray[np.bool_] | None = None,
+    **options: Any,
+) -> Iterator[pb.Entry]:
+    """`render_entries`, each parsed when it is reached."""
+    rendered = render_entries(chunk, first, last, mask, **options)
+    for index in range(len(rendered)):
+        yield pb.Entry.FromString(bytes(rendered[index]))
+
+
+def delimited(
+    chunk: DecodedChunk,
+    first: int,
+    last: int,
+    mask: npt.NDArray[np.bool_] | None = None,
+    **options: Any,
+) -> bytes:
+    """`render_entries`, each with its length (varint) in front of it, as one string of bytes."""
+    return render_entries(chunk, first, last, mask, delimited=True, **options).buffer.tobytes()
+
+
+class _Blobs:
+    """Constant bytes that the kernel copies; the journal name and the empty names lie first."""
+
+    def __init__(self, journal: bytes, empty_names: bytes) -> None:
+        self.journal = journal
+        self._parts = [journal, empty_names]
+        self._size = len(journal) + len(empty_names)
+
+    def add(self, blob: bytes) -> tuple[int, int]:
+        """(offset, length)"""
+        place = self._size, len(blob)
+        self._parts.append(blob)
+        self._size += len(blob)
+        return place
+
+    def array(self) -> Bytes:
+        return np.frombuffer(b"".join(self._parts), np.uint8)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(tag: int, data: bytes) -> bytes:
+    return bytes([tag]) + _varint(len(data)) + data
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A read-only view: shared memory is read-only, so the kernel is compiled for that alone."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@lru_cache(maxsize=4096)
+def _constants(meta: TableMeta) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]]:
+    """A table's header names, and each column's bytes around its value: (name and isKey, mysqlType)."""
+    names = _field(0x42, meta.schema.encode()) + _field(0x4A, meta.table.encode())
+    columns = tuple(
+        (
+            _field(0x1A, column.name.encode()) + bytes([0x20, column.is_key]),
+            _field(0x52, column.mysql_type.encode()),
+        )
+        for column in meta.columns
+    )
+    return names, columns
+
+
+def _tables(layouts: tuple[TableLayout, ...], blobs: _Blobs) -> tuple[Ints, Ints]:
+    """The kernel's `tables` and `columns` records."""
+    tables = np.zeros((len(layouts), kernels.TABLE_FIELDS), np.int64)
+    columns = np.zeros((sum(len(t.meta.columns) for t in layouts), kernels.COLUMN_FIELDS), np.int64)
+    at = 0
+    for number, table in enumerate(layouts):
+        names, constants = _constants(table.meta)
+        tables[number] = (at, len(constants), *blobs.add(names))
+        for index, column in enumerate(table.meta.columns):
+            sides = [None if side is None else side[index] for side in (table.before, table.after)]
+            code = next((s.code for s in sides if s is not None), codes.TEXT)
+            parameter = column.scale if code in (codes.DEC128, codes.DEC256) else column.fraction
+            places = [
+                (-1, -1, -1) if side is None else (side.validity, side.values, side.data)
+                for side in sides
+            ]
+            columns[at] = (
+                code,
+                sql_type(column, code),
+                widened(column, code),
+                null_type(column, code),
+                parameter,
+                *blobs.add(constants[index][0]),
+                *blobs.add(constants[index][1]),
+                *places[0],
+                *places[1],
+            )
+            at += 1
+    return tables, columns
+
+
+def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
+    """For each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid, the set
+    with this transaction in it."""
+    records = np.zeros((len(chunk.gtids), kernels.GTID_FIELDS), np.int64)
+    executed: Any = None
+    for number, gtid in enumerate(chunk.gtids):
+        if gtid["flavor"] == GTID_MYSQL:
+            executed = GtidSet.parse(before) if executed is None else executed
+            tag = gtid["tag"].decode("ascii")
+            sid = gtid["sid"].tobytes()
+            executed.add(sid, int(gtid["gno"]), tag)
+            one = GtidSet()
+            one.add(sid, int(gtid["gno"]), tag)
+            props = {
+                "curtGtid": str(one),
+                "curtGtidSn": str(gtid["sequence_number"]),
+                "curtGtidLct": str(gtid["last_committed"]),
+            }
+        elif gtid["flavor"] == GTID_MARIADB:
+            executed = MariadbGtid.parse(before) if executed is None else executed
+            executed.add(int(gtid["domain"]), int(gtid["server_id"]), int(gtid["gno"]))
+            text = f"{gtid['domain']}-{gtid['server_id']}-{gtid['gno']}"
+            props = {"curtGtid": text}
+        else:
+            continue
+        blob = b"".join(
+            _field(0x62, _field(0x0A, key.encode()) + _field(0x12, value.encode()))
+            for key, value in props.items()
+        )
+        records[number] = (*blobs.add(blob), *blobs.add(_field(0x6A, str(executed).encode())))
+    return records
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tuple[Ints, Ints]:
+    """Instants (seconds) at which a zone's offset changes, and the offset from each on. Covers all of
+    MySQL's TIMESTAMP range. Raises ConfigError."""
+    if name == "UTC":
+        return np.array([-(1 << 62)]), np.array([0])
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ConfigError(f"no time zone {name!r}: {error}") from None
+
+    def offset(seconds: int) -> int:
+        moment = dt.datetime.fromtimestamp(seconds, zone).utcoffset()
+        return int(moment.total_seconds()) if moment is not None else 0
+
+    step, end = 7 * 86400, 1 << 32
+    instants, offsets = [-(1 << 62)], [offset(0)]
+    for low in range(0, end, step):
+        high = min(low + step, end)
+        # A week holds at most a few changes; halve it until each is found to the second.
+        while offset(low) != offset(high):
+            left, right = low, high
+            while right - left > 1:
+                middle = (left + right) // 2
+                if offset(middle) == offset(left):
+                    left = middle
+                else:
+                    right = middle
+            instants.append(right)
+            offsets.append(offset(right))
+            low = right
+    return np.array(instants), np.array(offsets)
+
+
