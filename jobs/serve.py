@@ -6,6 +6,7 @@ ray job submit --working-dir . -- python jobs/serve.py canal.toml
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 import ray_canal as canal
+from ray_canal.errors import CanalError
 
 
 def serve(
@@ -47,4 +49,7 @@ def serve(
 
 
 if __name__ == "__main__":
-    typer.run(serve)
+    try:
+        typer.run(serve)
+    except CanalError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

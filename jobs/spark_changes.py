@@ -15,6 +15,7 @@ from rich.table import Table
 
 import ray_canal as canal
 from ray_canal import spark as canal_spark
+from ray_canal.errors import CanalError
 from ray_canal.spark.parquet import Counts, ParquetSink
 
 _COLUMNS = ("INSERT", "UPDATE", "DELETE")
@@ -93,4 +94,7 @@ def spark_changes(
 
 
 if __name__ == "__main__":
-    typer.run(spark_changes)
+    try:
+        typer.run(spark_changes)
+    except CanalError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

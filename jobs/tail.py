@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 import ray_canal as canal
+from ray_canal.errors import CanalError
 from ray_canal.render import print_changes
 
 
@@ -46,4 +47,7 @@ def tail(
 
 
 if __name__ == "__main__":
-    typer.run(tail)
+    try:
+        typer.run(tail)
+    except CanalError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,7 +18,7 @@ def key_columns(frame: DataFrame) -> tuple[str, ...]:
     for field in frame.schema.fields:
         names = field.metadata.get(KEY_NOTE, "") if field.metadata else ""
         if names:
-            return tuple(names.split(","))
+            return tuple(json.loads(names))
     return ()
 
 

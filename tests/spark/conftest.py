@@ -99,7 +99,7 @@ def change_batch(
     schema = pa.schema(
         [
             pa.field("event_type", pa.dictionary(pa.int8(), pa.string()), nullable=False),
-            pa.field("journal_name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+            pa.field("journal_name", pa.dictionary(pa.int8(), pa.string()), nullable=False),
             pa.field("position", pa.int64(), nullable=False),
             pa.field("row", pa.int32(), nullable=False),
             pa.field("execute_time", pa.timestamp("us", "UTC"), nullable=False),
@@ -110,7 +110,7 @@ def change_batch(
         metadata={
             b"canal.schema": b"shop",
             b"canal.table": table.encode(),
-            b"canal.key": b"id",
+            b"canal.key": b'["id"]',
         },
     )
     events = pa.DictionaryArray.from_arrays(
@@ -119,7 +119,7 @@ def change_batch(
     )
     columns = [
         events,
-        pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), [journal_name]),
+        pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int8()), [journal_name]),
         pa.array([position] * count, pa.int64()),
         pa.array(range(count), pa.int32()),
         pa.array([time] * count, pa.timestamp("us", "UTC")),

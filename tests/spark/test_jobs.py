@@ -241,7 +241,9 @@ def test_unknown_destination_is_one_clear_error(serving: Cluster) -> None:
     while "FAILED" not in serving.job("status", job):
         assert time.monotonic() < deadline
         time.sleep(1)
-    assert "no destination 'nothing' is running" in serving.job("logs", job)
+    logs = serving.job("logs", job)
+    assert "InstanceNotFound: no destination 'nothing' is running" in logs
+    assert "Traceback" not in logs
 
 
 @pytest.mark.parametrize(
