@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def ray_is_forbidden() -> Iterator[None]:
     """`ray.init`, called or implied, raises while unit tests run."""
     import ray
