@@ -1,8 +1,8 @@
 """Canal's table filter: a list of regular expressions over `schema.table`, white and black.
 
-Grammar (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each pattern must match
-the whole of the lower-cased `schema.table`, ignoring case. An empty white list admits every table, an empty
-black list none; black wins.
+Grammar (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each pattern must
+match the whole of the lower-cased `schema.table`, ignoring case. An empty white list admits every
+table, an empty black list none; black wins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OPEN, _CLOSE = "{[(", "}])"
 
 
 def split_patterns(text: str) -> list[str]:
-    """The patterns of a list: split on commas outside `{}`, `[]`, `()`; blanks around them removed."""
+    """The patterns of a list: split on commas outside `{}`, `[]`, `()`, without blanks around."""
     patterns, current, depth, escaped = [], "", 0, False
     for character in text:
         if character == "," and depth == 0 and not escaped:
@@ -50,7 +50,7 @@ def _matches(patterns: tuple[re.Pattern[str], ...], name: str) -> bool:
 
 
 class TableFilter:
-    """Which tables pass. `within` is a second white list that must admit a table, too (the instance's)."""
+    """Which tables pass. `within` is another white list (the instance's) that must admit it too."""
 
     def __init__(self, tables: str = "", black_tables: str = "", within: str = "") -> None:
         self._texts = (tables, black_tables, within)

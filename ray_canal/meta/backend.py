@@ -8,8 +8,8 @@ from typing import Protocol
 class MetaBackend(Protocol):
     """A durable map (destination, client id) -> text, guarded by an epoch per destination.
 
-    An owner takes the destination by `acquire`; each of its writes names the epoch it got. A write under
-    an older epoch than the destination's is refused with Fenced and changes nothing.
+    An owner takes the destination by `acquire`; each of its writes names the epoch it got. A write
+    under an older epoch than the destination's is refused with Fenced and changes nothing.
     """
 
     def acquire(self, destination: str) -> int:

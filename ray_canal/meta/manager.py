@@ -1,4 +1,4 @@
-"""The MetaManager: subscribers and their cursors, written under the owner's epoch (Canal: CanalMetaManager)."""
+"""The MetaManager: subscribers and their cursors, written under the owner's epoch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Cursors in one SQLite file: the default.
 
-A committed write is on the disk: rollback journal, synchronous=EXTRA, so that neither the data nor the removal
-of the journal is lost with the power (a journal that comes back would take the commit back).
+A committed write is on the disk: rollback journal, synchronous=EXTRA, so that neither the data nor
+the removal of the journal is lost with the power (a journal that comes back would take the commit
+back).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SqliteBackend:
             self._prepare()
         except (sqlite3.Error, OSError, InstanceError) as error:
             raise ConfigError(
-                f"meta file {path} cannot be used: {error}. If it is damaged, put back a copy of it; "
+                f"meta file {path} cannot be used: {error}. If it is damaged, put back a copy; "
                 "without one, move it away: subscribers then start where the configuration says"
             ) from error
 

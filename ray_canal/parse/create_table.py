@@ -1,7 +1,8 @@
 """Table schemas from CREATE TABLE text (`SHOW CREATE TABLE`, mysqldump --no-data), read by sqlglot.
 
-Display widths and attributes stay in `mysql_type` as the text has them. A statement that cannot be read is a
-ConfigError that names it; other statements than CREATE TABLE and USE are passed over.
+Display widths and attributes stay in `mysql_type` as the text has them. USE and CREATE DATABASE say
+which schema the tables behind them are in. A CREATE TABLE that cannot be read is a ConfigError that
+names it; other statements are passed over.
 """
 
 from __future__ import annotations
@@ -37,10 +38,29 @@ _TYPE_CODES = {
     "vector": types.VECTOR, "uuid": types.STRING, "inet4": types.STRING, "inet6": types.STRING,
 }  # fmt: skip
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
+_SIZED = {"char", "varchar", "binary", "varbinary", "bit"}
 _BYTES = {"uuid", "inet4", "inet6"}
 _TYPE = re.compile(r"(?P<word>[a-z]+[46]?)(?:\((?P<arguments>.*)\))?(?P<rest>.*)\Z", re.DOTALL)
+_TYPE_TEXT = re.compile(
+    r"""\s*(double\s+precision|character\s+varying|national\s+\w+|[A-Za-z]+[0-9]?)
+    (?:\s*(\((?:'(?:[^'\\]|''|\\.)*'|[^()'])*\)))?((?:\s+(?:unsigned|signed|zerofill)\b)*)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_SYNONYMS = {
+    "double precision": "double", "character": "char", "character varying": "varchar",
+    "nchar": "char", "nvarchar": "varchar", "national char": "char", "national varchar": "varchar",
+    "bool": "tinyint(1)", "boolean": "tinyint(1)", "integer": "int", "numeric": "decimal",
+    "dec": "decimal", "fixed": "decimal", "real": "double", "int1": "tinyint", "int2": "smallint",
+    "int3": "mediumint", "int4": "int", "int8": "bigint",
+}  # fmt: skip
+"""Words of a hand-written CREATE TABLE that SHOW CREATE TABLE prints otherwise."""
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+_DATABASE = re.compile(
+    r"(?:USE|CREATE\s+(?:OR\s+REPLACE\s+)?(?:DATABASE|SCHEMA))\s+"
+    r"(?:/\*M?!\d*\s*)?(?:IF\s+NOT\s+EXISTS\s*)?(?:\*/\s*)?(?:`((?:[^`]|``)+)`|([\w$]+))",
+    re.IGNORECASE,
+)
 _QUOTED = {sqlglot.TokenType.IDENTIFIER, sqlglot.TokenType.STRING}
 _KEY_WORDS = {
     "PRIMARY", "UNIQUE", "KEY", "INDEX", "CONSTRAINT", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK",
@@ -60,8 +80,8 @@ def column_meta(
 ) -> ColumnMeta:
     """A column from its type text as information_schema.COLUMN_TYPE prints it.
 
-    `charset` is the column's character set; for types without one it is ignored. Raises ConfigError: unknown
-    type.
+    `charset` is the column's character set; for types without one it is ignored. Raises
+    ConfigError: unknown type.
     """
     found = _TYPE.match(mysql_type.strip().lower())
     word = found["word"] if found else ""
@@ -83,7 +103,7 @@ def column_meta(
         nullable=nullable and not is_key,
         is_key=is_key,
         charset=_charset(word, charset),
-        length=numbers[0] if numbers and not decimal and not fractional else 1 if code == types.BIT else 0,
+        length=(numbers[0] if numbers else 1) if word in _SIZED else 0,
         precision=(numbers[0] if numbers else 10) if decimal else 0,
         scale=numbers[1] if decimal and len(numbers) > 1 else 0,
         fraction=numbers[0] if fractional and numbers else 0,
@@ -112,8 +132,9 @@ def parse_tables(sql: str) -> list[TableMeta]:
     tables, schema = [], ""
     for statement in _statements(sql):
         head = statement.lstrip()[:40].upper()
-        if head.startswith("USE "):
-            schema = statement.split(None, 1)[1].strip().strip("`;")
+        database = _DATABASE.match(statement)
+        if database is not None:
+            schema = database[1].replace("``", "`") if database[1] is not None else database[2]
         elif re.match(r"CREATE\s+(OR\s+REPLACE\s+)?(TEMPORARY\s+)?TABLE\b", head):
             tables.append(_table(statement, schema))
     return tables
@@ -157,7 +178,8 @@ def _table(statement: str, schema: str) -> TableMeta:
 
 
 def _items(tokens: list[Any], first: int) -> tuple[list[list[Any]], int | None]:
-    """The token runs between the commas of the parenthesis that opens at `first`, and where it closes."""
+    """The token runs between the commas of the parenthesis that opens at `first`, and where it
+    closes."""
     items: list[list[Any]] = [[]]
     depth = 0
     for index in range(first, len(tokens)):
@@ -205,21 +227,37 @@ def _primary_key(item: list[Any]) -> list[str]:
 
 def _column(source: str, item: list[Any], default_charset: str, keys: set[str]) -> ColumnMeta:
     name = item[0].text
-    definition = source[item[0].end + 1 : item[-1].end + 1]
-    words = " ".join(t.text.upper() for t in item[1:] if t.token_type not in _QUOTED)
-    is_key = name.lower() in keys or "PRIMARY KEY" in words
+    mysql_type, options = _type_text(source[item[0].end + 1 : item[-1].end + 1])
+    words = _options(item)
+    if mysql_type == "serial":
+        mysql_type, words = "bigint unsigned", [*words, "NOT", "NULL"]
     return column_meta(
         name,
-        _type_text(definition),
-        charset=_charset_in(definition) or default_charset,
-        nullable="NOT NULL" not in words,
-        is_key=is_key,
-        visible="INVISIBLE" not in words.split(),
+        mysql_type,
+        # A character set follows the type at once; further on it belongs to an expression.
+        charset=_charset_in(options.partition("(")[0]) or default_charset,
+        nullable=" NOT NULL " not in f" {' '.join(words)} ",
+        is_key=name.lower() in keys or " PRIMARY KEY " in f" {' '.join(words)} ",
+        visible="INVISIBLE" not in words,
     )
 
 
+def _options(item: list[Any]) -> list[str]:
+    """The words of a definition behind its name, without texts and what is in parentheses."""
+    words: list[str] = []
+    depth = 0
+    for token in item[1:]:
+        if token.token_type in _QUOTED:
+            continue
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0:
+            words.extend(token.text.upper().split())
+    return words
+
+
 def _charset_in(text: str) -> str:
-    """The character set that a column's or a table's options name, or that their collation implies."""
+    """The character set that a column's or a table's options name, or that their collation
+    implies."""
     text = _LABEL.sub("''", text)
     found = re.search(r"\b(?:CHARSET|CHARACTER\s+SET)\s*=?\s*(\w+)", text, re.IGNORECASE)
     if found:
@@ -228,15 +266,12 @@ def _charset_in(text: str) -> str:
     return found[1].lower().split("_")[0] if found else ""
 
 
-def _type_text(definition: str) -> str:
-    """`int(10) unsigned`, `varchar(50)`, `enum('a','b')`: the type at the start of a definition."""
-    found = re.match(
-        r"\s*([A-Za-z]+[46]?(?:\s+precision)?)\s*(\((?:'(?:[^'\\]|''|\\.)*'|[^()'])*\))?"
-        r"((?:\s+(?:unsigned|signed|zerofill)\b)*)",
-        definition,
-        re.IGNORECASE | re.DOTALL,
-    )
+def _type_text(definition: str) -> tuple[str, str]:
+    """(`int(10) unsigned`, `varchar(50)`, `enum('a','b')` …, what follows) at a definition's
+    start."""
+    found = _TYPE_TEXT.match(definition)
     if found is None:
         raise ConfigError(f"no column type in {definition[:80]!r}")
-    word = re.sub(r"\s+precision", "", found[1].lower())
-    return word + (found[2] or "") + re.sub(r"\s+", " ", found[3].lower())
+    word = _SYNONYMS.get(re.sub(r"\s+", " ", found[1].lower()), found[1].lower())
+    text = word + (found[2] or "") + re.sub(r"\s+", " ", found[3].lower())
+    return text, definition[found.end() :]

@@ -1,85 +1,26 @@
-"""What a QUERY event's statement is, in Canal's terms: its EventType and the tables that it concerns.
+"""What a QUERY event's statement is, in Canal's terms: its EventType and the tables that it
+concerns.
 
-The statement is read as tokens (sqlglot's MySQL tokenizer), not as a tree: classification must never fail, on any
-server's syntax. A statement that is no table DDL becomes a QUERY record; none is dropped. Applying DDL to schemas
-is not done here.
+The statement is read as words, not as a tree: classification must never fail, on any server's
+syntax. A statement that is no table DDL becomes a QUERY record; none is dropped. Applying DDL to
+schemas is not done here.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
-
-import sqlglot
-from sqlglot.errors import SqlglotError
 
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
+from ray_canal.parse.words import Words
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 CREATE, ALTER, ERASE, QUERY, TRUNCATE, RENAME, CINDEX, DINDEX = 4, 5, 6, 7, 8, 9, 10, 11
 XACOMMIT, XAROLLBACK = 13, 14
 
-_CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _DML = {"INSERT": INSERT, "REPLACE": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _XA = {"COMMIT": XACOMMIT, "ROLLBACK": XAROLLBACK}
 _INDEX_KINDS = {"UNIQUE", "FULLTEXT", "SPATIAL"}
 _NOT_A_TABLE = {"COLUMN", "INDEX", "KEY", "CONSTRAINT"}
-
-
-class Words:
-    """A statement's tokens, read from left to right; keywords are compared in upper case."""
-
-    def __init__(self, sql: str) -> None:
-        text = _CONDITIONAL.sub(r" \1 ", sql)
-        try:
-            # Behind a word that opens no statement: the tokenizer takes some statements as one token.
-            self._tokens: list[Any] = list(sqlglot.tokenize("x " + text, read="mysql"))[1:]
-        except SqlglotError:
-            self._tokens = []
-        self._at = 0
-
-    def peek(self, ahead: int = 0) -> str:
-        """A token as an upper-case word; empty behind the end."""
-        at = self._at + ahead
-        return str(self._tokens[at].text).upper() if at < len(self._tokens) else ""
-
-    def take(self, *words: str) -> bool:
-        """Step over these words if they come next."""
-        if all(self.peek(i) == word for i, word in enumerate(words)):
-            self._at += len(words)
-            return True
-        return False
-
-    def skip(self) -> None:
-        self._at += 1
-
-    @property
-    def done(self) -> bool:
-        return self._at >= len(self._tokens)
-
-    def name(self, schema: str) -> tuple[str, str]:
-        """(schema, table) of the name that comes next; the session's database where none is given."""
-        first = self._identifier()
-        if self.peek() == ".":
-            self.skip()
-            return first, self._identifier()
-        return schema, first
-
-    def _identifier(self) -> str:
-        if self.done:
-            return ""
-        text = str(self._tokens[self._at].text)
-        self._at += 1
-        # A name such as 2024_orders is split by the tokenizer: glue what touches.
-        while not self.done and self._touches() and self.peek() not in (".", ",", "(", ")", ";"):
-            text += str(self._tokens[self._at].text)
-            self._at += 1
-        return text
-
-    def _touches(self) -> bool:
-        before, here = self._tokens[self._at - 1], self._tokens[self._at]
-        return bool(before.end + 1 == here.start)
 
 
 def classify(event: QueryEvent) -> list[QueryRecord]:

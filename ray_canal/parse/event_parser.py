@@ -1,4 +1,5 @@
-"""The event parser: a raw chunk's headers walked, its tables resolved, its statements classified."""
+"""The event parser: a raw chunk's headers walked, its tables resolved, its statements
+classified."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from ray_canal.parse.schemas import SchemaRegistry
 
 
 class EventParser:
-    """Parses chunks of one source. Chunks may come in any order; the only state is the schema cache."""
+    """Parses chunks of one source. Chunks may come in any order; the only state is the schema
+    cache."""
 
     def __init__(self, schemas: SchemaRegistry) -> None:
         self._schemas = schemas

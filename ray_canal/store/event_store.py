@@ -1,13 +1,14 @@
 """The event store: a byte-budgeted log with N subscribers (Canal: MemoryEventStoreWithBuffer).
 
-Canal's put, get and ack sequences, kept per subscriber; accounting is per entry (ITEMSIZE) or by binlog bytes
-(MEMSIZE), storage is per chunk. Payloads are opaque references. The log is trimmed by the slowest subscriber;
-with none at all it keeps what it has, and is full when it is full. No threads, no clock, no I/O.
+Canal's put, get and ack sequences, kept per subscriber; accounting is per entry (ITEMSIZE) or by
+binlog bytes (MEMSIZE), storage is per chunk. Payloads are opaque references. The log is trimmed by
+the slowest subscriber; with none at all it keeps what it has, and is full when it is full. No
+threads, no clock, no I/O, no Python loop over entries: waiting and time-outs are the caller's, by
+`ready`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,9 @@ from ray_canal.config import StoreConfig
 from ray_canal.errors import BatchesUnacked, BatchNotFirst, BatchNotFound, NotSubscribed
 from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.subscriber import Mark, Slot, Subscriber
-from ray_canal.store.transaction_buffer import ROWDATA, LogChunk
-
-QUERY = 7
-_FIRST_DDL = 4
+from ray_canal.store.ring import Ring, Slot
+from ray_canal.store.subscriber import Mark, Subscriber, View
+from ray_canal.store.transaction_buffer import LogChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PositionRange:
-    """Where a batch's first entry starts, and where the log goes on behind its last one."""
+    """Where a batch's first entry starts, and where its last one ends."""
 
     start: EntryPosition
     end: EntryPosition
@@ -46,6 +45,8 @@ class PositionRange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """What one get hands out. Its id is 1, 2, … per subscriber and generation."""
+
     id: int
     parts: tuple[Part, ...]
     entry_count: int
@@ -54,42 +55,36 @@ class Batch:
 
 
 class EventStore:
-    """The log of one generation of an instance, beginning at `start`."""
+    """The log of one generation of an instance, beginning at `start`.
+
+    Holds acked ≤ next ≤ put for each subscriber; what lies between acked and next is outstanding.
+    """
 
     def __init__(self, config: StoreConfig, start: EntryPosition) -> None:
         self._config = config
-        self._slots: deque[Slot] = deque()
+        self._ring = Ring(config, start)
+        self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
-        self._put = 0
-        self._bytes = 0
-        self._first_position = start
-        by_memory = config.batch_mode == "MEMSIZE"
-        self._by_memory = by_memory
-        self.capacity = config.buffer_size * (config.memunit_bytes if by_memory else 1)
 
     # --- the producer's side ------------------------------------------------------------------
 
+    @property
+    def capacity(self) -> int:
+        """In bytes of binlog (MEMSIZE) or in entries (ITEMSIZE)."""
+        return self._ring.capacity
+
     def has_room(self, extra_bytes: int) -> bool:
         """Whether so many bytes of binlog more fit. An empty log takes a chunk of any size."""
-        if not self._slots:
-            return True
-        if self._by_memory:
-            return self._bytes + extra_bytes <= self.capacity
-        return self._put - self._slots[0].first < self.capacity
+        return self._ring.has_room(extra_bytes)
 
     def put(self, chunk: LogChunk, payload: Any) -> None:
         """Append a chunk."""
-        slot = Slot(chunk, payload, self._put)
-        if not slot.count:
-            return
-        self._slots.append(slot)
-        self._put = slot.end
-        self._bytes += chunk.info.size_bytes
+        self._ring.append(chunk, payload)
 
     @property
     def first_position(self) -> EntryPosition:
         """Where the log's oldest entry begins: a new subscriber's cursor."""
-        return self._first_position
+        return self._ring.first_position
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -104,8 +99,10 @@ class EventStore:
         if known is not None:
             known.change_filter(table_filter)
             return
-        first = self._slots[0].first if self._slots else self._put
-        self._subscribers[client_id] = Subscriber(client_id, table_filter, cursor, first, first)
+        first = self._ring.first_sequence
+        self._subscribers[client_id] = Subscriber(
+            client_id, table_filter, cursor, self._ring.by_memory, first, first
+        )
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a subscriber; the log no longer waits for it."""
@@ -121,96 +118,75 @@ class EventStore:
     # --- the consumer's side ------------------------------------------------------------------
 
     def ready(self, client_id: int, batch_size: int, *, count_all: bool = False) -> bool:
-        """Whether a full batch is there; with `count_all`, whether so many entries are there."""
+        """Whether a full batch is there; with `count_all`, whether so many entries are there.
+
+        Under DDL isolation a DDL completes a batch.
+        """
         subscriber = self._subscriber(client_id)
-        wanted = batch_size if count_all or not self._by_memory else batch_size * self._unit
+        wanted = batch_size if count_all else batch_size * self._unit
         available = 0
-        for slot in self._from(subscriber.next):
+        for slot in self._ring.since(subscriber.next):
             view = subscriber.view(slot)
-            skipped = int(np.searchsorted(view.admitted, subscriber.next - slot.first))
-            count = len(view.admitted) - skipped
-            if count and self._config.ddl_isolation and _has_ddl(slot, view.admitted[skipped:]):
+            skipped = _skipped(view, slot, subscriber.next)
+            if self._config.ddl_isolation and len(view.ddl) and view.ddl[-1] >= skipped:
                 return True
-            if self._by_memory and not count_all:
-                before = int(view.total_bytes[skipped - 1]) if skipped else 0
-                available += int(view.total_bytes[-1]) - before if count else 0
+            if count_all:
+                available += view.count - skipped
             else:
-                available += count
+                available += view.cost - int(view.costs[skipped])
             if available >= wanted:
                 return True
         return False
 
-    @property
-    def _unit(self) -> int:
-        return self._config.memunit_bytes if self._by_memory else 1
-
-    def _from(self, sequence: int) -> list[Slot]:
-        return [slot for slot in self._slots if slot.end > sequence]
-
     def get(self, client_id: int, batch_size: int) -> Batch | None:
         """The next batch, now outstanding; None when nothing is there for this subscriber.
 
-        At most `batch_size` entries (ITEMSIZE) or memory units of binlog (MEMSIZE), at least one entry.
+        At most `batch_size` entries (ITEMSIZE) or memory units of binlog (MEMSIZE), but at least
+        one entry.
         """
         subscriber = self._subscriber(client_id)
         left = max(batch_size, 1) * self._unit
-        parts: list[Part] = []
-        ends: list[tuple[Slot, int, int]] = []
+        taken: list[tuple[Slot, int, int, npt.NDArray[np.int64]]] = []
         end = subscriber.next
-        entry_count = row_count = 0
-        for slot in self._from(subscriber.next):
+        for slot in self._ring.since(subscriber.next):
             view = subscriber.view(slot)
-            low = max(subscriber.next - slot.first, 0)
-            skipped = int(np.searchsorted(view.admitted, low))
-            taken, cut = self._take(slot, view, skipped, left, nothing_yet=not parts)
-            if not taken:
-                if cut:
-                    break
+            skipped = _skipped(view, slot, subscriber.next)
+            count, cut = self._fits(view, skipped, left, nothing_yet=not taken)
+            if count:
+                chosen = view.admitted[skipped : skipped + count]
+                first = max(subscriber.next - slot.first, 0)
+                last = int(chosen[-1]) + 1 if cut else slot.count
+                taken.append((slot, first, last, chosen))
+                end = slot.first + last
+                left -= int(view.costs[skipped + count] - view.costs[skipped])
+            elif not cut:
                 end = slot.end
-                continue
-            chosen = view.admitted[skipped : skipped + taken]
-            last = int(chosen[-1]) + 1 if cut else slot.count
-            parts.append(_part(slot, low, last, chosen))
-            ends.append((slot, int(chosen[0]), int(chosen[-1])))
-            entry_count += taken
-            row_count += int(slot.chunk.info.entries["rows"][chosen].sum())
-            left -= self._cost(view, skipped, taken)
-            end = slot.first + last
             if cut or left <= 0:
                 break
-        if not parts:
+        if not taken:
             self._pass_over(subscriber, end)
             return None
         subscriber.last_batch_id += 1
         subscriber.marks[subscriber.last_batch_id] = Mark(subscriber.next, end)
         subscriber.next = end
-        span = PositionRange(_start_of(*ends[0][:2]), _end_of(ends[-1][0], ends[-1][2]))
-        return Batch(subscriber.last_batch_id, tuple(parts), entry_count, row_count, span)
+        return _batch(subscriber.last_batch_id, taken)
 
-    def _cost(self, view: Any, skipped: int, taken: int) -> int:
-        if not self._by_memory:
-            return taken
-        before = int(view.total_bytes[skipped - 1]) if skipped else 0
-        return int(view.total_bytes[skipped + taken - 1]) - before
-
-    def _take(
-        self, slot: Slot, view: Any, skipped: int, left: int, *, nothing_yet: bool
+    def _fits(
+        self, view: View, skipped: int, left: int, *, nothing_yet: bool
     ) -> tuple[int, bool]:
-        """(how many admitted entries fit, whether the batch ends inside this slot)."""
-        count = len(view.admitted) - skipped
+        """(how many entries behind the skipped ones fit, whether the batch ends inside this
+        slot)."""
+        count = view.count - skipped
         if not count:
             return 0, False
-        if self._by_memory:
-            before = int(view.total_bytes[skipped - 1]) if skipped else 0
-            fits = int(np.searchsorted(view.total_bytes[skipped:], before + left, side="right"))
-        else:
-            fits = min(left, count)
-        fits = max(fits, 1 if nothing_yet else 0)
+        limit = view.costs[skipped] + left
+        fits = int(np.searchsorted(view.costs[skipped + 1 :], limit, side="right"))
+        if nothing_yet:
+            fits = max(fits, 1)
         if self._config.ddl_isolation:
-            ddl = np.flatnonzero(_is_ddl(slot, view.admitted[skipped : skipped + fits]))
-            if len(ddl):
-                fits = max(int(ddl[0]), 1) if nothing_yet else int(ddl[0])
-                return fits, True
+            before = view.ddl[np.searchsorted(view.ddl, skipped) :] - skipped
+            if len(before) and before[0] < fits:
+                return (1 if nothing_yet and before[0] == 0 else int(before[0])), True
         return fits, fits < count
 
     def _pass_over(self, subscriber: Subscriber, end: int) -> None:
@@ -221,11 +197,11 @@ class EventStore:
             self._trim()
 
     def refuse_unacked(self, client_id: int) -> None:
-        """Raises BatchesUnacked while batches are outstanding."""
+        """Raises BatchesUnacked while batches are outstanding: the rule of get-and-ack."""
         marks = self._subscriber(client_id).marks
         if marks:
             raise BatchesUnacked(
-                f"clientId:{client_id} has unacked batches, the last one is {next(reversed(marks))}; "
+                f"clientId:{client_id} has unacked batches, the last is {next(reversed(marks))}; "
                 "ack or roll back before get()"
             )
 
@@ -236,8 +212,7 @@ class EventStore:
     def cursor_after(self, client_id: int, batch_id: int) -> EntryPosition:
         """The cursor that an ack of this batch moves to. Raises what `ack` would raise."""
         _, mark = self._outstanding(client_id, batch_id)
-        slot = next(slot for slot in self._slots if slot.first < mark.end <= slot.end)
-        return slot.chunk.resume_after(mark.end - 1 - slot.first)
+        return self._ring.position_before(mark.end)
 
     def _outstanding(self, client_id: int, batch_id: int) -> tuple[Subscriber, Mark]:
         subscriber = self._subscriber(client_id)
@@ -255,34 +230,32 @@ class EventStore:
         subscriber, mark = self._outstanding(client_id, batch_id)
         del subscriber.marks[batch_id]
         # With no other batch open, what was passed over behind it is done with, too.
-        subscriber.acked = mark.end if subscriber.marks else max(mark.end, subscriber.next)
+        subscriber.acked = mark.end if subscriber.marks else subscriber.next
         self._trim()
 
     def rollback(self, client_id: int, batch_id: int | None = None) -> None:
-        """Give back all outstanding batches, or this one and those after it. Raises BatchNotFound."""
+        """Take back all outstanding batches, or this one and those after it. Raises
+        BatchNotFound."""
         subscriber = self._subscriber(client_id)
+        marks = subscriber.marks
         if batch_id is None:
-            if subscriber.marks:
-                subscriber.next = next(iter(subscriber.marks.values())).start
-            subscriber.marks.clear()
-            return
-        if batch_id not in subscriber.marks:
+            batch_id = next(iter(marks), None)
+            if batch_id is None:
+                return
+        if batch_id not in marks:
             raise BatchNotFound(
-                f"rollback error, clientId:{client_id} batchId:{batch_id} is not exist , please check"
+                f"rollback error, clientId:{client_id} batchId:{batch_id} is not exist , "
+                "please check"
             )
-        subscriber.next = subscriber.marks[batch_id].start
-        for later in [known for known in subscriber.marks if known >= batch_id]:
-            del subscriber.marks[later]
+        subscriber.next = marks[batch_id].start
+        for later in [known for known in marks if known >= batch_id]:
+            del marks[later]
 
     def _trim(self) -> None:
         """Drop chunks that every subscriber is done with."""
         if not self._subscribers:
             return
-        done = min(subscriber.acked for subscriber in self._subscribers.values())
-        while self._slots and self._slots[0].end <= done:
-            slot = self._slots.popleft()
-            self._bytes -= slot.chunk.info.size_bytes
-            self._first_position = slot.chunk.resume_after(slot.count - 1)
+        for slot in self._ring.trim(min(s.acked for s in self._subscribers.values())):
             for subscriber in self._subscribers.values():
                 subscriber.forget(slot)
 
@@ -290,68 +263,54 @@ class EventStore:
 
     def stats(self) -> dict[str, Any]:
         """Fill of the ring and each subscriber's place; plain values."""
-        first = self._slots[0].first if self._slots else self._put
+        ring = self._ring
         return {
-            "chunks": len(self._slots),
-            "entries": self._put - first,
-            "bytes": self._bytes,
-            "capacity": self.capacity,
+            "chunks": len(ring),
+            "entries": ring.put_sequence - ring.first_sequence,
+            "bytes": ring.size_bytes,
+            "capacity": ring.capacity,
             "batch_mode": self._config.batch_mode,
-            "fill": (self._bytes if self._by_memory else self._put - first) / self.capacity,
-            "first_position": str(self._first_position),
-            "last_position": str(self._position_before(self._put)),
-            "subscribers": {
-                str(s.client_id): self._place(s) for s in self._subscribers.values()
-            },
+            "fill": ring.used / ring.capacity,
+            "first_position": str(ring.first_position),
+            "last_position": str(ring.position_before(ring.put_sequence)),
+            "subscribers": {str(s.client_id): self._place(s) for s in self._subscribers.values()},
         }
 
     def _place(self, subscriber: Subscriber) -> dict[str, Any]:
-        behind = [slot.chunk.info.size_bytes for slot in self._from(subscriber.acked)]
+        behind = self._ring.since(subscriber.acked)
         return {
             "filter": str(subscriber.filter),
-            "acked": str(self._position_before(subscriber.acked)),
+            "acked": str(self._ring.position_before(subscriber.acked)),
             "unacked_batches": len(subscriber.marks),
-            "entries_behind": self._put - subscriber.acked,
-            "bytes_behind": sum(behind),
+            "entries_behind": self._ring.put_sequence - subscriber.acked,
+            "bytes_behind": sum(slot.chunk.info.size_bytes for slot in behind),
         }
 
-    def _position_before(self, sequence: int) -> EntryPosition:
-        for slot in self._slots:
-            if slot.first < sequence <= slot.end:
-                return slot.chunk.resume_after(sequence - 1 - slot.first)
-        return self._first_position
+
+def _skipped(view: View, slot: Slot, next_sequence: int) -> int:
+    """How many of a view's entries lie before the subscriber's next one."""
+    if next_sequence <= slot.first:
+        return 0
+    return int(np.searchsorted(view.admitted, next_sequence - slot.first))
 
 
-def _part(slot: Slot, first: int, last: int, chosen: npt.NDArray[np.int64]) -> Part:
-    mask = None
-    if len(chosen) != last - first:
-        mask = np.zeros(slot.count, np.bool_)
-        mask[chosen] = True
-    return Part(slot.payload, first, last, mask, slot.chunk.gtid_set)
-
-
-def _start_of(slot: Slot, entry: int) -> EntryPosition:
-    return EntryPosition(
-        slot.chunk.info.head.journal_name, int(slot.chunk.info.entries["position"][entry])
+def _batch(batch_id: int, taken: list[tuple[Slot, int, int, npt.NDArray[np.int64]]]) -> Batch:
+    parts = []
+    rows = 0
+    for slot, first, last, chosen in taken:
+        mask = None
+        if len(chosen) != last - first:
+            mask = np.zeros(slot.count, np.bool_)
+            mask[chosen] = True
+        parts.append(Part(slot.payload, first, last, mask, slot.chunk.gtid_set))
+        rows += int(slot.chunk.info.entries["rows"][chosen].sum())
+    slot, _, _, chosen = taken[0]
+    start = slot.chunk.info.entries[chosen[0]]
+    begin = EntryPosition(slot.chunk.info.head.journal_name, int(start["position"]))
+    slot, _, _, chosen = taken[-1]
+    stop = slot.chunk.info.entries[chosen[-1]]
+    end = EntryPosition(
+        slot.chunk.info.head.journal_name, int(stop["position"]) + int(stop["length"])
     )
-
-
-def _end_of(slot: Slot, entry: int) -> EntryPosition:
-    entries = slot.chunk.info.entries
-    return EntryPosition(
-        slot.chunk.info.head.journal_name,
-        int(entries["position"][entry]) + int(entries["length"][entry]),
-    )
-
-
-def _is_ddl(slot: Slot, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    entries = slot.chunk.info.entries[chosen]
-    kinds = entries["event_type"]
-    found: npt.NDArray[np.bool_] = (
-        (entries["kind"] == ROWDATA) & (kinds >= _FIRST_DDL) & (kinds != QUERY)
-    )
-    return found
-
-
-def _has_ddl(slot: Slot, chosen: npt.NDArray[np.int64]) -> bool:
-    return bool(_is_ddl(slot, chosen).any())
+    count = sum(len(chosen) for *_, chosen in taken)
+    return Batch(batch_id, tuple(parts), count, rows, PositionRange(begin, end))

@@ -1,8 +1,9 @@
-"""The transaction buffer: puts decoded chunks into transactions, in order (Canal: EventTransactionBuffer).
+"""The transaction buffer: puts decoded chunks into transactions, in order (Canal:
+EventTransactionBuffer).
 
-For every entry it works out where a subscriber that has consumed it resumes: behind the last complete
-transaction, plus the rows of the open one. It also thins empty transactions, as Canal's sink does. It sees
-infos only, never a payload, and loops over no entry in Python.
+For every entry it works out where a subscriber that has consumed it resumes: behind the last
+complete transaction, plus the rows of the open one. It also thins empty transactions, as Canal's
+sink does. It sees infos only, never a payload, and loops over no entry in Python.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import EntryPosition
 
 BEGIN, ROWDATA, END = 1, 2, 3
-THIN_EVERY = 8192
-"""Of empty transactions one in so many passes, so that cursors move on (Canal: EntryEventSink)."""
+THIN_COUNT, THIN_SECONDS = 8192, 5
+"""Of empty transactions one passes after so many, or so many seconds of log time, so that cursors
+move on (Canal: EntryEventSink)."""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A chunk as the log keeps it: its info, which entries are delivered at all, where each resumes.
+    """A chunk as the log keeps it: its info, which entries are delivered at all, where each
+    resumes.
 
-    `resume_position` and `resume_row` run parallel to `info.entries`: a subscriber that has consumed
-    entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows. `completed[k]`: how many
-    of the chunk's GTIDs are executed when everything up to entry k's resume position is.
+    `resume_position` and `resume_row` run parallel to `info.entries`: a subscriber that has
+    consumed entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows.
+    `completed[k]`: how many of the chunk's GTIDs are executed when everything up to entry k's
+    resume position is.
     """
 
     info: ChunkInfo
@@ -60,17 +64,17 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     """The executed set after these transactions; unchanged by anonymous ones."""
     if not len(gtids):
         return before
-    if (gtids["flavor"] == GTID_MARIADB).any():
-        position = MariadbGtid.parse(before)
-        last = {int(g["domain"]): g for g in gtids if g["flavor"] == GTID_MARIADB}
-        for domain, gtid in last.items():
-            position.add(domain, int(gtid["server_id"]), int(gtid["gno"]))
-        return str(position)
-    named = gtids[gtids["flavor"] == GTID_MYSQL]
+    flavor = gtids["flavor"]
+    if (flavor == GTID_MARIADB).any():
+        return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
+    named = gtids[flavor == GTID_MYSQL]
     if not len(named):
         return before
     executed = GtidSet.parse(before)
-    # Runs of one source with rising numbers are added as one range.
+    # Runs of one source with rising numbers are added as one range. (NumPy drops trailing zero
+    # bytes of an `S`; among texts of 16 bytes that keeps equal what is equal.)
+    source = np.ascontiguousarray(named["sid"]).view("S16").ravel()
+    named = named[np.lexsort((named["gno"], named["tag"], source))]
     same = (named["sid"][1:] == named["sid"][:-1]).all(axis=1) & (
         named["tag"][1:] == named["tag"][:-1]
     )
@@ -85,11 +89,24 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     return str(executed)
 
 
+def _mariadb_after(before: str, gtids: npt.NDArray[np.void]) -> str:
+    position = MariadbGtid.parse(before)
+    domains, from_end = np.unique(gtids["domain"][::-1], return_index=True)
+    for domain, back in zip(domains.tolist(), from_end.tolist(), strict=True):
+        last = gtids[len(gtids) - 1 - back]
+        position.add(domain, int(last["server_id"]), int(last["gno"]))
+    return str(position)
+
+
 class TransactionBuffer:
-    """One generation's order and transaction state. Chunks come in sequence, starting at `start`."""
+    """One generation's order and transaction state. Chunks come in sequence, starting at `start`.
+
+    `thin_empty_transactions`: of transactions without any entry between BEGIN and END only some
+    pass (Canal's default).
+    """
 
     def __init__(
-        self, start: EntryPosition, gtid_set: str = "", *, thin_empty_transactions: bool = False
+        self, start: EntryPosition, gtid_set: str = "", *, thin_empty_transactions: bool = True
     ) -> None:
         self._journal_name = start.journal_name
         self._boundary = start.position
@@ -98,6 +115,7 @@ class TransactionBuffer:
         self._sequence: int | None = None
         self._thin = thin_empty_transactions
         self._thinned = 0
+        self._thinned_at = 0
 
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk. Raises InstanceError: a chunk is missing or comes twice."""
@@ -122,7 +140,7 @@ class TransactionBuffer:
         entries = info.entries
         count = len(entries)
         index = np.arange(count, dtype=np.int64)
-        ends = _closes(entries)
+        ends = closes(entries)
         last_end = np.maximum.accumulate(np.where(ends, index, -1)) if count else index
         behind = entries["position"].astype(np.int64) + entries["length"]
         total_rows = np.cumsum(entries["rows"].astype(np.int64))
@@ -148,22 +166,47 @@ class TransactionBuffer:
         self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
 
     def _visible(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
-        """Without BEGIN-END pairs that have nothing between them; a part of them passes."""
+        """Without BEGIN-END pairs that have nothing between them; a few of them pass. None: all of
+        it."""
         empty = (entries["kind"][:-1] == BEGIN) & (entries["kind"][1:] == END)
         begins = np.flatnonzero(empty)
         if not len(begins):
             return None
-        numbers = self._thinned + np.arange(1, len(begins) + 1)
-        self._thinned = int(numbers[-1])
-        dropped = begins[numbers % THIN_EVERY != 0]
+        seconds = entries["timestamp"][begins].astype(np.int64)
+        passes: list[int] = []
+        at = 0
+        while at < len(begins):
+            # Up to the next one that passes: one step for each that does, none for those that do
+            # not.
+            room = THIN_COUNT - self._thinned
+            late = np.abs(seconds[at : at + room + 1] - self._thinned_at) > THIN_SECONDS
+            step = int(late.argmax()) if late.any() else room
+            if at + step >= len(begins):
+                self._thinned += len(begins) - at
+                break
+            at += step
+            passes.append(at)
+            self._thinned, self._thinned_at = 0, int(seconds[at])
+            at += 1
         visible = np.ones(len(entries), np.bool_)
+        dropped = np.delete(begins, passes)
         visible[dropped] = visible[dropped + 1] = False
         return visible
 
 
-def _closes(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which entries end a transaction: END, and what stands alone (a DDL)."""
-    alone = (entries["kind"] == ROWDATA) & (entries["flags"] & EVENT_IN_TRANSACTION == 0)
-    closes: npt.NDArray[np.bool_] = (entries["kind"] == END) | alone
-    return closes
+def closes(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which entries end a transaction: END, and a statement that stands alone (a DDL).
 
+    Of several entries that one event makes (DROP TABLE a, b), or one GTID names, the last one ends
+    it.
+    """
+    alone = (entries["kind"] == ROWDATA) & (entries["flags"] & EVENT_IN_TRANSACTION == 0)
+    # Rows without a BEGIN before them (XA) are open until something ends them: one must not resume
+    # between the row events of one statement.
+    alone &= entries["rows"] == 0
+    position, transaction = entries["position"], entries["transaction"]
+    goes_on = position[1:] == position[:-1]
+    goes_on |= (transaction[1:] == transaction[:-1]) & (transaction[1:] >= 0)
+    alone[:-1] &= ~goes_on
+    found: npt.NDArray[np.bool_] = alone | (entries["kind"] == END)
+    return found
