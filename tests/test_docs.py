@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,10 +70,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     text = CONFIG_PATH.read_text(encoding="utf-8").replace('"shop"', '"orders"')
     (tmp_path / "canal.toml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    had_spark = _spark_runs()
     yield tmp_path
+    if _spark_runs() and not had_spark:
+        canal.spark.stop()
     for name in ("orders", "shop"):
         with contextlib.suppress(InstanceNotFound):
             canal.stop(name)
+
+
+def _spark_runs() -> bool:
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
 
 
 @pytest.mark.parametrize("block", all_blocks("toml"), ids=lambda block: block.name)
