@@ -128,7 +128,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     finally:
         os.killpg(head.pid, signal.SIGTERM)
         try:
-            head.wait(30)
+            head.wait(5)
         except subprocess.TimeoutExpired:
             os.killpg(head.pid, signal.SIGKILL)
             head.wait(10)
@@ -191,7 +191,7 @@ def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: 
     out = tmp_path / "changes"
     output = serving.submit(
         *("jobs/spark_changes.py", "--destination", "for_spark", "--output", str(out)),
-        *("--batch-size", "100"),
+        *("--batch-size", "400"),
     )
     truth = expected()
     assert f"{truth['changes']} changes in" in output
@@ -246,7 +246,7 @@ def test_serve_stays_until_it_is_stopped(serving: Cluster) -> None:
 def test_unknown_destination_is_one_clear_error(serving: Cluster) -> None:
     job = serving.submit("jobs/tail.py", "--destination", "nothing", wait=False)
     deadline = time.monotonic() + START_TIMEOUT_S
-    while "FAILED" not in serving.job("status", job):
+    while f"'{job}' failed" not in serving.job("status", job):
         assert time.monotonic() < deadline
         time.sleep(1)
     logs = serving.job("logs", job)
