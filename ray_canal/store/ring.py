@@ -76,7 +76,8 @@ class Ring:
         """Whether so many bytes more fit. An empty ring takes a chunk of any size."""
         if not self._slots:
             return True
-        return self.used + (extra_bytes if self.by_memory else 1) <= self.capacity
+        extra = max(extra_bytes, SLOT_BYTES_MIN) if self.by_memory else 1
+        return self.used + extra <= self.capacity
 
     def append(self, chunk: LogChunk, payload: Any) -> None:
         count = len(chunk.info.entries)

@@ -1,0 +1,151 @@
+"""The SQLite file: several processes, kills, damage, a disk that refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ray_canal.errors import ConfigError, Fenced, InstanceError
+from ray_canal.meta import sqlite
+from ray_canal.meta.sqlite import SqliteBackend
+
+_WRITER = """
+import sys
+from ray_canal.errors import Fenced
+from ray_canal.meta.sqlite import SqliteBackend
+backend = SqliteBackend(sys.argv[1])
+epoch = backend.acquire(sys.argv[2])
+print(epoch, flush=True)
+number = 0
+try:
+    while number < int(sys.argv[3]):
+        number += 1
+        backend.save(sys.argv[2], epoch, 1, f"{epoch}:{number}")
+        print(number, flush=True)
+except Fenced:
+    print("fenced", flush=True)
+"""
+
+
+def writer(path: Path, destination: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _WRITER, str(path), destination, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_new_owner_in_another_process_fences_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    with writer(path, "orders", 10**9) as old:
+        assert old.stdout is not None
+        assert [old.stdout.readline().strip() for _ in range(3)] == ["1", "1", "2"]
+        backend = SqliteBackend(str(path))
+        epoch = backend.acquire("orders")
+        backend.save("orders", epoch, 1, "mine")
+        assert old.stdout.read().splitlines()[-1] == "fenced"
+        assert old.wait(20) == 0
+    assert (epoch, backend.load("orders")) == (2, {1: "mine"})
+    backend.close()
+
+
+def test_two_processes_write_two_destinations_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    writers = [writer(path, name, 60) for name in ("orders", "stock")]
+    for each in writers:
+        output, _ = each.communicate(timeout=60)
+        assert output.splitlines()[-1] == "60"
+        assert each.returncode == 0
+    backend = SqliteBackend(str(path))
+    assert backend.load("orders") == backend.load("stock") == {1: "1:60"}
+    backend.close()
+
+
+def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    process = writer(path, "orders", 10**9)
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    last = int(process.stdout.read().splitlines()[-1])
+    process.wait(20)
+    process.stdout.close()
+    backend = SqliteBackend(str(path))
+    found = backend.load("orders")[1]
+    # The kill may fall between a commit and its print; never the other way round.
+    assert found in (f"1:{last}", f"1:{last + 1}")
+    assert backend.acquire("orders") == 2
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda data: b"not a database, but long enough to be looked at" * 100, "not a database"),
+        (lambda data: data[:5000], "malformed"),
+        (lambda data: data[:4096] + b"\xff" * 4096 + data[8192:], ""),
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, damage: object, says: str) -> None:
+    path = tmp_path / "meta.db"
+    backend = SqliteBackend(str(path))
+    epoch = backend.acquire("orders")
+    for client_id in range(10):
+        backend.save("orders", epoch, client_id, "x" * 50)
+    backend.close()
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
+        SqliteBackend(str(path))
+    assert str(path) in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_a_file_of_another_program_or_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    with sqlite3.connect(path) as other:
+        other.execute("pragma user_version=7")
+    other.close()
+    with pytest.raises(ConfigError, match="its version is 7, this program reads 1"):
+        SqliteBackend(str(path))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file/meta.db cannot be used"):
+        SqliteBackend(str(tmp_path / "file" / "meta.db"))
+
+
+def test_a_locked_file_is_an_error_and_the_next_write_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_S", 0.05)
+    path = tmp_path / "meta.db"
+    backend = SqliteBackend(str(path))
+    epoch = backend.acquire("orders")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin exclusive")
+    with pytest.raises(InstanceError, match=r"meta\.db cannot be written: database is locked"):
+        backend.save("orders", epoch, 1, "a")
+    with pytest.raises(InstanceError, match=r"meta\.db cannot be read"):
+        backend.load("orders")
+    other.execute("rollback")
+    other.close()
+    backend.save("orders", epoch, 1, "b")
+    assert backend.load("orders") == {1: "b"}
+    with pytest.raises(Fenced):
+        backend.save("orders", epoch + 1, 1, "c")
+    backend.save("orders", epoch, 1, "d")
+    backend.close()
+
+
+def test_commits_are_as_durable_as_sqlite_makes_them(tmp_path: Path) -> None:
+    backend = SqliteBackend(str(tmp_path / "meta.db"))
+    assert backend._database.execute("pragma synchronous").fetchone() == (3,)
+    assert backend._database.execute("pragma journal_mode").fetchone() == ("delete",)
+    backend.close()

@@ -1,0 +1,565 @@
+"""EventStore: a random schedule against a plain list, and each rule by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ray_canal.config import StoreConfig
+from ray_canal.errors import (
+    BatchesUnacked,
+    BatchNotFirst,
+    BatchNotFound,
+    ConfigError,
+    NotSubscribed,
+)
+from ray_canal.filter import TableFilter
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.event_store import Batch, EventStore
+from ray_canal.store.transaction_buffer import TransactionBuffer
+from tests.unit.store.list_model import ListModel, ModelSubscriber
+from tests.unit.store.made_log import TABLES, MadeLog, info_of
+
+START = EntryPosition("binlog.000001")
+EVERYTHING = TableFilter()
+NAMES = frozenset(".".join(table) for table in TABLES)
+FILTERS = ("", r"shop\..*", r"crm\.person", r"nobody\.here")
+
+
+def admitted(pattern: str) -> frozenset[str]:
+    table_filter = TableFilter(pattern)
+    return frozenset(name for name in NAMES if table_filter.admits(*name.split(".")))
+
+
+# --- a random schedule against the model ------------------------------------------------------
+
+
+class Run:
+    """One store and its model; every step does the same to both. Payloads are numbers of first entries."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.log = MadeLog()
+        self.log.grow(self.random, 80)
+        by_memory = self.random.random() < 0.7
+        self.config = StoreConfig(
+            batch_mode="MEMSIZE" if by_memory else "ITEMSIZE",
+            buffer_size=self.random.choice((16, 64, 256)),
+            memunit_bytes=256,
+            ddl_isolation=self.random.random() < 0.4,
+        )
+        self.model = ListModel(self.log, by_memory, 256, self.config.ddl_isolation)
+        self.cursors: dict[int, EntryPosition] = {}
+        self.filters: dict[int, str] = {}
+        self.start_generation(START, 0)
+        self.start_acked = 0
+
+    def start_generation(self, start: EntryPosition, first: int) -> None:
+        self.store = EventStore(self.config, start)
+        self.buffer = TransactionBuffer(start, start.gtid, thin_empty_transactions=False)
+        self.chunks = self.log.chunks(self.random, first, start)
+        self.model.put = self.put = self.base = first
+
+    def restart(self) -> None:
+        """As the store actor recovers: stand at the smallest durable cursor."""
+        slowest = min(self.cursors, key=lambda client_id: self.cursors[client_id], default=None)
+        start, self.start_acked = START, 0
+        if slowest is not None:
+            start = self.cursors[slowest]
+            self.start_acked = self.model.subscribers[slowest].acked
+        first = self.log.index_at(start)
+        self.start_generation(start, first)
+        for client_id, subscriber in self.model.subscribers.items():
+            cursor = self.cursors[client_id]
+            self.store.subscribe(client_id, TableFilter(self.filters[client_id]), cursor)
+            self.model.subscribers[client_id] = ModelSubscriber(
+                subscriber.admits, first, subscriber.acked, self.skipped(subscriber.acked)
+            )
+
+    def skipped(self, acked: int) -> frozenset[int]:
+        """Entries that do not come again: not those without rows behind the last one that tells."""
+        again = set()
+        for index in range(acked - 1, -1, -1):
+            entry = self.log.entries[index]
+            if entry.tells or entry.journal_name != self.log.entries[acked - 1].journal_name:
+                break
+            again.add(index)
+        return frozenset(index for index in range(acked) if index not in again)
+
+    def step(self) -> None:
+        action = self.random.choice(
+            ("put", "put", "put", "get", "get", "get", "ack", "ack", "subscribe", "rollback",
+             "rollback_to", "refilter", "unsubscribe", "restart")
+        )  # fmt: skip
+        if action == "put":
+            self.do_put()
+        elif action == "subscribe":
+            self.do_subscribe()
+        elif action == "restart":
+            if self.random.random() < 0.3:
+                self.restart()
+        elif self.cursors:
+            client_id = self.random.choice(sorted(self.cursors))
+            getattr(self, f"do_{action}")(client_id)
+        self.check_invariants()
+
+    def do_put(self) -> None:
+        info = next(self.chunks, None)
+        if info is None:
+            return
+        if not self.store.has_room(info.size_bytes):
+            assert self.store.stats()["chunks"], "an empty log is never full"
+            self.chunks = _with_first(info, self.chunks)
+            return
+        self.store.put(self.buffer.add(info), self.put)
+        self.put += len(info.entries)
+        self.model.put = self.put
+
+    def do_subscribe(self) -> None:
+        client_id = self.random.randrange(4)
+        if client_id in self.cursors:
+            return
+        pattern = self.random.choice(FILTERS)
+        cursor = self.store.first_position
+        self.store.subscribe(client_id, TableFilter(pattern), cursor)
+        self.cursors[client_id], self.filters[client_id] = cursor, pattern
+        first = self.base + self.store._ring.first_sequence
+        acked = self.start_acked if first == self.base else first
+        assert acked == 0 or cursor == self.log.cursor_after(acked)
+        self.model.subscribers[client_id] = ModelSubscriber(
+            admitted(pattern), first, acked, self.skipped(acked) if first == self.base else frozenset()
+        )
+
+    def do_refilter(self, client_id: int) -> None:
+        pattern = self.random.choice(FILTERS)
+        self.store.subscribe(client_id, TableFilter(pattern), START)
+        self.filters[client_id] = pattern
+        self.model.subscribers[client_id].admits = admitted(pattern)
+
+    def do_unsubscribe(self, client_id: int) -> None:
+        if self.random.random() < 0.2:
+            self.store.unsubscribe(client_id)
+            del self.cursors[client_id], self.filters[client_id]
+            del self.model.subscribers[client_id]
+
+    def do_get(self, client_id: int) -> None:
+        size = self.random.choice((1, 3, 20, 1000))
+        wanted, full = self.model.batch(client_id, size)
+        assert self.store.ready(client_id, 1, count_all=True) == bool(wanted)
+        # A batch that an entry overflows is ready; one that merely ends a little short need not be.
+        assert self.store.ready(client_id, size) or not full or self.config.ddl_isolation
+        assert not self.store.ready(client_id, size) or full
+        batch = self.store.get(client_id, size)
+        assert self.delivered(batch) == wanted
+        self.model.get(client_id, wanted, self.base + self.store._subscribers[client_id].next)
+        if batch is None:
+            return
+        entries = [self.log.entries[index] for index in wanted]
+        assert batch.id == self.model.subscribers[client_id].last_id
+        assert (batch.entry_count, batch.row_count) == (len(wanted), sum(e.rows for e in entries))
+        assert batch.range.start == EntryPosition(entries[0].journal_name, entries[0].position)
+        last = entries[-1]
+        assert batch.range.end == EntryPosition(last.journal_name, last.position + last.length)
+
+    def delivered(self, batch: Batch | None) -> list[int]:
+        found = []
+        for part in batch.parts if batch is not None else ():
+            assert part.mask is None or part.mask[part.first : part.last].any()
+            found += [
+                part.payload + k
+                for k in range(part.first, part.last)
+                if part.mask is None or part.mask[k]
+            ]
+        return found
+
+    def do_ack(self, client_id: int) -> None:
+        marks = sorted(self.model.subscribers[client_id].marks)
+        assert self.store.batch_ids(client_id) == marks
+        if not marks:
+            return
+        cursor = self.store.cursor_after(client_id, marks[0])
+        self.store.ack(client_id, marks[0])
+        self.model.ack(client_id, marks[0])
+        wanted = self.log.cursor_after(self.model.subscribers[client_id].acked)
+        assert (cursor, cursor.gtid) == (wanted, wanted.gtid)
+        self.cursors[client_id] = cursor
+
+    def do_rollback(self, client_id: int) -> None:
+        self.store.rollback(client_id)
+        self.model.rollback(client_id, None)
+
+    def do_rollback_to(self, client_id: int) -> None:
+        marks = sorted(self.model.subscribers[client_id].marks)
+        if marks:
+            batch_id = self.random.choice(marks)
+            self.store.rollback(client_id, batch_id)
+            self.model.rollback(client_id, batch_id)
+
+    def check_invariants(self) -> None:
+        stats = self.store.stats()
+        assert stats["fill"] <= 1 or stats["chunks"] == 1 or not self.model.by_memory
+        for subscriber in self.store._subscribers.values():
+            assert subscriber.acked <= subscriber.next <= self.store._ring.put_sequence
+
+
+def _with_first(info: Any, others: Any) -> Any:
+    yield info
+    yield from others
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_schedule_against_a_plain_list(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(200):
+        run.step()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_row_is_lost_or_repeated_over_restarts(seed: int) -> None:
+    """Get, ack, and restart at any moment: acked rows come once, all rows come."""
+    random_ = random.Random(seed)
+    log = MadeLog()
+    log.grow(random_, 120)
+    config = StoreConfig(buffer_size=64, memunit_bytes=256)
+    acked: list[tuple[str, int]] = []
+    cursor = START
+    while True:
+        store = EventStore(config, cursor)
+        store.subscribe(1, EVERYTHING, cursor)
+        buffer = TransactionBuffer(cursor, cursor.gtid)
+        life = random_.randrange(5, 60)
+        finished = True
+        for info in log.chunks(random_, log.index_at(cursor), cursor):
+            while not store.has_room(info.size_bytes):
+                life -= 1
+                cursor = _consume(store, random_, acked, cursor)
+            store.put(buffer.add(info), info)
+            if life < 0:
+                finished = False
+                break
+        while finished and store.ready(1, 1, count_all=True):
+            cursor = _consume(store, random_, acked, cursor)
+        if finished:
+            break
+    wanted = [(e.journal_name, e.position) for e in log.entries if e.rows]
+    assert acked == wanted
+
+
+def _consume(
+    store: EventStore, random_: random.Random, acked: list[tuple[str, int]], cursor: EntryPosition
+) -> EntryPosition:
+    batch = store.get(1, random_.randrange(1, 40))
+    if batch is None:
+        return cursor
+    cursor = store.cursor_after(1, batch.id)
+    store.ack(1, batch.id)
+    for part in batch.parts:
+        for k in range(part.first, part.last):
+            entry = part.payload.entries[k]
+            if entry["rows"] and (part.mask is None or part.mask[k]):
+                acked.append((part.payload.head.journal_name, int(entry["position"])))
+    return cursor
+
+
+# --- each rule by itself ----------------------------------------------------------------------
+
+
+def filled(log: MadeLog, cuts: tuple[int, ...] = (), **options: Any) -> EventStore:
+    """A store with a subscriber 1 of everything; `cuts`: where chunks begin besides the first."""
+    store = EventStore(StoreConfig(**options), START)
+    store.subscribe(1, EVERYTHING, None)
+    put(store, log, cuts)
+    return store
+
+
+def put(store: EventStore, log: MadeLog, cuts: tuple[int, ...] = (), start: int = 0) -> None:
+    buffer = TransactionBuffer(START, thin_empty_transactions=False)
+    edges = [0, *cuts, len(log.entries)]
+    for sequence, (first, last) in enumerate(zip(edges, edges[1:], strict=False)):
+        at = 4 if first == 0 else None
+        store.put(buffer.add(info_of(log.entries[first:last], sequence, at)), sequence)
+
+
+def transactions(count: int, rows: int = 1) -> MadeLog:
+    log = MadeLog()
+    for _ in range(count):
+        log.transaction(rows)
+    return log
+
+
+def test_before_subscribe_everything_is_refused() -> None:
+    store = EventStore(StoreConfig(), START)
+    for call in (
+        lambda: store.get(7, 1),
+        lambda: store.ready(7, 1),
+        lambda: store.ack(7, 1),
+        lambda: store.cursor_after(7, 1),
+        lambda: store.rollback(7),
+        lambda: store.refuse_unacked(7),
+        lambda: store.batch_ids(7),
+    ):
+        with pytest.raises(NotSubscribed, match="client 7"):
+            call()
+
+
+def test_acks_in_order_with_canals_texts() -> None:
+    store = filled(transactions(3), batch_mode="ITEMSIZE")
+    assert [store.get(1, 3).id for _ in range(3)] == [1, 2, 3]  # type: ignore[union-attr]
+    with pytest.raises(BatchNotFirst, match=r"^batchId:2 is not the firstly:1$"):
+        store.ack(1, 2)
+    text = r"^ack error , clientId:1 batchId:9 is not exist , please check$"
+    with pytest.raises(BatchNotFound, match=text):
+        store.ack(1, 9)
+    store.ack(1, 1)
+    with pytest.raises(BatchNotFound):
+        store.ack(1, 1)
+    with pytest.raises(BatchesUnacked, match="the last is 3"):
+        store.refuse_unacked(1)
+    store.ack(1, 2)
+    store.ack(1, 3)
+    store.refuse_unacked(1)
+
+
+def test_rollback_brings_the_same_entries_under_new_ids() -> None:
+    store = filled(transactions(3), batch_mode="ITEMSIZE")
+    first, second, third = (store.get(1, 3) for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    store.rollback(1, second.id)
+    assert store.batch_ids(1) == [1]
+    again = store.get(1, 6)
+    assert again is not None
+    assert (again.id, again.range) == (
+        4,
+        type(again.range)(second.range.start, third.range.end),
+    )
+    store.rollback(1)
+    whole = store.get(1, 100)
+    assert whole is not None
+    assert (whole.id, whole.entry_count) == (5, 9)
+    with pytest.raises(BatchNotFound, match="batchId:1 is not exist"):
+        store.rollback(1, 1)
+
+
+def test_memsize_counts_bytes_and_gives_at_least_one_entry() -> None:
+    log = MadeLog()
+    log.begin()
+    log.row_event(length=9000)
+    log.row_event(length=500)
+    log.row_event(length=500)
+    log.end()
+    store = filled(log, cuts=(2,))
+    counts = []
+    while (batch := store.get(1, 1)) is not None:
+        counts.append(batch.entry_count)
+    assert counts == [1, 1, 2, 1]  # 100; 9000 alone; 500 + 500 ≤ 1024; 31
+
+
+def test_itemsize_counts_entries_over_chunks() -> None:
+    store = filled(transactions(3), cuts=(2, 3, 7), batch_mode="ITEMSIZE")
+    batch = store.get(1, 8)
+    assert batch is not None
+    assert [(p.payload, p.first, p.last, p.mask) for p in batch.parts] == [
+        (0, 0, 2, None),
+        (1, 0, 1, None),
+        (2, 0, 4, None),
+        (3, 0, 1, None),
+    ]
+    assert store.get(1, 8).entry_count == 1  # type: ignore[union-attr]
+    assert store.get(1, 8) is None
+
+
+def test_ready_means_a_full_batch_or_any_entry() -> None:
+    store = filled(transactions(2), cuts=(4,), batch_mode="ITEMSIZE")
+    assert store.ready(1, 6)
+    assert not store.ready(1, 7)
+    assert store.ready(1, 1, count_all=True)
+    by_bytes = filled(transactions(2), cuts=(4,), memunit_bytes=77)
+    assert by_bytes.ready(1, 6)  # 2 × (100 + 100 + 31) = 462 = 6 × 77
+    assert not by_bytes.ready(1, 7)
+    by_bytes.get(1, 1)
+    assert not by_bytes.ready(1, 6)
+
+
+def test_ddl_isolation_gives_a_ddl_alone() -> None:
+    log = transactions(1)
+    log.ddl()
+    log.ddl()
+    log.transaction(1)
+    for cuts in ((), (3,), (4,), (3, 4, 5)):
+        store = filled(log, cuts, ddl_isolation=True)
+        assert store.ready(1, 10**6), "a DDL completes the batch before it"
+        assert [store.get(1, 1000).entry_count for _ in range(4)] == [3, 1, 1, 3]  # type: ignore[union-attr]
+        assert store.get(1, 1000) is None
+    assert filled(log).get(1, 1000).entry_count == 8  # type: ignore[union-attr]
+
+
+def test_no_batch_ends_inside_what_a_ddl_of_several_tables_resumes() -> None:
+    """DROP TABLE a, b, c is one event: acked in part, all of it comes again."""
+    log = transactions(1)
+    log.ddl(tables=3)
+    log.transaction(1)
+    store = filled(log, batch_mode="ITEMSIZE")
+    batch = store.get(1, 4)
+    assert batch is not None
+    assert store.cursor_after(1, batch.id) == log.cursor_after(3)
+    store.get(1, 2)
+    store.ack(1, 1)
+    assert store.cursor_after(1, 2) == log.cursor_after(6)
+
+
+def test_a_cursor_inside_a_transaction_skips_just_its_rows() -> None:
+    log = transactions(1)
+    log.transaction(5, 1, 2)
+    cursor = log.cursor_after(6)
+    assert cursor.row == 6
+    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), cursor)
+    store.subscribe(1, EVERYTHING, cursor)
+    store.subscribe(2, EVERYTHING, START)
+    put(store, log)
+    batch = store.get(1, 10)
+    assert batch is not None
+    assert (batch.entry_count, batch.row_count) == (2, 2)
+    assert store.get(2, 10).entry_count == 8  # type: ignore[union-attr]
+
+
+def test_a_statement_behind_begin_comes_again_rather_than_not() -> None:
+    """It resumes where BEGIN does, so a cursor there must not swallow it."""
+    log = transactions(1)
+    log.begin()
+    log.statement()
+    log.end()
+    cursor = log.cursor_after(3)
+    store = EventStore(StoreConfig(), cursor)
+    store.subscribe(1, EVERYTHING, cursor)
+    put(store, log)
+    assert store.get(1, 10).entry_count == 3  # type: ignore[union-attr]
+
+
+def test_a_cursor_holds_for_the_past_only() -> None:
+    """After RESET MASTER file names start again: what comes behind newer entries is new."""
+    log = MadeLog()
+    log.number = 7
+    log.transaction(1)
+    cursor = log.cursor_after(2)
+    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), cursor)
+    store.subscribe(1, EVERYTHING, cursor)
+    store.put(TransactionBuffer(cursor).add(info_of(log.entries)), "before")
+    assert store.get(1, 100).entry_count == 1  # type: ignore[union-attr]
+    reset = transactions(2)
+    store.put(TransactionBuffer(START).add(info_of(reset.entries)), "after")
+    assert store.get(1, 100).entry_count == 6  # type: ignore[union-attr]
+
+
+def test_a_cursor_of_other_binlog_files_is_an_error() -> None:
+    store = EventStore(StoreConfig(), START)
+    store.subscribe(1, EVERYTHING, EntryPosition("other.000001"))
+    put(store, transactions(1))
+    with pytest.raises(ConfigError, match="two binlog bases"):
+        store.get(1, 1)
+
+
+def test_the_slowest_subscriber_holds_the_log() -> None:
+    log = transactions(4)
+    store = filled(log, cuts=(3, 6, 9), batch_mode="ITEMSIZE")
+    store.subscribe(2, EVERYTHING, None)
+    batch = store.get(1, 12)
+    assert batch is not None
+    store.ack(1, batch.id)
+    assert store.stats()["chunks"] == 4
+    part = store.get(2, 7)
+    assert part is not None
+    assert store.stats()["chunks"] == 4, "handed out is not acked"
+    store.ack(2, part.id)
+    assert store.stats()["chunks"] == 2
+    assert store.first_position == log.cursor_after(6)
+    store.unsubscribe(2)
+    assert store.stats()["chunks"] == 0
+    assert store.first_position == log.cursor_after(12)
+
+
+def test_what_a_filter_holds_back_does_not_hold_the_log() -> None:
+    log = MadeLog()
+    for _ in range(3):
+        log.add(2, 1, rows=1, table=2)
+    store = EventStore(StoreConfig(), START)
+    store.subscribe(1, TableFilter(r"shop\..*"), None)
+    put(store, log)
+    assert not store.ready(1, 1, count_all=True)
+    assert store.get(1, 10) is None
+    assert store.stats()["chunks"] == 0
+
+
+def test_without_any_subscriber_the_log_keeps_and_fills() -> None:
+    store = EventStore(StoreConfig(buffer_size=16, memunit_bytes=1024), START)
+    assert store.has_room(10**9), "an empty log takes a chunk of any size"
+    for number in range(4):
+        assert store.has_room(4096)
+        store.put(TransactionBuffer(START).add(info_of(transactions(1).entries)), number)
+    assert not store.has_room(1)
+    stats = store.stats()
+    assert (stats["fill"], stats["chunks"], stats["subscribers"]) == (1.0, 4, {})
+    store.subscribe(1, EVERYTHING, store.first_position)
+    assert store.get(1, 1000).entry_count == 12  # type: ignore[union-attr]
+
+
+def test_itemsize_capacity_counts_entries() -> None:
+    store = EventStore(StoreConfig(buffer_size=4, batch_mode="ITEMSIZE"), START)
+    store.subscribe(1, EVERYTHING, None)
+    put(store, transactions(1))
+    assert store.has_room(10**9)
+    put(store, transactions(1))
+    assert not store.has_room(0)
+
+
+def test_filters_are_each_subscribers_own_and_change_from_the_next_get_on() -> None:
+    log = MadeLog()
+    for table in (0, 2, 0, 2):
+        log.transaction(1, table=table)
+    store = filled(log, batch_mode="ITEMSIZE")
+    store.subscribe(2, TableFilter(r"crm\.person"), None)
+    mine = store.get(2, 5)
+    assert mine is not None
+    assert mine.row_count == 1
+    assert mine.parts[0].mask is not None
+    assert mine.parts[0].mask[:6].tolist() == [True, False, True, True, True, True]
+    store.subscribe(2, TableFilter(r"shop\.item"), None)
+    rest = store.get(2, 100)
+    assert rest is not None
+    assert (rest.entry_count, rest.row_count) == (5, 1)
+    assert store.get(1, 100).row_count == 4  # type: ignore[union-attr]
+
+
+def test_thinned_entries_are_not_delivered_but_passed() -> None:
+    log = transactions(1)
+    for _ in range(3):
+        log.transaction()
+    log.transaction(1)
+    store = EventStore(StoreConfig(), START)
+    store.subscribe(1, EVERYTHING, None)
+    store.put(TransactionBuffer(START).add(info_of(log.entries)), "payload")
+    batch = store.get(1, 100)
+    assert batch is not None
+    assert batch.entry_count == 8  # the first empty transaction passes
+    assert store.cursor_after(1, 1) == log.cursor_after(len(log.entries))
+
+
+def test_stats_tell_places_and_lag() -> None:
+    log = transactions(2)
+    store = filled(log, cuts=(3,), batch_mode="ITEMSIZE")
+    batch = store.get(1, 3)
+    assert batch is not None
+    store.ack(1, batch.id)
+    store.get(1, 1)
+    assert store.stats()["last_position"] == str(log.cursor_after(6))
+    place = store.stats()["subscribers"]["1"]
+    assert place == {
+        "filter": "",
+        "acked": str(log.cursor_after(3)),
+        "unacked_batches": 1,
+        "entries_behind": 3,
+        "bytes_behind": 271,
+    }

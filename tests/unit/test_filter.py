@@ -1,0 +1,84 @@
+"""Canal's filter grammar, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.errors import ConfigError
+from ray_canal.filter import TableFilter, split_patterns
+
+
+@pytest.mark.parametrize(
+    ("patterns", "table", "passes"),
+    [
+        ("", "any.thing", True),
+        ("  ", "any.thing", True),
+        (",", "any.thing", True),
+        (r".*\..*", "any.thing", True),
+        (r".*", "any.thing", True),
+        (r"shop\..*", "shop.item", True),
+        (r"shop\..*", "shop2.item", False),
+        (r"shop\..*", "workshop.item", False),
+        (r"shop.item", "shopxitem.a", False),  # the whole name must match
+        (r"shop\.item", "shop.items", False),
+        (r"shop\.item", "shop.item", True),
+        (r"SHOP\.Item", "shop.item", True),
+        (r"shop\.item", "Shop.ITEM", True),  # names are lower-cased
+        (r"^shop\.item$", "shop.item", True),
+        (r"a\.b,shop\.item", "shop.item", True),
+        (r"a\.b , shop\.item", "shop.item", True),
+        (r"a\.b|shop\.item", "shop.item", True),
+        (r"a\.b|shop\.item", "a.bc", False),
+        (r"shop\.t_\d{1,3}", "shop.t_12", True),  # a comma inside braces parts nothing
+        (r"shop\.t_\d{1,3}", "shop.t_1234", False),
+        (r"shop\.[a,b]", "shop.,", True),
+        (r"shop\.(a,b|c)", "shop.c", True),
+        (r"shop\.\(x,a\.b", "a.b", True),  # an escaped bracket opens nothing
+        (r"(shop)\.\1,(crm)\.\1", "crm.crm", True),  # groups are each pattern's own
+        (r"a\.b,(?i)shop\.item", "shop.item", True),
+        (r"(?P<n>a)\.b,(?P<n>c)\.d", "c.d", True),
+        (r"shop\.(?!secret).*", "shop.secret", False),
+        (r"商店\..*", "商店.订单", True),
+    ],
+)
+def test_which_tables_pass(patterns: str, table: str, passes: bool) -> None:
+    schema, _, name = table.partition(".")
+    assert TableFilter(patterns).admits(schema, name) is passes
+
+
+def test_black_wins_and_empty_black_matches_none() -> None:
+    both = TableFilter(r"shop\..*", r"shop\.log_.*,mysql\.slave_.*")
+    assert both.admits("shop", "item")
+    assert not both.admits("shop", "log_1")
+    assert not both.admits("SHOP", "LOG_1")
+    assert not TableFilter("", r"shop\..*").admits("shop", "item")
+    assert TableFilter("", "").admits("shop", "item")
+
+
+def test_within_must_admit_too() -> None:
+    narrowed = TableFilter(r"shop\..*", "", within=r".*\.item")
+    assert narrowed.admits("shop", "item")
+    assert not narrowed.admits("shop", "order")
+    assert not narrowed.admits("crm", "item")
+
+
+@pytest.mark.parametrize("pattern", [r"shop\.(", "a{2,1}", "*", r"[z-a]", "(?P<x>a", "a{9999999999}"])
+@pytest.mark.parametrize("place", ["tables", "black_tables", "within"])
+def test_a_bad_pattern_is_named(pattern: str, place: str) -> None:
+    with pytest.raises(ConfigError, match="is not a regular expression") as caught:
+        TableFilter(**{place: rf"good\..*,{pattern}"})
+    assert repr(pattern) in str(caught.value)
+
+
+def test_split_keeps_commas_in_brackets_and_escapes() -> None:
+    assert split_patterns(r"a{1,2},b[,],(c,d),e\,f , ,g") == [
+        "a{1,2}", "b[,]", "(c,d)", r"e\,f", "g",
+    ]  # fmt: skip
+    assert split_patterns("a],b") == ["a]", "b"]
+
+
+def test_equal_texts_are_equal_filters() -> None:
+    assert TableFilter("a", "b") == TableFilter("a", "b")
+    assert TableFilter("a", "b") != TableFilter("a", "c")
+    assert str(TableFilter("a", "b")) == "a"
+    assert len({TableFilter("a"), TableFilter("a")}) == 1
