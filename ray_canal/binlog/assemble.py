@@ -1,7 +1,8 @@
 """From walked events to a ParsedChunk: tables resolved, queries classified, in the log's order.
 
-Who knows schemas and SQL hands in two functions; here is only how their answers are put together. An
-error of theirs (a DecodeError) ends the chunk at the event that it concerns; anything else passes.
+Who knows schemas and SQL hands in two functions; here is only how their answers are put together.
+An error of theirs (a DecodeError) ends the chunk at the event that it concerns; anything else
+passes.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
         query = parse_query(body)
         position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
         return classify(QueryEvent(query.schema, query.sql, query.thread_id, position, timestamp))
-    # The statement that the next rows come from; ROWS_QUERY has a length byte in front, which is cut off
-    # at 255 and so of no use.
+    # The statement that the next rows come from; ROWS_QUERY has a length byte in front, which is
+    # cut off at 255 and so of no use.
     text = body[1:] if kind == types.ROWS_QUERY_EVENT else body
     return (QueryRecord(types.CANAL_QUERY, "", "", decode_text(text, "utf8mb4"), "", False),)
 

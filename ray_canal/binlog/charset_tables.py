@@ -39,7 +39,8 @@ def tables() -> npt.NDArray[np.int32]:
 
 
 def table_of(charset: str) -> tuple[int, int]:
-    """(kind, offset of its table) of a character set that has to be transcoded. UnsupportedEvent."""
+    """(kind, offset of its table) of a character set that has to be transcoded.
+    UnsupportedEvent."""
     global _tables
     name = canonical(charset)
     if name in _WIDE:

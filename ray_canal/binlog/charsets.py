@@ -85,7 +85,8 @@ def char_bytes_max(charset: str) -> int:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Text of small things: labels, names, statements. What a charset leaves undefined is U+FFFD."""
+    """Text of small things: labels, names, statements. What a charset leaves undefined is
+    U+FFFD."""
     name = canonical(charset)
     if name == "latin1":
         try:

@@ -1,5 +1,6 @@
-"""The door of the hot room: a raw chunk and its parse in, columns out. Stateless, and it does not raise for
-bad bytes: the first event that cannot be decoded becomes ChunkInfo.failure, all before it come out.
+"""The door of the hot room: a raw chunk and its parse in, columns out. Stateless, and it does not
+raise for bad bytes: the first event that cannot be decoded becomes ChunkInfo.failure, all before it
+come out.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
+from ray_canal.kernels.json_column import fill_json
 
 Int64s = npt.NDArray[np.int64]
 
 _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
-"""Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes exceed."""
+"""Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes
+exceed."""
 _TEXT_BYTES_MAX = (1 << 31) - 1  # of one column in a chunk: offsets are int32
 
 _MESSAGES = {
@@ -217,31 +220,18 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     queries_at = sketch.take(len(parsed.queries) * QUERY.itemsize)
     queries, texts = place_queries(sketch, parsed.queries)
     _place_bitmaps(sketch, work)
-    for plan, shape in zip(work.plans, work.shape):
+    for plan, shape in zip(work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
     arena = np.zeros(sketch.size_bytes, np.uint8)
-    code, k = r.fill_rows(
-        read_only(work.raw.data),
-        work.events,
-        work.heads,
-        work.shape,
-        work.plan,
-        charset_tables(),
-        work.dest,
-        arena,
-    )
-    if code == wire.JSON_SPACE:
-        raise _MoreRoom
-    if code < 0:
-        raise _failed(work, code, k)
+    _fill_columns(work, arena)
     _write(arena, events_at, _finished_events(work, count))
     _write(arena, gtids_at, parsed.gtids)
     _write(arena, queries_at, queries)
     for at, text in texts:
         arena[at : at + len(text)] = np.frombuffer(text, np.uint8)
     layouts = []
-    for version, plan, shape in zip(parsed.tables, work.plans, work.shape):
+    for version, plan, shape in zip(parsed.tables, work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         layouts.append(table_layout(version, plan, shape, work.dest[mine]))
     layout = ChunkLayout(
@@ -256,6 +246,49 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
         work.raw.head.flavor,
     )
     return DecodedChunk(layout, arena)
+
+
+def _fill_columns(work: _Work, arena: Bytes) -> None:
+    source = read_only(work.raw.data)
+    json = _json_columns(work)
+    deferred = np.full((sum(rows for _, _, _, rows in json), 2), -1, np.int64)
+    code, k = r.fill_rows(
+        source,
+        work.events,
+        work.heads,
+        work.shape,
+        work.plan,
+        charset_tables(),
+        work.dest,
+        deferred,
+        arena,
+    )
+    if code < 0:
+        raise _failed(work, code, k)
+    for table, column, base, rows in json:
+        code, row = fill_json(source, column, base, rows, work.dest, deferred, arena)
+        if code == wire.JSON_SPACE:
+            raise _MoreRoom
+        if code < 0:
+            owner = work.shape[table, r.S_ROW_EVENT] + 4 * row
+            number = int(arena[owner : owner + 4].view("<i4")[0])
+            raise _failed(work, code, int(np.searchsorted(work.events[:, r.E_NUMBER], number)))
+
+
+def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
+    """(table, line in the plan, its side's first field in `dest`, rows) of JSON that has rows."""
+    found = []
+    lines = 0
+    for column in np.flatnonzero(work.plan[:, wire.WIRE] == wire.READ_JSON).tolist():
+        table = int(np.searchsorted(work.shape[:, r.S_FIRST], column, side="right")) - 1
+        rows = int(work.shape[table, r.S_ROWS])
+        for side in (0, 1):
+            if work.shape[table, r.S_BEFORE + side]:
+                base = side * wire.DEST_FIELDS
+                work.dest[column, base + wire.DEFERRED] = lines
+                found.append((table, column, base, rows))
+                lines += rows
+    return found
 
 
 def _finished_events(work: _Work, count: int) -> npt.NDArray[np.void]:

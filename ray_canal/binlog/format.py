@@ -80,13 +80,15 @@ def version_numbers(server_version: str) -> tuple[int, ...]:
 
 
 def parse_format_description(event: bytes) -> FormatDescription:
-    """From the whole event, header included: its checksum algorithm is in its own last five bytes."""
+    """From the whole event, header included: its checksum algorithm is in its own last five
+    bytes."""
     body = event[types.HEADER_BYTES :]
     if len(body) < _FORMAT_FIXED.size:
         raise CorruptEvent("FORMAT_DESCRIPTION is too short")
     version, name, _, header_bytes = _FORMAT_FIXED.unpack_from(body)
     if version != 4 or header_bytes != types.HEADER_BYTES:
-        raise CorruptEvent(f"binlog version {version}, header of {header_bytes} bytes: not 4 and 19")
+        what = f"binlog version {version} with headers of {header_bytes} bytes"
+        raise CorruptEvent(f"{what}, not version 4 with 19")
     server_version = name.split(b"\0")[0].decode("ascii", "replace")
     mariadb = "mariadb" in server_version.lower()
     # MariaDB used to put "5.5.5-" before its own version for old replicas.

@@ -28,7 +28,9 @@ class ArenaSketch:
         return offset
 
 
-def place_table(sketch: ArenaSketch, plan: Plan, shape: Int64s, sizes: Int64s, dest: Int64s) -> None:
+def place_table(
+    sketch: ArenaSketch, plan: Plan, shape: Int64s, sizes: Int64s, dest: Int64s
+) -> None:
     """Give one table's columns their regions: `shape` is its line, `sizes` and `dest` its columns'.
 
     A side without rows gets none (and stays 0 in `dest`: the kernel does not touch it).
@@ -60,8 +62,9 @@ def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s)
         if not filled:
             return None
         columns = []
-        for code, line in zip(plan.codes, dest[:, base : base + wire.DEST_FIELDS].tolist()):
-            validity, values, data, _, used, valid = line
+        lines = dest[:, base : base + wire.DEST_FIELDS].tolist()
+        for code, line in zip(plan.codes, lines, strict=True):
+            validity, values, data, _, used, valid, _ = line
             if code < codes.FIRST_VARIABLE:
                 data = -1
             columns.append(ColumnLayout(code, validity, values, data, used, count - valid))
@@ -78,7 +81,7 @@ def place_queries(
     """QUERY records, and the texts that go to their offsets."""
     records = np.zeros(len(queries), QUERY)
     texts: list[tuple[int, bytes]] = []
-    for record, query in zip(records, queries):
+    for record, query in zip(records, queries, strict=True):
         record["is_ddl"] = query.is_ddl
         for name in ("schema", "table", "sql", "ddl_schema"):
             text = getattr(query, name).encode("utf-8", "replace")

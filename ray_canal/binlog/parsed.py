@@ -1,7 +1,9 @@
-"""What stands between a raw chunk and its columns: headers walked, tables resolved, queries classified.
+"""What stands between a raw chunk and its columns: headers walked, tables resolved, queries
+classified.
 
-parse/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it, with the
-raw bytes, into columns. It is small (arrays, a few strings), so it travels to a decode task by value.
+parse/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it,
+with the raw bytes, into columns. It is small (arrays, a few strings), so it travels to a decode
+task by value.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ class TableVersion:
 class ParsedChunk:
     """`events` are EVENT records whose `row`, `rows` and `present` decode() fills in.
 
-    The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start` is the
-    offset in RawChunk.data just behind the event header, `body_end` that of its end (checksum excluded),
-    `version` the version of the rows event (0, 1 or 2).
+    The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start`
+    is the offset in RawChunk.data just behind the event header, `body_end` that of its end
+    (checksum excluded), `version` the version of the rows event (0, 1 or 2).
     """
 
     events: npt.NDArray[np.void]

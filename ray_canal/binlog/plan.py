@@ -1,8 +1,8 @@
 """How a table version's rows are read: one line of numbers per column for the row kernels.
 
-Types and sizes come from the TABLE_MAP event, for the rows' bytes follow it; sign and character set too
-where it has them (MySQL 8), else from the table's schema. TableMetaMismatch where the two cannot be the
-same table; UnsupportedEvent, naming the column, for what is not decoded.
+Types and sizes come from the TABLE_MAP event, for the rows' bytes follow it; sign and character set
+too where it has them (MySQL 8), else from the table's schema. TableMetaMismatch where the two
+cannot be the same table; UnsupportedEvent, naming the column, for what is not decoded.
 """
 
 from __future__ import annotations

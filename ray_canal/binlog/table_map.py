@@ -1,9 +1,9 @@
 """TABLE_MAP events: the column types of the rows that follow, and MySQL 8's row metadata.
 
-Layout (MySQL's source documentation of Table_map_event): table id (6 bytes, 4 in old servers), flags (2),
-schema and table name (length byte, text, NUL), column count (packed), types, metadata (packed length,
-then 0 … 2 bytes per column), a bitmap of nullable columns, then optional fields: type, packed length,
-value. MariaDB has the same. CorruptEvent where bytes are missing or disagree.
+Layout (MySQL's source documentation of Table_map_event): table id (6 bytes, 4 in old servers),
+flags (2), schema and table name (length byte, text, NUL), column count (packed), types, metadata
+(packed length, then 0 … 2 bytes per column), a bitmap of nullable columns, then optional fields:
+type, packed length, value. MariaDB has the same. CorruptEvent where bytes are missing or disagree.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 class TableMap:
     """One TABLE_MAP event. Tuples have one item per column, in ordinal order.
 
-    `types` are real types (ENUM and SET told apart from STRING), `metadata` one integer per column: bytes
-    of a STRING, VARCHAR, ENUM or SET, bits of a BIT, precision << 8 | scale of a NEWDECIMAL, digits of
-    fractional seconds, length bytes of a blob; 0 where the type has none. The optional parts are None
-    where the server did not write them: `unsigned`, `collations` (0: the column has no character
-    set), `names`, `labels`, `geometry_types`, `visible`. `primary_key` holds column indexes, empty where
-    the table has none or the server did not say.
+    `types` are real types (ENUM and SET told apart from STRING), `metadata` one integer per column:
+    bytes of a STRING, VARCHAR, ENUM or SET, bits of a BIT, precision << 8 | scale of a NEWDECIMAL,
+    digits of fractional seconds, length bytes of a blob; 0 where the type has none. The optional
+    parts are None where the server did not write them: `unsigned`, `collations` (0: the column has
+    no character set), `names`, `labels`, `geometry_types`, `visible`. `primary_key` holds column
+    indexes, empty where the table has none or the server did not say.
     """
 
     table_id: int
@@ -59,13 +59,15 @@ _ONE_BYTE_METADATA = frozenset(
 )
 
 # Optional metadata fields.
-_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES = range(1, 7)
-_GEOMETRY_TYPE, _PRIMARY_KEY, _PRIMARY_KEY_PREFIX, _ENUM_SET_DEFAULT, _ENUM_SET_CHARSET = range(7, 12)
-_VISIBILITY = 12
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
+_SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 5, 6, 7
+_PRIMARY_KEY, _PRIMARY_KEY_PREFIX = 8, 9
+_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, _VISIBILITY = 10, 11, 12
 
 
 def parse_table_map(body: bytes, id_bytes: int = 6) -> TableMap:
-    """From an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION says that TABLE_MAP has 6 fixed bytes."""
+    """From an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION says that TABLE_MAP has 6 fixed
+    bytes."""
     reader = Reader(body, "TABLE_MAP")
     table_id = reader.integer(id_bytes)
     reader.skip(2)
@@ -76,7 +78,8 @@ def parse_table_map(body: bytes, id_bytes: int = 6) -> TableMap:
     fields = Reader(reader.take(reader.packed()), "TABLE_MAP metadata")
     columns = [_column_type(code, fields) for code in codes]
     if fields.left:
-        raise CorruptEvent(f"TABLE_MAP of {schema}.{table}: {fields.left} bytes of metadata too many")
+        extra = f"{fields.left} bytes of metadata too many"
+        raise CorruptEvent(f"TABLE_MAP of {schema}.{table}: {extra}")
     nulls = reader.take((count + 7) // 8)
     nullable = tuple(bool(nulls[c >> 3] >> (c & 7) & 1) for c in range(count))
     kinds = tuple(kind for kind, _ in columns)
@@ -286,8 +289,7 @@ def _column_meta(table_map: TableMap, column: int) -> ColumnMeta:
         text, length = _string_type(kind, meta, charset)
     else:
         raise UnsupportedEvent(
-            f"{table_map.full_name}.{table_map.names[column] if table_map.names else column}: "  # type: ignore[index]
-            f"column type {types.type_name(kind)}"
+            f"{table_map.full_name}, column {column + 1}: type {types.type_name(kind)}"
         )
     return ColumnMeta(
         name=table_map.names[column] if table_map.names else "",

@@ -49,7 +49,8 @@ BLOB_TYPES: Final = frozenset({TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB})
 CHARACTER_TYPES: Final = frozenset(
     {STRING, VAR_STRING, VARCHAR, MARIADB_BLOB_COMPRESSED, MARIADB_VARCHAR_COMPRESSED} | BLOB_TYPES
 )
-"""Types that row metadata gives a character set (ENUM and SET have theirs in a field of their own)."""
+"""Types that row metadata gives a character set (ENUM and SET have theirs in a field of their
+own)."""
 NUMERIC_TYPES: Final = INTEGER_TYPES | {FLOAT, DOUBLE, NEWDECIMAL, YEAR}
 """Types that row metadata gives a sign bit."""
 

@@ -1,4 +1,5 @@
-"""The door to the walking kernel: a raw chunk's entries as arrays, its first bad event as an error."""
+"""The door to the walking kernel: a raw chunk's entries as arrays, its first bad event as an
+error."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ _RAW_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """`found`: int64[walk.FOUND_FIELDS, entries]. `maps`: start and end of each distinct TABLE_MAP's body
-    (behind the table id), and its event's offset. `bad_at`: offset of the event that `failure` is about."""
+    """`found`: int64[walk.FOUND_FIELDS, entries]. `maps`: start and end of each distinct
+    TABLE_MAP's body (behind the table id), and its event's offset. `bad_at`: offset of the event
+    that `failure` is about."""
 
     found: Int64s
     gtids: npt.NDArray[np.void]
@@ -31,7 +33,8 @@ class Walked:
 
 
 def read_only(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """A view that cannot be written: so kernels are compiled once, for Ray's buffers and our own."""
+    """A view that cannot be written: so kernels are compiled once, for Ray's buffers and our
+    own."""
     view = data.view()
     view.flags.writeable = False
     return view

@@ -1,7 +1,7 @@
 """One value of a row image into its slot: the switch over how columns stand in rows.
 
-The caller has measured the row before, so nothing here reads past it or writes past what was laid out;
-only JSON, whose text's size is an estimate, checks its room.
+The caller has measured the row before, so nothing here reads past it or writes past what was laid
+out. A JSON value is only noted: its text has a kernel of its own, which most chunks do not need.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from ray_canal.kernels.charset import to_utf8
 from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
 from ray_canal.kernels.jit import inlined
-from ray_canal.kernels.json_text import json_text
 from ray_canal.kernels.memory import (
     copy,
     load16,
@@ -35,9 +34,6 @@ from ray_canal.kernels.temporal import (
     timestamp_new,
     timestamp_slot,
 )
-
-_JSON_NO_SPACE = -1  # json_text's answers
-_NULL_TEXT = np.frombuffer(b"null", np.uint8)
 
 
 @inlined
@@ -134,7 +130,7 @@ def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-unty
 
 @inlined
 def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type: ignore[no-untyped-def]
-    """Append to the column's data area; its new size, or an error code."""
+    """Append to the column's data area; its new size."""
     read, data, used = plan[p, w.WIRE], dest[p, base + w.DATA], dest[p, base + w.USED]
     if read == w.READ_COPY:
         copy(arena, data + used, source, at, count)
@@ -142,35 +138,26 @@ def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type:
     if read == w.READ_PADDED:  # the arena is zero where nothing was written
         copy(arena, data + used, source, at, count)
         return used + max(count, plan[p, w.PRECISION])
-    if read == w.READ_TRANSCODED:
-        kind, base_of_table = plan[p, w.CHARSET], plan[p, w.TABLE]
-        to = to_utf8(source, at, at + count, kind, tables, base_of_table, arena, data + used)
-        return to - data
-    data_end = dest[p, base + w.DATA_END]
-    if count == 0:  # MySQL reads an empty JSON value as the literal null
-        if data_end - data - used < 4:
-            return w.JSON_SPACE
-        copy(arena, data + used, _NULL_TEXT, 0, 4)
-        return used + 4
-    to = json_text(source, at, at + count, arena, data + used, data_end)
-    if to < 0:
-        return w.JSON_SPACE if to == _JSON_NO_SPACE else w.BAD_JSON
-    return to - data
+    kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
+    return to_utf8(source, at, at + count, kind, tables, table, arena, data + used) - data
 
 
 @inlined
-def put_value(source, at, plan, p, tables, dest, base, arena, row):  # type: ignore[no-untyped-def]
+def put_value(source, at, plan, p, tables, dest, base, arena, row, deferred):  # type: ignore[no-untyped-def]
     """Write one value; the offset behind it, or an error code."""
     size, read = plan[p, w.SIZE], plan[p, w.WIRE]
     values = dest[p, base + w.VALUES]
     if size < 0:
         count = string_length(source, at, -size)
         at -= size
-        used = _put_string(source, at, count, plan, p, tables, dest, base, arena)
-        if used < 0:
-            return used
-        dest[p, base + w.USED] = used
-        store32(arena, values + 4 * row + 4, used)
+        if read == w.READ_JSON:
+            note = dest[p, base + w.DEFERRED] + row
+            deferred[note, 0] = at
+            deferred[note, 1] = count
+        else:
+            used = _put_string(source, at, count, plan, p, tables, dest, base, arena)
+            dest[p, base + w.USED] = used
+            store32(arena, values + 4 * row + 4, used)
         at += count
     else:
         if read < w.READ_DECIMAL64:

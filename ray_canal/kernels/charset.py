@@ -1,9 +1,9 @@
 """Text of any character set into UTF-8, by tables (binlog/charset_tables.py makes them).
 
-A table starts with 256 code points by first byte; LEAD there means that a second byte decides: 65,536 code
-points by both bytes follow. Behind these lie EUC-JP's three-byte characters (65,536, by the last two
-bytes) or GB 18030's four-byte ones (LINEAR_COUNT, in order). What the character set leaves undefined
-becomes U+FFFD.
+A table starts with 256 code points by first byte; LEAD there means that a second byte decides:
+65,536 code points by both bytes follow. Behind these lie EUC-JP's three-byte characters (65,536, by
+the last two bytes) or GB 18030's four-byte ones (LINEAR_COUNT, in order). What the character set
+leaves undefined becomes U+FFFD.
 """
 
 from __future__ import annotations

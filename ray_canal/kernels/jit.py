@@ -1,9 +1,10 @@
 """The one decorator of the hot room, and the cache of compiled kernels that all processes share.
 
 `@kernel` compiles with numba, releases the GIL while the kernel runs, and keeps the machine code in
-`$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of all
-kernel sources, the numba version and the CPU. File paths and modification times are no part of it, so a
-copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has compiled.
+`$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of
+all kernel sources, the numba version and the CPU. File paths and modification times are no part of
+it, so a copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has
+compiled.
 
 With NUMBA_DISABLE_JIT=1 the decorator returns the function as it is: the same source is its own
 plain-Python reference.

@@ -1,8 +1,9 @@
-"""Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte array.
+"""Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte
+array.
 
 Compiled, they are single machine instructions through a pointer and check nothing: the caller has
-checked its bounds. Under NUMBA_DISABLE_JIT=1 or NUMBA_BOUNDSCHECK=1 the same names are checked twins made
-of array indexing. All numbers are int64; `u64` is the bit pattern.
+checked its bounds. Under NUMBA_DISABLE_JIT=1 or NUMBA_BOUNDSCHECK=1 the same names are checked
+twins made of array indexing. All numbers are int64; `u64` is the bit pattern.
 """
 
 from __future__ import annotations

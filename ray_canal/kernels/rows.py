@@ -1,8 +1,8 @@
 """Row events in two passes: `count_rows` measures them, `fill_rows` writes their columns.
 
-A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count, one
-bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs among the
-present columns, and the values.
+A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count,
+one bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs
+among the present columns, and the values.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
 
 @inlined
 def _fill_image(  # type: ignore[no-untyped-def]
-    source, at, bitmap, present, columns, first, plan, tables, dest, base, arena, row
+    source, at, bitmap, present, columns, first, plan, tables, dest, base, arena, row, deferred
 ):
     """Offset behind the image, or an error code."""
     nulls = at
@@ -196,7 +196,7 @@ def _fill_image(  # type: ignore[no-untyped-def]
         if null:
             put_null(plan, p, dest, base, arena, row)
             continue
-        at = put_value(source, at, plan, p, tables, dest, base, arena, row)
+        at = put_value(source, at, plan, p, tables, dest, base, arena, row, deferred)
         if at < 0:
             return at
     return at
@@ -209,7 +209,9 @@ def _fill_missing(columns, first, plan, dest, base, arena, row):  # type: ignore
 
 
 @kernel
-def fill_rows(source, events, heads, shape, plan, tables, dest, arena):  # type: ignore[no-untyped-def]
+def fill_rows(  # type: ignore[no-untyped-def]
+    source, events, heads, shape, plan, tables, dest, deferred, arena
+):
     """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`)."""
     for i in range(events.shape[0]):
         table = events[i, E_TABLE]
@@ -230,7 +232,7 @@ def fill_rows(source, events, heads, shape, plan, tables, dest, arena):  # type:
                 if bitmap >= 0:
                     at = _fill_image(
                         source, at, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first, plan,
-                        tables, dest, base, arena, row,
+                        tables, dest, base, arena, row, deferred,
                     )  # fmt: skip
                     if at < 0:
                         return at, i

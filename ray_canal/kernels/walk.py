@@ -1,7 +1,8 @@
-"""One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row belongs to.
+"""One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row
+belongs to.
 
-Offsets are into the chunk's data. `found` gets a column per log entry, `gtids` one per GTID event, `maps`
-one per distinct TABLE_MAP body (the table id left out, for a table that is merely reopened).
+Offsets are into the chunk's data. `found` gets a column per log entry, `gtids` one per GTID event,
+`maps` one per distinct TABLE_MAP body (the table id left out, for a table that is merely reopened).
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 @kernel
 def survey(data):  # type: ignore[no-untyped-def]
-    """(events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible length."""
+    """(events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
+    length."""
     events = gtids = maps = at = 0
     while at + HEADER_BYTES <= data.size:
         length = load32(data, at + 9)
@@ -174,9 +176,9 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
     while slots[slot] >= 0:
         k = slots[slot]
         first = maps[M_START, k]
-        if maps[M_HASH, k] == digest and maps[M_END, k] - first == end - start:
-            if _same(data, first, start, end - start):
-                return k
+        alike = maps[M_HASH, k] == digest and maps[M_END, k] - first == end - start
+        if alike and _same(data, first, start, end - start):
+            return k
         slot = (slot + 1) & (slots.size - 1)
     slots[slot] = count
     maps[M_START, count] = start
@@ -202,8 +204,8 @@ def walk(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
-    `slots`, `ids`, `active` are hash tables of one power of two each, filled with -1: distinct bodies by
-    hash, table ids, and the map that each table id stands for now.
+    `slots`, `ids`, `active` are hash tables of one power of two each, filled with -1: distinct
+    bodies by hash, table ids, and the map that each table id stands for now.
     """
     entries = gtid_count = map_count = 0
     gtid = -1

@@ -1,4 +1,5 @@
-"""How a column's bytes stand in a row image, and the columns of a plan (binlog/plan.py makes plans).
+"""How a column's bytes stand in a row image, and the columns of a plan (binlog/plan.py makes
+plans).
 
 A plan is an int64 array of PLAN_FIELDS numbers per column, tables one after the other.
 """
@@ -25,7 +26,8 @@ DATA: Final = 2
 DATA_END: Final = 3
 USED: Final = 4  # bytes of the data area that are filled
 VALID: Final = 5  # values that are not NULL
-DEST_FIELDS: Final = 6
+DEFERRED: Final = 6  # JSON: its first line in `deferred` (offset and length of each row's value)
+DEST_FIELDS: Final = 7
 COLUMN_DEST: Final = 2 * DEST_FIELDS
 
 NULL_NOTHING: Final = 0

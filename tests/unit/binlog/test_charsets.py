@@ -1,0 +1,28 @@
+"""Collation ids against PyMySQL's table."""
+
+from __future__ import annotations
+
+import pytest
+from pymysql.charset import _charsets
+
+from ray_canal.binlog.charsets import canonical, charset_of_collation, decode_text
+from ray_canal.errors import UnsupportedEvent
+
+
+def test_ids_that_pymysql_knows() -> None:
+    for number, known in _charsets._by_id.items():
+        assert charset_of_collation(number) == canonical(known.name), number
+    assert len(_charsets._by_id) > 100
+
+
+def test_mysql8_and_mariadb_ids() -> None:
+    assert charset_of_collation(255) == charset_of_collation(309) == "utf8mb4"
+    assert charset_of_collation(1070) == charset_of_collation(2304) == "utf8mb4"
+    assert charset_of_collation(1032) == "latin1"
+    assert charset_of_collation(2048) == "utf8mb3"
+    with pytest.raises(UnsupportedEvent, match="collation id 999"):
+        charset_of_collation(999)
+
+
+def test_latin1_is_cp1252_without_holes() -> None:
+    assert decode_text(b"\x80\x81\xe9", "latin1") == "€\x81é"

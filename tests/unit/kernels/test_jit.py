@@ -1,0 +1,51 @@
+"""The cache of compiled kernels is found by a copy of the sources at another path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import ray_canal
+from ray_canal.kernels import jit
+
+CODE = """
+import numpy as np
+from ray_canal.kernels import crc, jit
+print(crc.crc32(np.frombuffer(b"123456789", np.uint8), 0, 9) == 0xCBF43926)
+print(jit.cache_directory())
+print(sum(crc.crc32.stats.cache_hits.values()))
+"""
+
+
+def run(sources: Path, cache: Path) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": str(sources), "RAY_CANAL_CACHE_DIR": str(cache)}
+    environment.pop("NUMBA_DISABLE_JIT", None)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], env=environment, cwd=sources, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_copy_finds_the_cache(tmp_path: Path) -> None:
+    package = Path(ray_canal.__file__).parent
+    for name in ("one", "two"):
+        target = tmp_path / name / "ray_canal"
+        (target / "kernels").mkdir(parents=True)
+        (target / "__init__.py").touch()
+        for source in (package / "kernels").glob("*.py"):
+            shutil.copyfile(source, target / "kernels" / source.name)
+    good, where, hits = run(tmp_path / "one", tmp_path / "cache")
+    assert (good, hits) == ("True", "0")
+    assert run(tmp_path / "two", tmp_path / "cache") == ["True", where, "1"]
+    changed = tmp_path / "two/ray_canal/kernels/crc.py"
+    changed.write_text(changed.read_text() + "\n# changed\n")
+    assert run(tmp_path / "two", tmp_path / "cache")[1] != where
+
+
+def test_key_is_stable() -> None:
+    assert jit.cache_key() == jit.cache_key()
+    assert len(jit.cache_key()) == 32
