@@ -27,7 +27,9 @@ app = typer.Typer(
     add_completion=False,
 )
 
-ConfigPath = Annotated[Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")]
+ConfigPath = Annotated[
+    Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")
+]
 Destination = Annotated[str, typer.Argument(help="The destination's name.")]
 ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
@@ -82,7 +84,9 @@ def stop(destination: Destination) -> None:
 
 @app.command()
 def status(
-    destination: Annotated[str | None, typer.Argument(help="One destination; all if left out.")] = None,
+    destination: Annotated[
+        str | None, typer.Argument(help="One destination; all if left out.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
 ) -> None:
     """Show positions, lag, rates, ring fill and subscribers."""
@@ -94,7 +98,9 @@ def status(
         typer.echo(json.dumps({name: plain(value) for name, value in found.items()}, indent=2))
         return
     if not found:
-        typer.echo("no destination is running in this cluster; start one with `ray-canal start CONFIG`")
+        typer.echo(
+            "no destination is running in this cluster; start one with `ray-canal start CONFIG`"
+        )
         return
     from rich.console import Console
 
@@ -111,7 +117,8 @@ def tail(
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many changes.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
 ) -> None:
-    """Print changes as JSON lines, acking as it goes, until Ctrl-C or the end of the binlog files."""
+    """Print changes as JSON lines, acking as it goes, until Ctrl-C or the end of the binlog
+    files."""
     import ray_canal as canal
     from ray_canal.render import print_changes
 
@@ -145,9 +152,18 @@ def check(config: ConfigPath) -> None:
 @app.command()
 def decode(
     files: Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")],
-    format: Annotated[Format, typer.Option(help="entries: varint length + Entry; arrow: IPC stream per table.")] = Format.json,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File (a directory for arrow); standard output if left out.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="CREATE TABLE statements, for binlogs without row metadata.")] = None,
+    format: Annotated[
+        Format, typer.Option(help="entries: varint length + Entry; arrow: IPC stream per table.")
+    ] = Format.json,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File (a directory for arrow); standard output if left out."
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="CREATE TABLE statements, for binlogs without row metadata.")
+    ] = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
     filter: Tables = r".*\..*",
 ) -> None:
@@ -198,6 +214,7 @@ def main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
 
 if __name__ == "__main__":
     main()

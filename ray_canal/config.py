@@ -1,7 +1,7 @@
 """The configuration of a deployment: one TOML file, typed, unknown keys refused.
 
-`docs/canal.toml` shows every key with its default; a test keeps the two in step. Secrets may be given
-as `env:NAME` or `file:PATH` and are read when used, never stored in a status or a log.
+`docs/canal.toml` shows every key with its default; a test keeps the two in step. Secrets may be
+given as `env:NAME` or `file:PATH` and are read when used, never stored in a status or a log.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class StoreConfig(_Section):
     MEMSIZE, buffer_size entries under ITEMSIZE."""
 
     batch_mode: Literal["MEMSIZE", "ITEMSIZE"] = "MEMSIZE"
-    buffer_size: int = Field(65536, ge=2)
-    memunit_bytes: int = Field(1024, ge=1)
+    buffer_size: int = Field(default=65536, ge=2)
+    memunit_bytes: int = Field(default=1024, ge=1)
     ddl_isolation: bool = False
 
     @model_validator(mode="after")
@@ -163,8 +163,8 @@ class CanalConfig(_Section):
 def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> CanalConfig:
     """Read a configuration from a TOML file, a dict, or pass a CanalConfig through.
 
-    Relative paths in a file are taken from the file's directory. Raises ConfigError: file missing or
-    not TOML; unknown key (with the nearest valid one); a value out of its range.
+    Relative paths in a file are taken from the file's directory. Raises ConfigError: file missing
+    or not TOML; unknown key (with the nearest valid one); a value out of its range.
     """
     if isinstance(config, CanalConfig):
         return config
@@ -184,7 +184,8 @@ def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> Canal
 def secret(value: str) -> str:
     """The secret behind `env:NAME` or `file:PATH`, or the value itself.
 
-    Raises ConfigError: the variable is not set, the file cannot be read. The secret is in no message.
+    Raises ConfigError: the variable is not set, the file cannot be read. The secret is in no
+    message.
     """
     scheme, _, rest = value.partition(":")
     if scheme == "env":
@@ -216,7 +217,9 @@ def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:
     try:
         return CanalConfig.model_validate(tree)
     except ValidationError as error:
-        problems = "; ".join(_explain(e) for e in error.errors(include_input=False, include_url=False))
+        problems = "; ".join(
+            _explain(e) for e in error.errors(include_input=False, include_url=False)
+        )
         raise ConfigError(f"{origin}: {problems}") from None
 
 

@@ -24,10 +24,10 @@
         ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
         └── Fenced                   an epoch newer than ours owns the destination
 
-Each error answers "whose fault?" by its class and "may I retry?" by `retryable`. A constructor takes
-one positional message, because Ray pickles exceptions by their positional arguments; what else an
-error knows (destination, journal name, position) travels in attributes set by `at()`. Secrets are
-never put into a message.
+Each error answers "whose fault?" by its class and "may I retry?" by `retryable`. A constructor
+takes one positional message, because Ray pickles exceptions by their positional arguments; what
+else an error knows (destination, journal name, position) travels in attributes set by `at()`.
+Secrets are never put into a message.
 """
 
 from __future__ import annotations

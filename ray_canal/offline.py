@@ -1,4 +1,5 @@
-"""Decoding binlog files with no Ray and no server: the same cutter, parser and decoder, in this process."""
+"""Decoding binlog files with no Ray and no server: the same cutter, parser and decoder, in this
+process."""
 
 from __future__ import annotations
 
@@ -32,9 +33,10 @@ def decode_chunks(
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
     """Decoded chunks of binlog files, in order.
 
-    `schema_sql` is a file of CREATE TABLE statements, for binlogs without row metadata. `on_bytes` hears how
-    many bytes each chunk had. Good events before a bad one come out first; then its error is raised:
-    PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and offset.
+    `schema_sql` is a file of CREATE TABLE statements, for binlogs without row metadata. `on_bytes`
+    hears how many bytes each chunk had. Good events before a bad one come out first; then its error
+    is raised: PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and
+    offset.
     """
     if not paths:
         raise ConfigError("no binlog file given")
@@ -88,16 +90,15 @@ def decode_entries(
     schema_sql: PathLike | None = None,
     time_zone: str = "UTC",
 ) -> Iterator[bytes]:
-    """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the other."""
+    """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the
+    other."""
     for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
         yield chunk_entries(chunk, tables, time_zone)
 
 
 def chunk_batches(chunk: DecodedChunk, tables: str) -> list[pa.RecordBatch]:
     """The Arrow batches of one chunk's tables that the filter admits."""
-    return list(
-        arrow_batches(chunk, 0, chunk.layout.event_count, _admitted(chunk, tables))
-    )
+    return list(arrow_batches(chunk, 0, chunk.layout.event_count, _admitted(chunk, tables)))
 
 
 def chunk_entries(chunk: DecodedChunk, tables: str, time_zone: str) -> bytes:

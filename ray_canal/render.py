@@ -1,4 +1,5 @@
-"""Changes and states as text: JSON lines, status tables, files of decoded entries. For people and pipes.
+"""Changes and states as text: JSON lines, status tables, files of decoded entries. For people and
+pipes.
 
 Here every row becomes Python objects; nothing in the pipeline does.
 """
@@ -27,7 +28,8 @@ _POLL_S = 0.5
 
 
 def plain(value: Any) -> Any:
-    """JSON-able: decimals as text, bytes as base64, times in ISO 8601, durations as [-]HH:MM:SS[.ffffff]."""
+    """JSON-able: decimals as text, bytes as base64, times in ISO 8601, durations as
+    [-]HH:MM:SS[.ffffff]."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -74,9 +76,11 @@ def print_changes(
     batch_size: int,
     stopped: threading.Event,
 ) -> int:
-    """Write changes as JSON lines until `stopped`, `limit`, or the end of the files; returns how many.
+    """Write changes as JSON lines until `stopped`, `limit`, or the end of the files; returns how
+    many.
 
-    A batch is acked when all of it is written; one cut by `limit` is rolled back, so it comes again.
+    A batch is acked when all of it is written; one cut by `limit` is rolled back, so it comes
+    again.
     """
     count = 0
     for message in connector.messages(batch_size, _POLL_S, stopped=stopped):
@@ -120,12 +124,15 @@ def write_decoded(
     time_zone: str,
     tables: str,
 ) -> None:
-    """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a directory."""
+    """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a
+    directory."""
     from ray_canal import offline
 
     if format == "arrow":
         if output is None:
-            raise ConfigError("--format arrow writes one IPC file per table: give --output DIRECTORY")
+            raise ConfigError(
+                "--format arrow writes one IPC file per table: give --output DIRECTORY"
+            )
         _write_arrow(offline.decode_files(files, tables=tables, schema_sql=schema), output)
         return
     with _opened(output) as out, _progress(files, output) as advance:
@@ -140,7 +147,8 @@ def write_decoded(
 
 
 def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
-    """One IPC stream file for each table version: SCHEMA.TABLE.arrow, then SCHEMA.TABLE.2.arrow, …"""
+    """One IPC stream file for each table version: SCHEMA.TABLE.arrow, then SCHEMA.TABLE.2.arrow,
+    …"""
     directory.mkdir(parents=True, exist_ok=True)
     versions: dict[str, list[pa.Schema]] = {}
     with contextlib.ExitStack() as stack:
@@ -184,4 +192,3 @@ def _progress(files: Sequence[Path], output: Path | None) -> Iterator[Any]:
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("decoding", total=total)
         yield lambda size: progress.advance(task, size)
-

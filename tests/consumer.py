@@ -1,4 +1,5 @@
-"""A subscriber in its own process, for tests that kill it: starts the pipeline and journals all it receives.
+"""A subscriber in its own process, for tests that kill it: starts the pipeline and journals all it
+receives.
 
     python -m tests.consumer CONFIG DESTINATION JOURNAL RAY_TEMP
 
@@ -58,9 +59,7 @@ def main(config: str, destination: str, journal: str, ray_temp: str) -> None:
 
     import ray_canal as canal
 
-    ray.init(
-        num_cpus=2, include_dashboard=False, _temp_dir=ray_temp, object_store_memory=400 << 20
-    )
+    ray.init(num_cpus=2, include_dashboard=False, _temp_dir=ray_temp, object_store_memory=400 << 20)
     with Path(journal).open("ab") as out:
         _write(out, ("start", None))
         canal.start(config)

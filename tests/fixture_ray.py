@@ -9,7 +9,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def local_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Ray of this process with 3 CPUs (so that decode tasks find a slot) and a small object store."""
+    """A Ray of this process with 3 CPUs (so that decode tasks find a slot) and a small object
+    store."""
     import ray
 
     ray.init(num_cpus=3, include_dashboard=False, object_store_memory=600 << 20)

@@ -1,7 +1,7 @@
 """Random tables, random concurrent writers, and a replica built from what a subscriber received.
 
-Seeded: the same seed makes the same tables and the same statements per writer (their interleaving is the
-server's). `Replica` applies Arrow batches in order and compares itself with `SELECT *`.
+Seeded: the same seed makes the same tables and the same statements per writer (their interleaving
+is the server's). `Replica` applies Arrow batches in order and compares itself with `SELECT *`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-TEXTS = ["", "plain", "naïve café", "東京タワー", "übergröße", "مرحبا", "🚀🌍", "line\nbreak", "'q\"\\"]
+TEXTS = [
+    "",
+    "plain",
+    "naïve café",
+    "東京タワー",
+    "übergröße",
+    "مرحبا",
+    "🚀🌍",
+    "line\nbreak",
+    "'q\"\\",
+]
 
 
 class Column:
@@ -72,9 +82,7 @@ class RandomTable:
     def __init__(self, number: int, rng: random.Random, kind: str) -> None:
         self.name = f"t{number:02d}"
         kinds = _column_kinds(kind)
-        self.columns = [
-            Column(f"c{i}", *rng.choice(kinds)) for i in range(rng.randrange(2, 13))
-        ]
+        self.columns = [Column(f"c{i}", *rng.choice(kinds)) for i in range(rng.randrange(2, 13))]
 
     @property
     def ddl(self) -> str:
@@ -117,10 +125,9 @@ class Workload:
                 cursor.execute(table.ddl)
         connection.close()
 
-    def write(
-        self, rows: int, writers: int = 4, stop: threading.Event | None = None
-    ) -> None:
-        """Change about `rows` rows (every row written counts), in `writers` threads; wait for them."""
+    def write(self, rows: int, writers: int = 4, stop: threading.Event | None = None) -> None:
+        """Change about `rows` rows (every row written counts), in `writers` threads; wait for
+        them."""
         failures: list[BaseException] = []
 
         def run(writer: int) -> None:
@@ -199,8 +206,8 @@ def _from_select(row: tuple[Any, ...], table: RandomTable) -> tuple[Any, ...]:
 class Replica:
     """The state that a subscriber's batches add up to, and a judge of their order.
 
-    `acked` is the id (file, position, row) of the last acked row: anything at or below it that arrives
-    again is a fault. Between acks rows must rise; they may start again only above `acked`.
+    `acked` is the id (file, position, row) of the last acked row: anything at or below it that
+    arrives again is a fault. Between acks rows must rise; they may start again only above `acked`.
     """
 
     def __init__(self, database: str = "random") -> None:

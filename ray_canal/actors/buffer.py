@@ -1,4 +1,5 @@
-"""The transaction-buffer actor: puts chunks' infos into transactions, in order. It sees no payload."""
+"""The transaction-buffer actor: puts chunks' infos into transactions, in order. It sees no
+payload."""
 
 from __future__ import annotations
 

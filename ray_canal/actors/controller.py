@@ -1,8 +1,9 @@
 """The controller actor: keeps the configured destinations running.
 
-Hard state: none. What should run is what was applied; after its own restart the controller takes what its
-constructor was given and what it finds running. If `apply` returns, every destination of the configuration has a
-store actor; whether that store has reached its source is the store's answer, not ours.
+Hard state: none. What should run is what was applied; after its own restart the controller takes
+what its constructor was given and what it finds running. If `apply` returns, every destination of
+the configuration has a store actor; whether that store has reached its source is the store's
+answer, not ours.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Controller:
         return spawn.store(instance_json, meta_json, destination, self._namespace)
 
     async def apply(self, config_json: str) -> list[str]:
-        """Make sure that every destination of the configuration has its store. Returns their names."""
+        """Make sure that every destination of the configuration has its store. Returns their
+        names."""
         names = self._want(CanalConfig.model_validate_json(config_json))
         for name in names:
             self._ensure(name)

@@ -1,8 +1,8 @@
 """The fetcher actor: one per destination, at the socket (or the files).
 
-Split mode hands out raw chunks; fused mode (`decoders = 0`) parses and decodes in the same process, which saves
-a trip of the raw bytes through the object store. It answers calls, one chunk a call: who calls, owns what is
-returned, and the socket is read no faster than chunks are called for.
+Split mode hands out raw chunks; fused mode (`decoders = 0`) parses and decodes in the same process,
+which saves a trip of the raw bytes through the object store. It answers calls, one chunk a call:
+who calls, owns what is returned, and the socket is read no faster than chunks are called for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 
 class Fetcher:
-    """Reads one source. Every method but `status` and `interrupt` runs on one thread, in call order."""
+    """Reads one source. Every method but `status` and `interrupt` runs on one thread, in call
+    order."""
 
     def __init__(self, instance_json: str, fused: bool) -> None:
         config = InstanceConfig.model_validate_json(instance_json)
@@ -29,7 +30,8 @@ class Fetcher:
             self._parser = event_parser(config)
 
     def open(self, start: EntryPosition | None) -> tuple[EntryPosition, SourceIdentity]:
-        """Connect and stand at `start` (None: where the configuration says). Returns where it stands.
+        """Connect and stand at `start` (None: where the configuration says). Returns where it
+        stands.
 
         Raises SourceError: unreachable, refused, position unknown or purged.
         """

@@ -9,7 +9,8 @@ from ray_canal.parse.event_parser import EventParser
 
 
 def event_parser(config: InstanceConfig) -> EventParser:
-    """The EventParser of a destination: row metadata, then the given CREATE TABLEs, then the catalog."""
+    """The EventParser of a destination: row metadata, then the given CREATE TABLEs, then the
+    catalog."""
     from pathlib import Path
 
     from ray_canal.driver.catalog import Catalog

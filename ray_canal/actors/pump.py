@@ -1,14 +1,14 @@
 """The pump: pulls chunks through the stages, in order, into the log.
 
-It runs inside the store actor, because whoever calls for a chunk owns it: raw and decoded chunks then outlive
-the fetcher and the workers that made them, and nothing is `ray.put`. The payload never enters this process: only
-heads and infos (small) are awaited; the rest passes by reference.
+It runs inside the store actor, because whoever calls for a chunk owns it: raw and decoded chunks
+then outlive the fetcher and the workers that made them, and nothing is `ray.put`. The payload never
+enters this process: only heads and infos (small) are awaited; the rest passes by reference.
 
-    fetcher.next_raw ──head──┐
-         raw ref ────────────┼─> parser.parse ──ref──> decode task ──info──> transaction buffer ──> deliver
-                             └────────────────────────────^     └── decoded ref ────────────────────^
+    fetcher.next_raw ─head─┐
+         raw ref ──────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> deliver
+                           └──────────────────────────^    └──decoded ref──────────^
 
-Fused (`decoders = 0`): fetcher.next_decoded ──info, ref──> transaction buffer (in this process) ──> deliver.
+Fused (`decoders = 0`): fetcher.next_decoded ─info, ref─> buffer (in this process) ─> deliver.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Pump:
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
         """Pump until the source ends (binlog files) or something fails.
 
-        `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver` puts one
-        into it. Raises what a stage raised.
+        `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver`
+        puts one into it. Raises what a stage raised.
         """
         ahead = _CHUNKS_AHEAD_FUSED if self._decoders == 0 else 2 * self._decoders + 1
         queue: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(maxsize=ahead)

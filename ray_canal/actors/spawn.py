@@ -1,7 +1,7 @@
 """Every actor's and task's name, placement and restart policy, in one place.
 
-The classes in this room carry no decorator; this module turns them into actors. Nothing here decides
-what they do.
+The classes in this room carry no decorator; this module turns them into actors. Nothing here
+decides what they do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ray_canal.protocol.position import EntryPosition
 NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"
 
-# Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's slot.
+# Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
+# slot.
 _ACTOR_CPUS = 0
 # Calls that must pass while a long poll of the same actor is waiting.
 CONTROL_GROUP = "control"

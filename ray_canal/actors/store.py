@@ -1,10 +1,11 @@
 """The store actor: one per destination, the only owner of its log and its cursors.
 
-Hard state: the cursors, in the MetaManager's backend, written under this owner's epoch. Soft state: everything else. A
-*generation* is one life of the upstream: read the cursors, take a new epoch, stand at the smallest cursor,
-fill a fresh log. The first generation starts in the constructor, so the constructor is recovery; a failure of
-any stage starts the next one. Batches of an earlier generation are void: their ack raises InstanceRestarted
-and they are delivered again. A returned `ack` is durable.
+Hard state: the cursors, in the MetaManager's backend, written under this owner's epoch. Soft state:
+everything else. A *generation* is one life of the upstream: read the cursors, take a new epoch,
+stand at the smallest cursor, fill a fresh log. The first generation starts in the constructor, so
+the constructor is recovery; a failure of any stage starts the next one. Batches of an earlier
+generation are void: their ack raises InstanceRestarted and they are delivered again. A returned
+`ack` is durable.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ STARTING, RUNNING, FINISHED, FAILED, STOPPED = (
 class StoreActor:
     """Calls of clients (subscribe, get, ack, rollback) and the life of the instance."""
 
-    async def __init__(self, instance_json: str, meta_json: str, namespace: str) -> None:
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(  # type: ignore[misc]
+        self, instance_json: str, meta_json: str, namespace: str
+    ) -> None:
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
         self._meta = MetaManager(open_backend(MetaConfig.model_validate_json(meta_json)))
@@ -93,7 +97,8 @@ class StoreActor:
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
 
     async def _generation(self) -> None:
-        """Recover and pump. Until the source stands, the log of the generation before goes on serving."""
+        """Recover and pump. Until the source stands, the log of the generation before goes on
+        serving."""
         known = self._meta.load(self._destination)
         cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
         pump = self._pump = Pump(self._config)
@@ -240,9 +245,7 @@ class StoreActor:
         known = self._subscribers[client_id]
         # The durable cursor first: if that write fails, the batch stays outstanding.
         if cursor is not None:
-            self._save(
-                SubscriberMeta(client_id, known.filter, LogPosition(self._identity, cursor))
-            )
+            self._save(SubscriberMeta(client_id, known.filter, LogPosition(self._identity, cursor)))
         store.ack(client_id, batch_id)
         await self._wake()
 
@@ -339,7 +342,8 @@ def _position(subscriber: SubscriberMeta) -> EntryPosition | None:
 
 
 def _plain(error: Exception) -> Exception:
-    """What happened, without Ray's wrapping; a lost actor becomes a retryable InstanceNotRunning."""
+    """What happened, without Ray's wrapping; a lost actor becomes a retryable
+    InstanceNotRunning."""
     if isinstance(error, RayTaskError):
         cause = getattr(error, "cause", None)
         return cause if isinstance(cause, CanalError) else error

@@ -25,10 +25,11 @@ def start(
 ) -> list[str]:
     """Start every destination of a configuration as detached actors. Returns their names.
 
-    Joins the Ray that this process is connected to, else the cluster of `ray.address`, else a running
-    one, else starts a local one. With `wait`, returns when each destination stands at its source, and
-    raises what keeps it from there (AuthenticationFailed, PositionPurged, …); a destination that cannot start
-    is stopped again. A destination that runs already is left as it is.
+    Joins the Ray that this process is connected to, else the cluster of `ray.address`, else a
+    running one, else starts a local one. With `wait`, returns when each destination stands at its
+    source, and raises what keeps it from there (AuthenticationFailed, PositionPurged, …); a
+    destination that cannot start is stopped again. A destination that runs already is left as it
+    is.
     """
     canal = load(config)
     connect_ray(canal)
@@ -48,7 +49,8 @@ def start(
 
 
 def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
-    """Stop a destination. Cursors stay; a later start resumes without loss. Raises InstanceNotFound."""
+    """Stop a destination. Cursors stay; a later start resumes without loss. Raises
+    InstanceNotFound."""
     connect_ray()
     try:
         controller = ray.get_actor(spawn.CONTROLLER_NAME, namespace=namespace)
@@ -57,7 +59,8 @@ def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
     spawn.find_store(destination, namespace)
     if controller is None:
         raise InstanceNotRunning(
-            f"no controller runs in namespace {namespace!r}; start one with `ray-canal start CONFIG`"
+            f"no controller runs in namespace {namespace!r}; "
+            "start one with `ray-canal start CONFIG`"
         )
     _get(controller.stop.remote(destination))
 

@@ -39,8 +39,9 @@ class Connector:
     """A subscriber of one destination.
 
     Delivery is at least once and in order: what is not acked comes again after `rollback()`, a new
-    connection, or a restart. Raises ConsumerError when the get/ack contract is broken, InstanceError when
-    the instance is not there, SourceError / DecodeError when the instance has failed.
+    connection, or a restart. Raises ConsumerError when the get/ack contract is broken,
+    InstanceError when the instance is not there, SourceError / DecodeError when the instance has
+    failed.
     """
 
     def __init__(self, transport: RayTransport, client_id: int = DEFAULT_CLIENT_ID) -> None:
@@ -57,14 +58,16 @@ class Connector:
     def subscribe(self, filter: str = ALL_TABLES) -> None:
         """Become a subscriber, or change the filter (Canal's regex list over `schema.table`).
 
-        The first time, the subscriber starts where the log starts; later, at its durable cursor. Batches
-        that an earlier connection left unacked are rolled back. Raises ConfigError: a bad filter.
+        The first time, the subscriber starts where the log starts; later, at its durable cursor.
+        Batches that an earlier connection left unacked are rolled back. Raises ConfigError: a bad
+        filter.
         """
         session = self._session
         session.epoch = session.transport.call("subscribe", session.client_id, filter, repeat=True)
 
     def unsubscribe(self) -> None:
-        """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this client."""
+        """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
+        client."""
         session = self._session
         session.transport.call("unsubscribe", session.client_id, repeat=True)
 
@@ -72,9 +75,10 @@ class Connector:
         """The next batch; it stays outstanding until `ack` or `rollback`.
 
         `batch_size`: memory units (store.memunit_bytes of binlog each) under MEMSIZE, entries under
-        ITEMSIZE. `timeout` in seconds has Canal's three meanings: None returns what is there now, 0 waits
-        until a full batch is there, > 0 waits up to so long for a full batch, then returns what is there.
-        An empty message has id -1 and needs no ack. Several batches may be outstanding.
+        ITEMSIZE. `timeout` in seconds has Canal's three meanings: None returns what is there now, 0
+        waits until a full batch is there, > 0 waits up to so long for a full batch, then returns
+        what is there. An empty message has id -1 and needs no ack. Several batches may be
+        outstanding.
         """
         session = self._session
         return session.message(
@@ -118,8 +122,9 @@ class Connector:
     ) -> Iterator[Message]:
         """Messages for ever, each acked when the loop asks for the next one.
 
-        If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends when a
-        source of binlog files is at its end, or within `poll` seconds after `stopped` is set.
+        If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends
+        when a source of binlog files is at its end, or within `poll` seconds after `stopped` is
+        set.
         """
         while stopped is None or not stopped.is_set():
             message = self._session.message(
@@ -166,7 +171,8 @@ class Connector:
         self.close()
 
     def close(self) -> None:
-        """Leave. The subscription and its cursor stay; unacked batches come again on the next connect."""
+        """Leave. The subscription and its cursor stay; unacked batches come again on the next
+        connect."""
 
 
 class AsyncConnector:

@@ -1,8 +1,8 @@
 """What one get hands out: a batch of log entries, read lazily, in Canal's view or in Arrow's.
 
 A message holds references to decoded chunks, not their bytes: nothing is fetched before `entries`,
-`entry_bytes` or `batches` is asked for, and Arrow batches are views over shared memory. No Ray here; how a
-reference becomes a chunk is the transport's business.
+`entry_bytes` or `batches` is asked for, and Arrow batches are views over shared memory. No Ray
+here; how a reference becomes a chunk is the transport's business.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Message:
 
     @property
     def finished(self) -> bool:
-        """The source has an end (binlog files, no follow), and everything before it was delivered."""
+        """The source has an end (binlog files, no follow), and everything before it was
+        delivered."""
         return self.head.finished
 
     @property

@@ -1,8 +1,8 @@
 """Calls to a destination's store actor through a Ray handle.
 
-Ray wraps what an actor raises; callers of ray_canal see the CanalError itself. A restart of the store is
-waited for where a call may be repeated (subscribe, get), and told where it may not (ack, rollback): batches
-of before the restart are void and come again.
+Ray wraps what an actor raises; callers of ray_canal see the CanalError itself. A restart of the
+store is waited for where a call may be repeated (subscribe, get), and told where it may not (ack,
+rollback): batches of before the restart are void and come again.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class RayTransport:
             return  # it may come back: the caller's deadline decides
 
     def load(self, payloads: list[Any]) -> list[DecodedChunk]:
-        """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are gone."""
+        """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
+        gone."""
         return _loaded(lambda: ray.get(payloads), self.destination)
 
 

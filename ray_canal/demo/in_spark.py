@@ -1,4 +1,5 @@
-"""The demo's Spark half: micro-batches of the same log, counted by Spark SQL, shown as Spark shows tables."""
+"""The demo's Spark half: micro-batches of the same log, counted by Spark SQL, shown as Spark shows
+tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`ray-canal demo`: the bundled binlog files through the whole pipeline, to a terminal and to Spark.
+"""`ray-canal demo`: the bundled binlog files through the whole pipeline, to a terminal and to
+Spark.
 
-Everything is real: a local Ray, the actors, two subscribers with their own cursors, a Spark session on Ray. Only
-the source is files instead of a server.
+Everything is real: a local Ray, the actors, two subscribers with their own cursors, a Spark session
+on Ray. Only the source is files instead of a server.
 """
 
 from __future__ import annotations
@@ -151,5 +152,7 @@ def _prepare_spark() -> None:
 def _in_spark(console: Console, stopped: threading.Event) -> None:
     from ray_canal.demo.in_spark import summarise
 
-    console.print("[bold]3. Spark[/] on the same Ray: the second subscriber's batches as DataFrames")
+    console.print(
+        "[bold]3. Spark[/] on the same Ray: the second subscriber's batches as DataFrames"
+    )
     summarise(console, DESTINATION, _SPARK, stopped)

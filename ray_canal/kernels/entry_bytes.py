@@ -1,8 +1,9 @@
 """Canal's `Entry` messages as protobuf wire bytes, written backwards from the end of a buffer.
 
-Every nested message of protobuf has its length in front of it. Written from the end, a message's length is
-known when its front is reached, so one pass does, with no measuring. Fields and their order are those of Canal's
-own output (EntryProtocol.proto; Canal writes zero and empty fields of headers and columns explicitly).
+Every nested message of protobuf has its length in front of it. Written from the end, a message's
+length is known when its front is reached, so one pass does, with no measuring. Fields and their
+order are those of Canal's own output (EntryProtocol.proto; Canal writes zero and empty fields of
+headers and columns explicitly).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ray_canal.kernels.memory import copy, load32
 
 NO_SPACE: Final = -1
 
-# Columns of `columns`: one record (int64) for each column of each table, tables one after the other.
+# Columns of `columns`: one record (int64) for each column of each table, tables one after the
+# other.
 C_CODE, C_SQL, C_WIDE, C_NULL_SQL, C_PARAMETER = 0, 1, 2, 3, 4
 C_MIDDLE, C_MIDDLE_BYTES, C_TAIL, C_TAIL_BYTES = 5, 6, 7, 8
 C_VALIDITY, C_VALUES, C_DATA = 9, 10, 11  # before side; the after side's are 3 further
@@ -132,7 +134,9 @@ def _has_top_bit(code, arena, values, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _column_back(column, index, side, row, updated, width, arena, blobs, zone, limbs, scratch, buf, pos):  # type: ignore[no-untyped-def]
+def _column_back(
+    column, index, side, row, updated, width, arena, blobs, zone, limbs, scratch, buf, pos
+):  # type: ignore[no-untyped-def]
     """One Column message with its tag; NO_SPACE if it does not fit."""
     code = column[C_CODE]
     validity = column[C_VALIDITY + 3 * side]
@@ -342,11 +346,12 @@ def write_entries(
     chosen, done, events, queries, tables, columns, widths, gtids, arena, blobs, journal_bytes,
     transitions, offsets, delimited, buf, used, starts,
 ):  # type: ignore[no-untyped-def] # fmt: skip
-    """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's end.
+    """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
+    end.
 
-    starts[i] becomes the distance from the buffer's end to entry i's first byte. Returns (entries not
-    yet written, bytes used); not zero entries left means that the buffer is too small: grow it, keep its end,
-    and call again.
+    starts[i] becomes the distance from the buffer's end to entry i's first byte. Returns (entries
+    not yet written, bytes used); not zero entries left means that the buffer is too small: grow it,
+    keep its end, and call again.
     """
     limbs = np.zeros(LIMBS_MAX, np.int64)
     scratch = np.empty(VALUE_BYTES_MAX, np.uint8)

@@ -1,7 +1,9 @@
-"""A column's value as Canal's text, written backwards: each function ends at `pos` and returns where it began.
+"""A column's value as Canal's text, written backwards: each function ends at `pos` and returns
+where it began.
 
-Writing from the end means that lengths are known when their prefix is written; see entry_bytes.py. Callers keep
-VALUE_BYTES_MAX bytes free before a fixed-width value. Text conventions are Canal's (docs/types.md).
+Writing from the end means that lengths are known when their prefix is written; see entry_bytes.py.
+Callers keep VALUE_BYTES_MAX bytes free before a fixed-width value. Text conventions are Canal's
+(docs/types.md).
 """
 
 from __future__ import annotations

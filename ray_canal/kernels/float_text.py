@@ -1,8 +1,9 @@
 """Shortest decimal text of IEEE 754 numbers, in Java's form and in MySQL's.
 
-`shortest` finds the shortest digits that read back as the same number, the closest among them: Raffaello
-Giulietti's Schubfach ("The Schubfach way to render doubles"), which is also what Java has used since 19.
-Formatters write forward from `pos` and return the new position; MAX_TEXT_BYTES is enough for any number.
+`shortest` finds the shortest digits that read back as the same number, the closest among them:
+Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles"), which is also what Java has
+used since 19. Formatters write forward from `pos` and return the new position; MAX_TEXT_BYTES is
+enough for any number.
 """
 
 from __future__ import annotations
@@ -235,7 +236,8 @@ def _put_special(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[
 
 @kernel
 def java_text(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[no-untyped-def]
-    """Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`, `-0.0`."""
+    """Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`,
+    `-0.0`."""
     end = _put_special(bits, mantissa_bits, exponent_bits, out, pos)
     if end >= 0:
         return end

@@ -1,9 +1,9 @@
 """MySQL's binary JSON -> the text that MySQL's CAST(j AS CHAR) prints.
 
-Format: MySQL source documentation, json_binary.h. A value is one type byte and its body; objects and arrays hold
-offsets relative to their own start. The walk keeps its own stack, at most DEPTH_MAX deep (MySQL's limit), checks
-every offset before it reads, and writes no byte behind `out_end`; so hostile input costs at most the output's
-size in time.
+Format: MySQL source documentation, json_binary.h. A value is one type byte and its body; objects
+and arrays hold offsets relative to their own start. The walk keeps its own stack, at most DEPTH_MAX
+deep (MySQL's limit), checks every offset before it reads, and writes no byte behind `out_end`; so
+hostile input costs at most the output's size in time.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def _quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
 
 @kernel
 def _length(src, at, end):  # type: ignore[no-untyped-def]
-    """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is bad."""
+    """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is
+    bad."""
     value = np.int64(0)
     for i in range(5):
         if at + i >= end:
@@ -220,9 +221,7 @@ def _decimal(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     if precision > 81 or scale > precision:
         return CORRUPT
     whole = precision - scale
-    size = (
-        whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
-    )
+    size = whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
     if size == 0 or end - at < size:
         return CORRUPT
     if pos + precision + 4 > out_end:
@@ -386,8 +385,8 @@ def _key(src, base, size, width, index, out, pos, out_end):  # type: ignore[no-u
 def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """Write the JSON document src[start:end] as text to out[pos:out_end].
 
-    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An empty
-    document is `null`'s text (MySQL stores it for a JSON column that lost its value).
+    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An
+    empty document is `null`'s text (MySQL stores it for a JSON column that lost its value).
     """
     if end <= start:
         return _word(_NULL, out, pos, out_end)

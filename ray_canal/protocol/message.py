@@ -1,4 +1,5 @@
-"""What a get answers: which entries of which chunks, by reference. The client reads them (client/message.py)."""
+"""What a get answers: which entries of which chunks, by reference. The client reads them
+(client/message.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class MessagePart:
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """What the store answers to a get. `finished`: a source of files is at its end and all is delivered."""
+    """What the store answers to a get. `finished`: a source of files is at its end and all is
+    delivered."""
 
     id: int
     epoch: int

@@ -1,8 +1,8 @@
 """The Arrow view: a decoded chunk as RecordBatches, one per table version, without copying columns.
 
-Arrow arrays are views over the chunk's arena; only what is no column (positions, times, GTIDs per row) and SET
-lists are made here, by vectors. Irregular temporal values (zero dates) are null in Arrow; Canal's text has
-them (kernels/codes.py says how both are kept).
+Arrow arrays are views over the chunk's arena; only what is no column (positions, times, GTIDs per
+row) and SET lists are made here, by vectors. Irregular temporal values (zero dates) are null in
+Arrow; Canal's text has them (kernels/codes.py says how both are kept).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def batches(
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
     `mask` has one element for each entry of the chunk (None: all). Rows are in log order. Columns:
-    event_type, journal_name, position (start of the event), row (ordinal in its event), execute_time,
-    gtid, before, after.
+    event_type, journal_name, position (start of the event), row (ordinal in its event),
+    execute_time, gtid, before, after.
     """
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
@@ -84,8 +84,9 @@ def batches(
         table = chunk.layout.tables[int(number)]
         row_event = _array(chunk, table.row_event, table.rows, np.int32)
         chosen = np.flatnonzero(wanted & (events["table"] == number))
-        low, high = int(events["row"][chosen[0]]), int(
-            events["row"][chosen[-1]] + events["rows"][chosen[-1]]
+        low, high = (
+            int(events["row"][chosen[0]]),
+            int(events["row"][chosen[-1]] + events["rows"][chosen[-1]]),
         )
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)

@@ -40,7 +40,7 @@ class EntryBytes:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> memoryview:
-        return memoryview(self.buffer)[self.offsets[index] : self.offsets[index + 1]]
+        return self.buffer[self.offsets[index] : self.offsets[index + 1]].data
 
 
 def render_entries(
@@ -54,11 +54,12 @@ def render_entries(
     gtid_set: str = "",
     delimited: bool = False,
 ) -> EntryBytes:
-    """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire bytes.
+    """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire
+    bytes.
 
-    `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the set
-    executed before the chunk. `delimited` puts each entry's length (varint) in front of it. Raises
-    ConfigError: no such time zone.
+    `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the
+    set executed before the chunk. `delimited` puts each entry's length (varint) in front of it.
+    Raises ConfigError: no such time zone.
     """
     chosen = np.arange(first, last, dtype=np.int64)
     if mask is not None:
@@ -151,7 +152,8 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def _constants(meta: TableMeta) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]]:
-    """A table's header names, and each column's bytes around its value: (name and isKey, mysqlType)."""
+    """A table's header names, and each column's bytes around its value: (name and isKey,
+    mysqlType)."""
     names = _field(0x42, meta.schema.encode()) + _field(0x4A, meta.table.encode())
     columns = tuple(
         (
@@ -195,8 +197,8 @@ def _tables(layouts: tuple[TableLayout, ...], blobs: _Blobs) -> tuple[Ints, Ints
 
 
 def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
-    """For each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid, the set
-    with this transaction in it."""
+    """For each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid, the
+    set with this transaction in it."""
     records = np.zeros((len(chunk.gtids), kernels.GTID_FIELDS), np.int64)
     executed: Any = None
     for number, gtid in enumerate(chunk.gtids):
@@ -229,8 +231,8 @@ def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tuple[Ints, Ints]:
-    """Instants (seconds) at which a zone's offset changes, and the offset from each on. Covers all of
-    MySQL's TIMESTAMP range. Raises ConfigError."""
+    """Instants (seconds) at which a zone's offset changes, and the offset from each on. Covers all
+    of MySQL's TIMESTAMP range. Raises ConfigError."""
     if name == "UTC":
         return np.array([-(1 << 62)]), np.array([0])
     try:
@@ -259,5 +261,3 @@ def _zone(name: str) -> tuple[Ints, Ints]:
             offsets.append(offset(right))
             low = right
     return np.array(instants), np.array(offsets)
-
-

@@ -1,4 +1,5 @@
-"""SIGKILL of the whole Ray cluster, again and again, while writers go on: nothing lost, order kept."""
+"""SIGKILL of the whole Ray cluster, again and again, while writers go on: nothing lost, order
+kept."""
 
 from __future__ import annotations
 
@@ -67,9 +68,7 @@ def judge(journal: Path, replica: Replica) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_ten_kills_of_the_whole_cluster(
-    mysql97: Server, tmp_path: Path, short_temp: Path
-) -> None:
+def test_ten_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp: Path) -> None:
     work = Workload(mysql97, seed=77, database="killed")
     work.create()
     config, journal, log = (tmp_path / n for n in ("canal.toml", "journal", "log"))

@@ -131,9 +131,7 @@ def test_unknown_config_key(tmp_path: Path) -> None:
 def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
     config = tmp_path / "canal.toml"
     files = ", ".join(f'"{path}"' for path in binlog_files())
-    config.write_text(
-        f'[[instance]]\ndestination = "cli"\n[instance.source]\nfiles = [{files}]\n'
-    )
+    config.write_text(f'[[instance]]\ndestination = "cli"\n[instance.source]\nfiles = [{files}]\n')
     environment = {**os.environ, "RAY_ADDRESS": ""}
     process = subprocess.Popen(
         [sys.executable, "-m", "ray_canal.cli", "start", str(config)],

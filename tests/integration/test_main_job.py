@@ -45,7 +45,8 @@ def stop_after() -> Iterator[list[str]]:
 def drain(
     connector: canal.Connector, replica: Replica, server: Server, done: threading.Event
 ) -> None:
-    """Receive until the writers are done and everything that the server has written was received."""
+    """Receive until the writers are done and everything that the server has written was
+    received."""
     end: EntryPosition | None = None
     reached: EntryPosition | None = None
     deadline = time.monotonic() + 240
@@ -124,9 +125,7 @@ def test_asyncio_client(
 def test_stop_and_start_resumes_without_loss(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
 ) -> None:
-    mysql97.execute(
-        "create database if not exists res", "create table res.t (id int primary key)"
-    )
+    mysql97.execute("create database if not exists res", "create table res.t (id int primary key)")
     config = deployment(mysql97, "resume", tmp_path / "meta.db")
     stop_after.append("resume")
     received: list[int] = []
@@ -158,13 +157,9 @@ def test_stop_and_start_resumes_without_loss(
 def test_two_timeouts_and_the_contract(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
 ) -> None:
-    mysql97.execute(
-        "create database if not exists con", "create table con.t (id int primary key)"
-    )
+    mysql97.execute("create database if not exists con", "create table con.t (id int primary key)")
     stop_after.append("contract")
-    config = deployment(
-        mysql97, "contract", tmp_path / "meta.db", store={"batch_mode": "ITEMSIZE"}
-    )
+    config = deployment(mysql97, "contract", tmp_path / "meta.db", store={"batch_mode": "ITEMSIZE"})
     canal.start(config)
     with canal.connect("contract", client_id=5) as connector:
         with pytest.raises(errors.NotSubscribed):
@@ -199,9 +194,7 @@ def test_unknown_destination(local_ray: None) -> None:
         canal.connect("nowhere")
 
 
-def test_wrong_password_is_told_by_start(
-    mysql97: Server, local_ray: None, tmp_path: Path
-) -> None:
+def test_wrong_password_is_told_by_start(mysql97: Server, local_ray: None, tmp_path: Path) -> None:
     config = deployment(mysql97, "wrong", tmp_path / "meta.db")
     config["instance"][0]["source"]["password"] = "not-the-password"
     with pytest.raises(errors.AuthenticationFailed) as caught:

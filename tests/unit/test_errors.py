@@ -1,4 +1,5 @@
-"""Errors: one positional message, place as attributes, and all of it survives a pickle (Ray's way)."""
+"""Errors: one positional message, place as attributes, and all of it survives a pickle (Ray's
+way)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_order_is_file_position_row() -> None:
         EntryPosition("b.000010", 120, row=3),
         EntryPosition("b.000010", 121),
     ]
-    assert sorted(reversed(ordered)) == ordered
+    assert sorted(ordered[::-1]) == ordered
 
 
 def test_equality_ignores_time_and_gtid() -> None:
