@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml
 	@.ci/venv "$(PYTHON)" "$(VENV)"
 	@echo "installing into $(VENV) (Ray, Spark, Java: about 1 GB, a few minutes) ..."
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[spark,test]'
-	$(BIN)/python -m ray_canal.kernels.warm
+	$(BIN)/python -m ray_canal.warm
 	@touch $@
 
 ## make demo     replay the bundled binlog files through the whole pipeline, then in Spark

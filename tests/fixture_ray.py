@@ -13,6 +13,9 @@ def local_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     store."""
     import ray
 
+    from ray_canal.spark import provide_java
+
+    provide_java()  # before Ray starts: its workers inherit the PATH
     ray.init(num_cpus=3, include_dashboard=False, object_store_memory=600 << 20)
     yield
     ray.shutdown()

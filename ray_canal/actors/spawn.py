@@ -20,6 +20,8 @@ CONTROLLER_NAME = "canal-controller"
 # Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
 # slot.
 _ACTOR_CPUS = 0
+# The controller and the stores stay on the head node, where the meta file is.
+_ON_HEAD = {"node:__internal_head__": 0.001}
 # Calls that must pass while a long poll of the same actor is waiting.
 CONTROL_GROUP = "control"
 
@@ -40,6 +42,7 @@ def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
             lifetime="detached",
             get_if_exists=True,
             num_cpus=_ACTOR_CPUS,
+            resources=_ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
         )
@@ -60,6 +63,7 @@ def store(instance_json: str, meta_json: str, destination: str, namespace: str) 
             lifetime="detached",
             get_if_exists=True,
             num_cpus=_ACTOR_CPUS,
+            resources=_ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
             max_concurrency=1000,

@@ -14,6 +14,7 @@ from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels import charset, codes, memory, temporal
 from ray_canal.kernels.crc import crc32
 from ray_canal.kernels.decimals import decimal64, decimal_bytes, decimal_wide
+from ray_canal.kernels.jit import kernel
 
 LEFT = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4}
 
@@ -108,14 +109,30 @@ def test_crc32() -> None:
         assert crc32(buffer(data), start, end) == zlib.crc32(data[start:end])
 
 
+@kernel
+def touch(source, at, target):  # type: ignore[no-untyped-def]
+    memory.store64(target, at, memory.load64(source, at))
+    memory.copy(target, 21, source, at, 4)
+    return (
+        memory.load16(source, at),
+        memory.load32(source, at),
+        memory.load64(source, at),
+        memory.load_be(source, at, 3),
+    )
+
+
 def test_memory() -> None:
     source = buffer(bytes(range(200, 232)))
     for at in range(8):
         word = source[at : at + 8].tobytes()
-        assert memory.load16(source, at) == int.from_bytes(word[:2], "little")
-        assert memory.load32(source, at) == int.from_bytes(word[:4], "little")
-        assert memory.load64(source, at) == int.from_bytes(word, "little", signed=True)
-        assert memory.load_be(source, at, 3) == int.from_bytes(word[:3], "big")
+        target = np.zeros(40, np.uint8)
+        assert touch(source, at, target) == (
+            int.from_bytes(word[:2], "little"),
+            int.from_bytes(word[:4], "little"),
+            int.from_bytes(word, "little", signed=True),
+            int.from_bytes(word[:3], "big"),
+        )
+        assert target.tobytes() == bytes(at) + word + bytes(13 - at) + word[:4] + bytes(15)
 
 
 TEXTS = {

@@ -1,0 +1,55 @@
+"""Compile every kernel once, into the cache that all processes of this machine share.
+
+    python -m ray_canal.warm
+
+Decodes a bundled binlog file and renders both views, with writable and with read-only input: bytes
+from a socket are writable, bytes from Ray's object store are not, and numba compiles for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.binlog.decode import decode
+from ray_canal.config import InstanceConfig
+from ray_canal.demo import binlog_files
+from ray_canal.driver.source import open_source
+from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.views.arrow import batches
+from ray_canal.views.entries import render_entries
+
+
+def warm() -> float:
+    """Compile (or load) the kernels; returns the seconds that it took."""
+    began = time.perf_counter()
+    parser = EventParser(SchemaRegistry())
+    source = open_source(
+        InstanceConfig.model_validate(
+            {"destination": "warm", "source": {"files": [str(binlog_files()[0])]}}
+        )
+    )
+    try:
+        source.open(None)
+        while (raw := source.read(0.0, 0.0)) is not None:
+            for writable in (True, False):
+                data = raw.data.copy()
+                data.flags.writeable = writable
+                chunk = dataclasses.replace(raw, data=data)
+                _, decoded = decode(chunk, parser.parse(chunk))
+                _render(decoded)
+    finally:
+        source.close()
+    return time.perf_counter() - began
+
+
+def _render(chunk: DecodedChunk) -> None:
+    count = chunk.layout.event_count
+    list(batches(chunk, 0, count))
+    render_entries(chunk, 0, count)
+
+
+if __name__ == "__main__":
+    print(f"kernels ready after {warm():.1f} s")

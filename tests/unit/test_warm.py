@@ -1,0 +1,18 @@
+"""Warming: what one process has compiled, the next one loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_a_second_process_starts_from_the_cache() -> None:
+    root = Path(__file__).parents[2]
+    seconds = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "ray_canal.warm"], capture_output=True, check=True, cwd=root
+        )
+        seconds.append(float(done.stdout.split()[-2]))
+    assert seconds[1] < 6, f"loading the compiled kernels took {seconds[1]} s"
