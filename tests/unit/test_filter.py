@@ -62,7 +62,9 @@ def test_within_must_admit_too() -> None:
     assert not narrowed.admits("crm", "item")
 
 
-@pytest.mark.parametrize("pattern", [r"shop\.(", "a{2,1}", "*", r"[z-a]", "(?P<x>a", "a{9999999999}"])
+@pytest.mark.parametrize(
+    "pattern", [r"shop\.(", "a{2,1}", "*", r"[z-a]", "(?P<x>a", "a{9999999999}"]
+)
 @pytest.mark.parametrize("place", ["tables", "black_tables", "within"])
 def test_a_bad_pattern_is_named(pattern: str, place: str) -> None:
     with pytest.raises(ConfigError, match="is not a regular expression") as caught:

@@ -117,7 +117,7 @@ def test_a_file_of_another_program_or_version_is_refused(tmp_path: Path) -> None
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="file/meta.db cannot be used"):
+    with pytest.raises(ConfigError, match=r"file/meta\.db cannot be used"):
         SqliteBackend(str(tmp_path / "file" / "meta.db"))
 
 

@@ -9,7 +9,8 @@ from tests.unit.store.made_log import ALTER, ERASE, MadeEntry, MadeLog
 
 @dataclass
 class ModelSubscriber:
-    """`next` and `acked` count entries of the whole log; `skipped`: consumed before this generation."""
+    """`next` and `acked` count entries of the whole log; `skipped`: consumed before this
+    generation."""
 
     admits: frozenset[str]
     next: int
@@ -54,7 +55,8 @@ class ListModel:
         return found, left <= 0 and bool(found)
 
     def get(self, client_id: int, found: list[int], end: int) -> None:
-        """Hand out a batch that ends before `end`: at its last entry, or behind more that is filtered."""
+        """Hand out a batch that ends before `end`: at its last entry, or behind more that is
+        filtered."""
         subscriber = self.subscribers[client_id]
         between = range(found[-1] + 1 if found else subscriber.next, end)
         assert not any(subscriber.sees(index, self.log.entries[index]) for index in between)

@@ -1,4 +1,5 @@
-"""A made-up binlog as the store's tests need it: entries in order, and what is true of each of them."""
+"""A made-up binlog as the store's tests need it: entries in order, and what is true of each of
+them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ INSERT, ALTER, ERASE, QUERY = 1, 5, 6, 7
 
 @dataclass(frozen=True)
 class MadeEntry:
-    """One entry. `tells`: whether a cursor can say that it was consumed; `closes`: ends a transaction."""
+    """One entry. `tells`: whether a cursor can say that it was consumed; `closes`: ends a
+    transaction."""
 
     journal_name: str
     position: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -37,7 +38,8 @@ def admitted(pattern: str) -> frozenset[str]:
 
 
 class Run:
-    """One store and its model; every step does the same to both. Payloads are numbers of first entries."""
+    """One store and its model; every step does the same to both. Payloads are numbers of first
+    entries."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -129,7 +131,7 @@ class Run:
         acked = self.start_acked if first == self.base else first
         assert acked == 0 or cursor == self.log.cursor_after(acked)
         self.model.subscribers[client_id] = ModelSubscriber(
-            admitted(pattern), first, acked, self.skipped(acked) if first == self.base else frozenset()
+            admitted(pattern), first, acked, self.skipped(acked if first == self.base else 0)
         )
 
     def do_refilter(self, client_id: int) -> None:
@@ -277,7 +279,7 @@ def filled(log: MadeLog, cuts: tuple[int, ...] = (), **options: Any) -> EventSto
 def put(store: EventStore, log: MadeLog, cuts: tuple[int, ...] = (), start: int = 0) -> None:
     buffer = TransactionBuffer(START, thin_empty_transactions=False)
     edges = [0, *cuts, len(log.entries)]
-    for sequence, (first, last) in enumerate(zip(edges, edges[1:], strict=False)):
+    for sequence, (first, last) in enumerate(itertools.pairwise(edges)):
         at = 4 if first == 0 else None
         store.put(buffer.add(info_of(log.entries[first:last], sequence, at)), sequence)
 

@@ -80,8 +80,15 @@ def gtid(flavor: int, gno: int, *, sid: int = 1, domain: int = 0, tag: bytes = b
 def test_gtid_sets_of_mixed_sources_and_tags() -> None:
     one, two = "01010101-0101-0101-0101-010101010101", "02020202-0202-0202-0202-020202020202"
     gtids = np.concatenate(
-        [gtid(GTID_MYSQL, 5), gtid(GTID_MYSQL, 1, sid=2), gtid(GTID_MYSQL, 6), gtid(GTID_MYSQL, 9)]
-        + [gtid(GTID_MYSQL, 2, sid=2), gtid(GTID_MYSQL, 1, tag=b"t"), gtid(GTID_ANONYMOUS, 3)]
+        [
+            gtid(GTID_MYSQL, 5),
+            gtid(GTID_MYSQL, 1, sid=2),
+            gtid(GTID_MYSQL, 6),
+            gtid(GTID_MYSQL, 9),
+            gtid(GTID_MYSQL, 2, sid=2),
+            gtid(GTID_MYSQL, 1, tag=b"t"),
+            gtid(GTID_ANONYMOUS, 3),
+        ]
     )
     assert gtid_set_after(f"{one}:1-4", gtids) == f"{one}:1-6:9:t:1,{two}:1-2"
     assert gtid_set_after("", gtid(GTID_ANONYMOUS, 3)) == ""
