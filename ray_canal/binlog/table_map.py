@@ -9,6 +9,7 @@ type, packed length, value. MariaDB has the same. CorruptEvent where bytes are m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import char_bytes_max, charset_of_collation, decode_text
@@ -113,12 +114,12 @@ def _column_type(code: int, fields: Reader) -> tuple[int, int]:
     return first, second
 
 
-def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, tuple[object, ...]]:
+def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, Any]:
     raw: dict[int, bytes] = {}
     while reader.left:
         field = reader.integer(1)
         raw[field] = reader.take(reader.packed())
-    found: dict[str, tuple[object, ...]] = {}
+    found: dict[str, Any] = {}
     if _SIGNEDNESS in raw:
         numeric = [c for c, kind in enumerate(kinds) if kind in types.NUMERIC_TYPES]
         found["unsigned"] = _bits(raw[_SIGNEDNESS], numeric, len(kinds), False)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 
 SINGLE: Final = 1  # tables: at most two bytes per character
 EUC_JP: Final = 2
@@ -30,14 +30,14 @@ _LINEAR_SUPPLEMENTARY: Final = 189_000
 _THREE_BYTE_LEAD: Final = 0x8F
 
 
-@kernel
+@bare
 def _unit(source, at, kind):  # type: ignore[no-untyped-def]
     if kind == UTF16_BE:
         return np.int64(source[at]) << 8 | np.int64(source[at + 1])
     return np.int64(source[at + 1]) << 8 | np.int64(source[at])
 
 
-@kernel
+@bare
 def _wide_char(source, at, end, kind):  # type: ignore[no-untyped-def]
     """(code point, next offset) of UTF-16 and UTF-32."""
     if kind == UTF32_BE:
@@ -60,7 +60,7 @@ def _wide_char(source, at, end, kind):  # type: ignore[no-untyped-def]
     return UNDEFINED, at + 2
 
 
-@kernel
+@bare
 def _four_byte(source, at, tables, base):  # type: ignore[no-untyped-def]
     """Code point of a four-byte GB 18030 character."""
     linear = (np.int64(source[at]) - 0x81) * 10 + np.int64(source[at + 1]) - 0x30
@@ -71,7 +71,7 @@ def _four_byte(source, at, tables, base):  # type: ignore[no-untyped-def]
     return point if 0x10000 <= point <= 0x10FFFF else UNDEFINED
 
 
-@kernel
+@bare
 def _table_char(source, at, end, kind, tables, base):  # type: ignore[no-untyped-def]
     """(code point, next offset) by tables."""
     first = np.int64(source[at])
@@ -94,14 +94,14 @@ def _table_char(source, at, end, kind, tables, base):  # type: ignore[no-untyped
     return point, at + (1 if point == UNDEFINED and second < 128 else 2)
 
 
-@kernel
+@bare
 def _next_char(source, at, end, kind, tables, base):  # type: ignore[no-untyped-def]
     if kind >= UTF16_BE:
         return _wide_char(source, at, end, kind)
     return _table_char(source, at, end, kind, tables, base)
 
 
-@kernel
+@bare
 def utf8_bytes(source, at, end, kind, tables, base):  # type: ignore[no-untyped-def]
     """Bytes that source[at:end] takes in UTF-8."""
     count = 0
@@ -111,7 +111,7 @@ def utf8_bytes(source, at, end, kind, tables, base):  # type: ignore[no-untyped-
     return count
 
 
-@kernel
+@bare
 def to_utf8(source, at, end, kind, tables, base, target, to):  # type: ignore[no-untyped-def]
     """Write source[at:end] in UTF-8 to target[to :]; the offset behind it."""
     while at < end:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load32
 
 _POLYNOMIAL: Final = 0xEDB88320
@@ -27,7 +27,7 @@ def _tables() -> np.ndarray:
 _T = _tables()
 
 
-@kernel
+@bare
 def crc32_update(crc, data, at, end):  # type: ignore[no-untyped-def]
     """Go on with a running (inverted) CRC over data[at:end]."""
     t = _T
@@ -53,13 +53,13 @@ def crc32_update(crc, data, at, end):  # type: ignore[no-untyped-def]
     return crc
 
 
-@kernel
+@bare
 def crc32_byte(crc, byte):  # type: ignore[no-untyped-def]
     """The same over one byte that is in no array."""
     return crc >> 8 ^ _T[(crc ^ byte) & 255]
 
 
-@kernel
+@bare
 def crc32(data, at, end):  # type: ignore[no-untyped-def]
     """The checksum of data[at:end]."""
     return crc32_update(np.int64(0xFFFFFFFF), data, at, end) ^ 0xFFFFFFFF

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load32, load_be, store32, store64
 
 _GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
@@ -23,7 +23,7 @@ def decimal_bytes(precision: int, scale: int) -> int:
     return int(groups + _GROUP_BYTES[whole % 9] + _GROUP_BYTES[scale % 9])
 
 
-@kernel
+@bare
 def _digits_of_group(k, whole, scale):  # type: ignore[no-untyped-def]
     """Digits in the k-th group; 0 behind the last."""
     head = whole % 9
@@ -37,7 +37,7 @@ def _digits_of_group(k, whole, scale):  # type: ignore[no-untyped-def]
     return scale % 9 if k == full else 0
 
 
-@kernel
+@bare
 def _group(source, at, digits, first, flip):  # type: ignore[no-untyped-def]
     """One group's number; -1 if it has more digits than it may."""
     count = _GROUP_BYTES[digits]
@@ -50,7 +50,7 @@ def _group(source, at, digits, first, flip):  # type: ignore[no-untyped-def]
     return value if value < _POWERS[digits] else -1
 
 
-@kernel
+@bare
 def decimal64(source, at, precision, scale):  # type: ignore[no-untyped-def]
     """(number, whether it is one) of up to 18 digits."""
     negative = source[at] < 128
@@ -70,14 +70,14 @@ def decimal64(source, at, precision, scale):  # type: ignore[no-untyped-def]
     return (-value if negative else value), True
 
 
-@kernel
+@bare
 def store_decimal64(value, target, to):  # type: ignore[no-untyped-def]
     """A number in 16 bytes."""
     store64(target, to, value)
     store64(target, to + 8, value >> 63)
 
 
-@kernel
+@bare
 def decimal_wide(source, at, precision, scale, target, to, limbs):  # type: ignore[no-untyped-def]
     """Write a number of `limbs` 32-bit words to target[to :]; False if it is none."""
     for k in range(limbs):

@@ -92,14 +92,24 @@ def kernel(function: F) -> F:
     return function if JIT_DISABLED else _cached(numba.njit(nogil=True)(function), function)
 
 
-def inlined(function: F) -> F:
-    """A kernel that becomes part of its callers: for small steps of inner loops.
+def bare(function: F) -> F:
+    """A kernel that allocates nothing and returns no array, so that no references are counted.
 
-    A call passes every array as seven words, which costs more than such a step itself.
+    Counting is a call per array and step: more than such a step itself, in the inner loops.
     """
     if JIT_DISABLED:
         return function
-    return _cached(numba.njit(nogil=True, forceinline=True)(function), function)
+    return _cached(numba.njit(nogil=True, _nrt=False)(function), function)
+
+
+def inlined(function: F) -> F:
+    """A bare kernel that becomes part of its callers.
+
+    A call passes every array as seven words; for small steps of inner loops.
+    """
+    if JIT_DISABLED:
+        return function
+    return _cached(numba.njit(nogil=True, _nrt=False, forceinline=True)(function), function)
 
 
 def _cached(dispatcher: Any, function: F) -> F:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ray_canal.kernels.jit import CHECKED, inlined, kernel
+from ray_canal.kernels.jit import CHECKED, bare, inlined
 
 if not CHECKED:
     from llvmlite import ir
@@ -78,38 +78,38 @@ if not CHECKED:
 
 else:
 
-    @kernel
+    @bare
     def load16(source, at):  # type: ignore[no-untyped-def]
         return np.int64(source[at]) | np.int64(source[at + 1]) << 8
 
-    @kernel
+    @bare
     def load32(source, at):  # type: ignore[no-untyped-def]
         return load16(source, at) | load16(source, at + 2) << 16
 
-    @kernel
+    @bare
     def load64(source, at):  # type: ignore[no-untyped-def]
         return load32(source, at) | load32(source, at + 4) << 32
 
-    @kernel
+    @bare
     def store8(target, at, value):  # type: ignore[no-untyped-def]
         target[at] = value & 0xFF
 
-    @kernel
+    @bare
     def store16(target, at, value):  # type: ignore[no-untyped-def]
         for k in range(2):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @kernel
+    @bare
     def store32(target, at, value):  # type: ignore[no-untyped-def]
         for k in range(4):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @kernel
+    @bare
     def store64(target, at, value):  # type: ignore[no-untyped-def]
         for k in range(8):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @kernel
+    @bare
     def copy(target, to, source, at, count):  # type: ignore[no-untyped-def]
         """Copy source[at : at + count] to target[to :]; the two do not overlap."""
         target[to : to + count] = source[at : at + count]

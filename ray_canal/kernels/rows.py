@@ -14,7 +14,7 @@ import numpy as np
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.cells import put_null, put_value, string_length
 from ray_canal.kernels.charset import utf8_bytes
-from ray_canal.kernels.jit import inlined, kernel
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import copy, load16, load_le, store32
 
 INSERT: Final = 1
@@ -52,7 +52,7 @@ SHAPE_FIELDS: Final = 6
 _JSON_SLACK_BYTES: Final = 32
 
 
-@kernel
+@bare
 def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):  # type: ignore[no-untyped-def]
     """Offset of the first bitmap, or an error code."""
     at += id_bytes + 2
@@ -78,7 +78,7 @@ def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):  # type: i
     return at if end - at >= bitmaps * ((columns + 7) >> 3) else w.TRUNCATED
 
 
-@kernel
+@bare
 def _present_columns(source, bitmap, columns):  # type: ignore[no-untyped-def]
     count = 0
     if bitmap >= 0:
@@ -129,7 +129,7 @@ def _measure_image(  # type: ignore[no-untyped-def]
     return at if at <= end else w.TRUNCATED
 
 
-@kernel
+@bare
 def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json_factor):  # type: ignore[no-untyped-def]
     """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`.
 
@@ -202,13 +202,13 @@ def _fill_image(  # type: ignore[no-untyped-def]
     return at
 
 
-@kernel
+@bare
 def _fill_missing(columns, first, plan, dest, base, arena, row):  # type: ignore[no-untyped-def]
     for c in range(columns):
         put_null(plan, first + c, dest, base, arena, row)
 
 
-@kernel
+@bare
 def fill_rows(  # type: ignore[no-untyped-def]
     source, events, heads, shape, plan, tables, dest, deferred, arena
 ):

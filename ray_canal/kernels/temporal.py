@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels.codes import IRREGULAR32, IRREGULAR64
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load_be
 
 _SECOND_US = 1_000_000
@@ -24,12 +24,12 @@ _DAYS_BEFORE = np.array(
 _YEAR_MAX = 9999
 
 
-@kernel
+@bare
 def _is_leap(year):  # type: ignore[no-untyped-def]
     return (year & 3) == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-@kernel
+@bare
 def is_regular(date):  # type: ignore[no-untyped-def]
     """Whether year << 9 | month << 5 | day is a day of the (proleptic Gregorian) calendar."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
@@ -39,7 +39,7 @@ def is_regular(date):  # type: ignore[no-untyped-def]
     return day <= last or (month == 2 and day == 29 and _is_leap(year))
 
 
-@kernel
+@bare
 def days_of(date):  # type: ignore[no-untyped-def]
     """Days since 1970-01-01 of a regular date."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
@@ -51,7 +51,7 @@ def days_of(date):  # type: ignore[no-untyped-def]
     return days - 719_162
 
 
-@kernel
+@bare
 def date_slot(date):  # type: ignore[no-untyped-def]
     """(DATE slot, whether it is valid)."""
     if is_regular(date):
@@ -59,7 +59,7 @@ def date_slot(date):  # type: ignore[no-untyped-def]
     return IRREGULAR32 + date, False
 
 
-@kernel
+@bare
 def moment_slot(date, hour, minute, second, micros):  # type: ignore[no-untyped-def]
     """(DATETIME slot, whether it is valid)."""
     if is_regular(date) and hour < 24 and minute < 60 and second < 60 and micros < _SECOND_US:
@@ -69,12 +69,12 @@ def moment_slot(date, hour, minute, second, micros):  # type: ignore[no-untyped-
     return IRREGULAR64 + packed, False
 
 
-@kernel
+@bare
 def _fraction(source, at, count):  # type: ignore[no-untyped-def]
     return load_be(source, at, count) * _FRACTION_US[count] if count else 0
 
 
-@kernel
+@bare
 def datetime_new(source, at, fraction_bytes):  # type: ignore[no-untyped-def]
     """(slot, 1 valid, 0 irregular, -1 no datetime at all)."""
     packed = load_be(source, at, 5) - (1 << 39)
@@ -87,7 +87,7 @@ def datetime_new(source, at, fraction_bytes):  # type: ignore[no-untyped-def]
     return slot, 1 if valid else 0
 
 
-@kernel
+@bare
 def datetime_old(number):  # type: ignore[no-untyped-def]
     """From YYYYMMDDhhmmss; results as above."""
     if number < 0 or number > 99_999_999_999_999:
@@ -101,7 +101,7 @@ def datetime_old(number):  # type: ignore[no-untyped-def]
     return slot, 1 if valid else 0
 
 
-@kernel
+@bare
 def timestamp_slot(seconds, micros):  # type: ignore[no-untyped-def]
     """Results as above; second 0 is MySQL's zero timestamp."""
     if micros >= _SECOND_US:
@@ -111,12 +111,12 @@ def timestamp_slot(seconds, micros):  # type: ignore[no-untyped-def]
     return seconds * _SECOND_US + micros, 1
 
 
-@kernel
+@bare
 def timestamp_new(source, at, fraction_bytes):  # type: ignore[no-untyped-def]
     return timestamp_slot(load_be(source, at, 4), _fraction(source, at + 4, fraction_bytes))
 
 
-@kernel
+@bare
 def time_new(source, at, fraction_bytes):  # type: ignore[no-untyped-def]
     """(microseconds, 1 or -1)."""
     bits = 24 + 8 * fraction_bytes
@@ -133,7 +133,7 @@ def time_new(source, at, fraction_bytes):  # type: ignore[no-untyped-def]
     return (-total if number < 0 else total), 1
 
 
-@kernel
+@bare
 def time_old(number):  # type: ignore[no-untyped-def]
     """From ±hhhmmss."""
     magnitude = abs(number)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load16, load32, load64, load_le
 
 # Rows of `found`.
@@ -74,7 +74,7 @@ _LOGICAL_CLOCK: Final = 2
 _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 
-@kernel
+@bare
 def survey(data):  # type: ignore[no-untyped-def]
     """(events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
     length."""
@@ -91,12 +91,12 @@ def survey(data):  # type: ignore[no-untyped-def]
     return events, gtids, maps
 
 
-@kernel
+@bare
 def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
     """Whether data[at:end] is these letters (upper case), in either case."""
     if end - at != word.size:
         return False
-    for k in range(word.size):  # noqa: SIM110
+    for k in range(word.size):
         if data[at + k] & 0xDF != word[k]:
             return False
     return True
@@ -107,7 +107,7 @@ _COMMIT = np.frombuffer(b"COMMIT", np.uint8)
 _ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
 
 
-@kernel
+@bare
 def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     """KIND_BEGIN, KIND_END, KIND_SPECIAL; -1: too short."""
     if end - body < 13:
@@ -124,7 +124,7 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     return KIND_SPECIAL
 
 
-@kernel
+@bare
 def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
     """Whether the event data[at:end] ends with its CRC-32."""
     tail = end - 4
@@ -138,7 +138,7 @@ def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
     return crc == load32(data, tail)
 
 
-@kernel
+@bare
 def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped-def]
     """Fill column `row` of `gtids`; False if the event is too short."""
     gtids[G_AT, row] = body
@@ -160,15 +160,15 @@ def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped
     return True
 
 
-@kernel
+@bare
 def _same(data, a, b, count):  # type: ignore[no-untyped-def]
-    for k in range(count):  # noqa: SIM110
+    for k in range(count):
         if data[a + k] != data[b + k]:
             return False
     return True
 
 
-@kernel
+@bare
 def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untyped-def]
     """Index in `maps` of the TABLE_MAP data[start:end]; `count` itself if it is new."""
     digest = crc32(data, start, end)
@@ -188,7 +188,7 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
     return count
 
 
-@kernel
+@bare
 def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
     """Where a table id is, or would be, in the open-addressed `ids` (-1: free)."""
     slot = ((table_id & 0x7FFFFFFF) * 0x9E3779B1 >> 8) & (ids.size - 1)
@@ -197,7 +197,7 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
     return slot
 
 
-@kernel
+@bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
     found, gtids, maps, slots, ids, active,
