@@ -99,7 +99,7 @@ def bare(function: F) -> F:
     """
     if JIT_DISABLED:
         return function
-    return _cached(numba.njit(nogil=True, _nrt=False)(function), function)
+    return _cached(numba.njit(nogil=True, _nrt=CHECKED)(function), function)
 
 
 def inlined(function: F) -> F:
@@ -109,7 +109,7 @@ def inlined(function: F) -> F:
     """
     if JIT_DISABLED:
         return function
-    return _cached(numba.njit(nogil=True, _nrt=False, forceinline=True)(function), function)
+    return _cached(numba.njit(nogil=True, _nrt=CHECKED, forceinline=True)(function), function)
 
 
 def _cached(dispatcher: Any, function: F) -> F:

@@ -136,7 +136,8 @@ def test_memory() -> None:
 
 
 TEXTS = {
-    "latin1": "café €", "cp1251": "Привет", "koi8r": "Привет", "greek": "Καλημέρα", "gbk": "中文abc",
+    "latin1": "café €", "cp1251": "Привет", "koi8r": "Привет", "greek": "Καλημέρα",
+    "gbk": "中文abc",
     "gb2312": "中文", "big5": "中文字", "sjis": "日本語ｶﾅ", "cp932": "日本語①", "euckr": "한국어",
     "ujis": "日本語ｶ", "gb18030": "中文😀€ab", "ucs2": "中文", "utf16": "中😀x", "utf16le": "中😀x",
     "utf32": "中😀x", "tis620": "สวัสดี", "hebrew": "שלום", "latin2": "žluťoučký",
