@@ -1,0 +1,62 @@
+"""Ring: which chunk holds what, what it is charged, what is left when chunks go."""
+
+from __future__ import annotations
+
+from ray_canal.config import StoreConfig
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.ring import SLOT_BYTES_MIN, Ring
+from ray_canal.store.transaction_buffer import TransactionBuffer
+from tests.unit.store.made_log import MadeLog, info_of
+
+START = EntryPosition("binlog.000001")
+
+
+def ring_of(count: int, **options: object) -> tuple[Ring, MadeLog]:
+    """A ring of chunks with one transaction of three entries each."""
+    ring, log = Ring(StoreConfig(**options), START), MadeLog()  # type: ignore[arg-type]
+    buffer = TransactionBuffer(START)
+    for number in range(count):
+        log.transaction(1)
+        start = 4 if number == 0 else None
+        ring.append(buffer.add(info_of(log.entries[-3:], number, start)), number)
+    return ring, log
+
+
+def test_slots_by_log_sequence() -> None:
+    ring, _ = ring_of(3)
+    assert (len(ring), ring.first_sequence, ring.put_sequence) == (3, 0, 9)
+    found = {s: [slot.payload for slot in ring.since(s)] for s in (0, 2, 3, 5, 8, 9, 20)}
+    assert found == {0: [0, 1, 2], 2: [0, 1, 2], 3: [1, 2], 5: [1, 2], 8: [2], 9: [], 20: []}
+
+
+def test_a_small_chunk_is_charged_what_it_costs_to_keep() -> None:
+    ring, _ = ring_of(2, buffer_size=16, memunit_bytes=1024)
+    assert ring.used == 2 * SLOT_BYTES_MIN
+    assert ring.size_bytes < 1000
+    assert ring.has_room(8192)
+    assert not ring.has_room(8193)
+    ring, _ = ring_of(3, buffer_size=16, memunit_bytes=1024)
+    assert ring.has_room(1)
+    ring, _ = ring_of(4, buffer_size=16, memunit_bytes=1024)
+    assert not ring.has_room(1)
+
+
+def test_trimmed_slots_leave_their_place_behind() -> None:
+    ring, log = ring_of(3)
+    assert ring.trim(2) == []
+    assert [slot.payload for slot in ring.trim(7)] == [0, 1]
+    assert (ring.first_sequence, ring.used) == (6, SLOT_BYTES_MIN)
+    assert ring.first_position == log.cursor_after(6)
+    assert ring.position_before(6) == log.cursor_after(6)
+    assert ring.position_before(8) == log.cursor_after(8)
+    ring.trim(9)
+    assert (len(ring), ring.used, ring.first_sequence) == (0, 0, 9)
+    assert ring.position_before(9) == log.cursor_after(9)
+
+
+def test_a_chunk_without_entries_is_not_kept() -> None:
+    ring, log = ring_of(1)
+    info = info_of(log.entries)
+    empty = type(info)(info.head, 100, 0, info.entries[:0], info.gtids[:0], ())
+    ring.append(TransactionBuffer(START).add(empty), "nothing")
+    assert (len(ring), ring.put_sequence) == (1, 3)
