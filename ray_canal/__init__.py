@@ -8,8 +8,8 @@
         for message in connector:
             for batch in message.batches: ...
 
-The names below are the public API. They are loaded when first used, so that importing ray_canal starts
-neither Ray nor a compiler.
+The names below are the public API. They are loaded when first used, so that importing ray_canal
+starts neither Ray nor a compiler.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from a socket are writable, bytes from Ray's object store are not, and numba com
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 
 from ray_canal.binlog.chunk import DecodedChunk
@@ -52,4 +53,4 @@ def _render(chunk: DecodedChunk) -> None:
 
 
 if __name__ == "__main__":
-    print(f"kernels ready after {warm():.1f} s")
+    sys.stdout.write(f"kernels ready after {warm():.1f} s\n")

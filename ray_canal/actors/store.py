@@ -26,6 +26,7 @@ from ray_canal.errors import (
     Fenced,
     InstanceNotRunning,
     InstanceRestarted,
+    SourceError,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
@@ -103,6 +104,7 @@ class StoreActor:
         cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
         pump = self._pump = Pump(self._config)
         start, identity = await pump.open(min(cursors) if cursors else self._start)
+        self._refuse_foreign(known, identity)
         self._epoch = self._meta.acquire(self._destination)
         self._identity, self._start = identity, start
         self._subscribers = self._meta.load(self._destination)
@@ -330,6 +332,20 @@ class StoreActor:
                 f"batch {batch_id} was handed out before the instance restarted; "
                 "it is void and will be delivered again"
             ).at(destination=self._destination)
+
+    def _refuse_foreign(
+        self, subscribers: dict[int, SubscriberMeta], identity: SourceIdentity
+    ) -> None:
+        """A cursor is a place in one server's files; another server's do not compare with it."""
+        for subscriber in subscribers.values():
+            cursor = subscriber.cursor
+            known = "" if cursor is None else cursor.identity.server_uuid
+            if known and identity.server_uuid and known != identity.server_uuid:
+                raise SourceError(
+                    f"the cursor of client {subscriber.client_id} belongs to server {known}, but "
+                    f"{identity.address} is server {identity.server_uuid}; put the address back, "
+                    "or use another meta file (meta.path) to start afresh on this server"
+                ).at(destination=self._destination)
 
     def _filter(self, subscriber_filter: str) -> TableFilter:
         """The subscriber's filter on top of the instance's black list."""

@@ -4,13 +4,14 @@ This is the contract between the rooms. Who makes what:
 
     driver/ + binlog/cutter.py   bytes            -> RawChunk
     parse/event_parser.py        RawChunk         -> ParsedChunk   (headers walked, tables resolved)
-    binlog/decode.py             Raw + Parsed     -> DecodedChunk  (stateless: any worker, any chunk)
+    binlog/decode.py             Raw + Parsed     -> DecodedChunk  (stateless: any worker)
     store/                       ChunkInfo        -> what a subscriber gets; never sees the arena
     views/                       DecodedChunk     -> Arrow batches, Canal Entry bytes
 
-A decoded chunk is one uint8 arena and a small layout of offsets, so that it travels through Ray's object
-store as one out-of-band buffer and Arrow arrays are views over it. It is lossless as to what Canal's
-entries and Arrow batches need; slots are described in kernels/codes.py. Regions start at multiples of 64.
+A decoded chunk is one uint8 arena and a small layout of offsets, so that it travels through Ray's
+object store as one out-of-band buffer and Arrow arrays are views over it. It is lossless as to what
+Canal's entries and Arrow batches need; slots are described in kernels/codes.py. Regions start at
+multiples of 64.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ ALIGNMENT_BYTES = 64
 EVENT = np.dtype(
     [
         ("position", "<i8"),  # start offset of the binlog event in its file
-        ("aux", "<i8"),  # BEGIN: thread id. END: XID (0 for COMMIT). QUERY and DDL: index in `queries`.
-        #                  Row events: MySQL's table id.
-        ("present", "<i8"),  # row events: arena offset of two presence bitmaps (before, after), each of
-        #                  (columns + 7) // 8 bytes, least significant bit first; -1: every column present
+        # BEGIN: thread id. END: XID (0 for COMMIT). QUERY and DDL: index in `queries`. Row events:
+        # MySQL's table id.
+        ("aux", "<i8"),
+        # Row events: arena offset of two presence bitmaps (before, after), each of
+        # (columns + 7) // 8 bytes, least significant bit first; -1: every column is present.
+        ("present", "<i8"),
         ("timestamp", "<u4"),  # header time, seconds
         ("length", "<u4"),  # bytes of the binlog event, header and checksum included
         ("server_id", "<u4"),
@@ -47,7 +50,7 @@ EVENT = np.dtype(
         ("flags", "u1"),  # EVENT_* below
     ]
 )
-"""One log entry: what becomes one Canal Entry. Control events that no entry shows are not listed."""
+"""One log entry: what becomes one Canal Entry. Events that no entry shows are not listed."""
 
 EVENT_IN_TRANSACTION = 1
 """Set on the rows, queries and END of an open transaction; not on a DDL that stands alone."""
@@ -105,8 +108,8 @@ class ChunkHead:
     """Where a raw chunk comes from, and what a worker needs to read it alone.
 
     The first `carried_bytes` of the data repeat events from before the chunk that its own events
-    depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make no
-    entries. Then come whole events, the first of them at file offset `position`.
+    depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make
+    no entries. Then come whole events, the first of them at file offset `position`.
     """
 
     sequence: int
@@ -149,8 +152,9 @@ class ColumnLayout:
 class TableLayout:
     """One table version's rows in a chunk. A side (before, after) without any row is None.
 
-    Both sides have `rows` slots; a row without that image (INSERT has no before, DELETE no after) is NULL in
-    every column. `row_event` is the arena offset of int32[rows]: each row's index in `events`.
+    Both sides have `rows` slots; a row without that image (INSERT has no before, DELETE no after)
+    is NULL in every column. `row_event` is the arena offset of int32[rows]: each row's index in
+    `events`.
     """
 
     meta: TableMeta
@@ -210,7 +214,7 @@ class ChunkInfo:
     size_bytes: int  # raw bytes of new events
     arena_bytes: int
     entries: npt.NDArray[np.void]  # ENTRY
-    gtids: npt.NDArray[np.void]  # GTID; the transactions that begin here (and the carried one, if any)
+    gtids: npt.NDArray[np.void]  # GTID; transactions that begin here, and the carried one, if any
     tables: tuple[tuple[str, str], ...]  # (schema, table) by ENTRY.table
     failure: DecodeError | None = None
     stage_seconds: dict[str, float] = field(default_factory=dict)

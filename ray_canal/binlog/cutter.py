@@ -172,7 +172,7 @@ class ChunkCutter:
         state = self._state
         while True:
             limit = self._start + self._carried_bytes + self._chunk_bytes
-            code = walk.scan(  # type: ignore[no-untyped-call]
+            code = walk.scan(
                 self._buffer, self._filled, limit, state, self._carry
             )
             if code == walk.MORE:

@@ -200,7 +200,7 @@ class BinlogDump:
         at = 0
         while True:
             target = self._cutter.reserve(end - at)
-            code, at = packets.unpack(  # type: ignore[no-untyped-call]
+            code, at = packets.unpack(
                 self._buffer, at, end, target, self._state, self.semi_sync
             )
             self._cutter.commit(int(self._state[packets.WRITTEN_BYTES]), self.last_received_at)

@@ -9,7 +9,7 @@ Fixed-width slots hold, per row (little-endian, NULL rows undefined unless said 
     F32 F64              IEEE 754                              YEAR   uint16 (0 = year 0000)
     BIT                  uint64                                SET    uint64 bit mask
     ENUM                 uint16 index; 0 is MySQL's error value ''
-    DEC128 DEC256        two's complement of 16 / 32 bytes, scaled by the column's scale (Arrow's layout)
+    DEC128 DEC256        two's complement of 16 / 32 bytes, scaled by the column's scale (as Arrow)
     DATE                 int32 days since 1970-01-01
     DATETIME             int64 microseconds since 1970-01-01 00:00:00, no zone
     TIMESTAMP            int64 microseconds since the epoch, UTC
@@ -21,11 +21,12 @@ Variable-width slots hold int32 offsets (rows + 1 of them) into a data area:
     JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it
     GEOMETRY             4-byte SRID + WKB
 
-A temporal value that no calendar has (zero date, partial date, day 31 of a short month, year 0) keeps
-its digits: the slot holds `IRREGULAR + packed` and the row's validity bit is 0; a true NULL has
-validity 0 and the slot is exactly `NULL_SLOT`. So Arrow sees null for both, and Canal's text is exact.
-Packed: DATE (year << 9 | month << 5 | day); DATETIME/TIMESTAMP ((date << 17 | hour << 12 | minute << 6
-| second) << 20 | microsecond), where date is DATE's packing; a zero TIMESTAMP packs to 0.
+A temporal value that no calendar has (zero date, partial date, day 31 of a short month, year 0)
+keeps its digits: the slot holds `IRREGULAR + packed` and the row's validity bit is 0; a true NULL
+has validity 0 and the slot is exactly `NULL_SLOT`. So Arrow sees null for both, and Canal's text is
+exact. Packed: DATE (year << 9 | month << 5 | day); DATETIME/TIMESTAMP ((date << 17 | hour << 12 |
+minute << 6 | second) << 20 | microsecond), where date is DATE's packing; a zero TIMESTAMP packs
+to 0.
 Only values < IRREGULAR_END are irregular; no real date is so far in the past.
 """
 

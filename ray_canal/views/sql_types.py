@@ -29,8 +29,6 @@ _WIDENED = {
 
 def sql_type(column: ColumnMeta, code: int) -> int:
     """The sqlType of a value whose top bit is clear, as Canal has it."""
-    if column.mysql_type.lower().startswith("tinyint(1)"):
-        return BIT
     if code == codes.TEXT:
         kind = column.mysql_type.lower()
         return CHAR if kind.startswith("char") else VARCHAR if kind.startswith("var") else CLOB
@@ -39,10 +37,9 @@ def sql_type(column: ColumnMeta, code: int) -> int:
 
 def widened(column: ColumnMeta, code: int) -> int:
     """The sqlType of an unsigned value whose top bit is set."""
-    plain = sql_type(column, code)
-    return plain if plain == BIT else _WIDENED.get(code, plain)
+    return _WIDENED.get(code, sql_type(column, code))
 
 
 def null_type(column: ColumnMeta, code: int) -> int:
     """The sqlType of NULL."""
-    return OTHER if code == codes.JSON else sql_type(column, code)
+    return {codes.JSON: OTHER, codes.SET: BLOB}.get(code, sql_type(column, code))

@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from ray_canal.errors import (
 )
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition
-from tests.servers import Server, start
+from tests.servers import Server
 
 KINDS = ["mysql97", "mysql56", "mariadb"]
 
@@ -286,13 +285,17 @@ def test_catalog(server: Server, schema: str) -> None:
 # ---- what is wrong gets one clear error
 
 
+def _read_all(source: Source, position: EntryPosition | None) -> None:
+    source.open(position)
+    for _ in range(20):
+        source.read(0.0, 0.2)
+
+
 def failure(config: InstanceConfig, position: EntryPosition | None = None) -> CanalError:
     source = open_source(config)
     try:
         with pytest.raises(CanalError) as caught:
-            source.open(position)
-            for _ in range(20):
-                source.read(0.0, 0.2)
+            _read_all(source, position)
         return caught.value
     finally:
         source.close()
@@ -486,21 +489,3 @@ def test_gtids_purged(mysql97: Server) -> None:
     assert isinstance(failure(config), PositionPurged)
     empty = EntryPosition("", gtid=f"{uuid.uuid4()}:1")
     assert isinstance(failure(config, empty), PositionPurged)
-
-
-def test_server_restart_and_another_server(tmp_path: Path) -> None:
-    with start("mariadb", tmp_path) as server:
-        with opened(instance(server, read_timeout_s=2.0, heartbeat_s=0.5)) as source:
-            server.execute("CREATE DATABASE a")
-            chunks = read_until(source, *server.position())
-            server.kill()
-            assert source.read(0.0, 0.5) is None
-            assert not source.status().connected
-            server.start()
-            server.execute("CREATE DATABASE b")
-            chunks += read_until(source, *server.position())
-        assert [chunk.head.sequence for chunk in chunks] == list(range(len(chunks)))
-        server.restart(log_bin=None)
-        error = failure(instance(server))
-        assert isinstance(error, ServerSettingRefused)
-        assert "log-bin" in str(error)

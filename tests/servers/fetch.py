@@ -22,6 +22,7 @@ import tarfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 KINDS = ("mysql97", "mysql56", "mariadb")
 
@@ -175,7 +176,7 @@ def _download_tarball(target: Path) -> None:
         ) from error
 
 
-def _data_filter() -> dict[str, str]:
+def _data_filter() -> dict[str, Any]:
     return {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 

@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
     "cli": "errors config driver client offline render demo spark __init__",
+    "warm": "config binlog parse driver views demo",
     "__init__": "config client offline spark",
 }
 
@@ -95,6 +96,21 @@ TESTED_ELSEWHERE = {
     "client/connector": "tests/integration/test_main_job.py",
     "client/message": "tests/integration/test_main_job.py",
     "client/transport": "tests/integration/test_main_job.py",
+    "binlog/layout": "tests/unit/binlog/test_decode.py",
+    "binlog/plan": "tests/unit/binlog/test_decode.py",
+    "binlog/reader": "tests/unit/binlog/test_decode.py",
+    "binlog/walked": "tests/unit/binlog/test_decode.py",
+    "driver/connection": "tests/integration/test_driver.py",
+    "driver/dump": "tests/integration/test_driver.py",
+    "driver/server_id": "tests/integration/test_driver.py",
+    "kernels/cells": "tests/unit/binlog/test_decode.py",
+    "kernels/rows": "tests/unit/binlog/test_decode.py",
+    "kernels/walk": "tests/unit/binlog/test_decode.py",
+    "kernels/wire": "tests/unit/binlog/test_decode.py",
+    "kernels/json_column": "tests/unit/binlog/test_decode.py",
+    "kernels/entry_bytes": "tests/golden/test_entries.py",
+    "kernels/entry_values": "tests/golden/test_entries.py",
+    "kernels/scan": "tests/unit/binlog/test_cutter.py",
 }
 
 WITHOUT_TEST = {

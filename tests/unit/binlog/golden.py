@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import decimal
-import os
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +16,7 @@ from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.kernels import codes
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
-
-GOLDEN = Path(os.environ.get("RAY_CANAL_GOLDEN", "/work/shared/golden"))
+from tests.golden import GOLDEN
 
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden binlogs here")
 

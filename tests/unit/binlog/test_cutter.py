@@ -7,7 +7,6 @@ import os
 import random
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ import pytest
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from tests.golden import GOLDEN
 
-GOLDEN = Path(os.environ.get("RAY_CANAL_GOLDEN", "/work/shared/golden"))
 NAMES = [
     "mysql97/mysql_dml.binlog",
     "mysql97/mysql_xa.binlog",

@@ -1,0 +1,93 @@
+"""MySQL's binary JSON as text; hostile bytes end in an error code, never outside the buffer."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import numpy as np
+import pytest
+
+from ray_canal.kernels.json_text import CORRUPT, NO_SPACE, json_text
+
+
+def text(document: bytes, space: int = 4096) -> str | int:
+    source = np.frombuffer(b"\xaa\xaa" + document + b"\xaa", np.uint8)
+    out = np.full(space + 8, 0xEE, np.uint8)
+    end = json_text(source, 2, 2 + len(document), out, 4, 4 + space)
+    assert (out[:4] == 0xEE).all()
+    assert (out[4 + space :] == 0xEE).all(), "wrote behind its end"
+    return int(end) if end < 0 else out[4:end].tobytes().decode(errors="replace")
+
+
+def string(value: str) -> bytes:
+    data = value.encode()
+    return bytes([12, len(data)]) + data
+
+
+def array(*values: tuple[int, bytes]) -> bytes:
+    """A small array of (type, two inline bytes)."""
+    body = b"".join(bytes([kind]) + inline for kind, inline in values)
+    return bytes([2]) + struct.pack("<HH", len(values), 4 + len(body)) + body
+
+
+OBJECT = bytes([0]) + struct.pack("<HH", 1, 12) + struct.pack("<HHBh", 11, 1, 5, -3) + b"k"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (b"\x04\x00", "null"),
+        (b"\x04\x01", "true"),
+        (string('a"\\\n\x01/é😀'), '"a\\"\\\\\\n\\u0001/é😀"'),
+        (array((5, b"\xfe\xff"), (4, b"\x02\x00"), (6, b"\xff\xff")), "[-2, false, 65535]"),
+        (array(), "[]"),
+        (OBJECT, '{"k": -3}'),
+        (b"\x09" + struct.pack("<q", -(2**63)), "-9223372036854775808"),
+        (b"\x0a" + struct.pack("<Q", 2**64 - 1), "18446744073709551615"),
+        (b"\x0b" + struct.pack("<d", 1.5), "1.5"),
+        (b"\x0f\xf6\x04\x03\x02\x81\x19", "1.25"),
+        (b"\x0f\x10\x02\x01\x02", '"base64:type16:AQI="'),
+        (b"", "null"),
+    ],
+)
+def test_documents(document: bytes, expected: str) -> None:
+    assert text(document) == expected
+
+
+def test_temporal() -> None:
+    packed = (((2024 * 13 + 1) << 5 | 2) << 17 | (3 << 12 | 4 << 6 | 5)) << 24 | 6
+    body = struct.pack("<q", packed)
+    assert text(b"\x0f\x0c\x08" + body) == '"2024-01-02 03:04:05.000006"'
+    assert text(b"\x0f\x0a\x08" + body) == '"2024-01-02"'
+
+
+def test_too_little_space_is_told() -> None:
+    document = array(*[(5, b"\x01\x00")] * 50)
+    whole = text(document)
+    assert isinstance(whole, str)
+    for space in range(len(whole) + 1):
+        assert text(document, space) in (NO_SPACE, whole)
+
+
+def test_truncation_is_told() -> None:
+    for document in (OBJECT, string("hello"), array((5, b"\x01\x00"), (5, b"\x02\x00"))):
+        for size in range(1, len(document)):
+            assert text(document[:size]) == CORRUPT
+
+
+def test_too_deep_is_corrupt() -> None:
+    document = array((4, b"\x00\x00"))[1:]
+    for _ in range(120):
+        inner = document
+        document = struct.pack("<HHBH", 1, 7 + len(inner), 2, 7) + inner
+    assert text(b"\x02" + document) == CORRUPT
+
+
+def test_random_bytes() -> None:
+    rng = random.Random(7)
+    for _ in range(5_000):
+        document = bytearray(rng.choice([OBJECT, array(*[(5, b"\x01\x00")] * 9), string("abc")]))
+        for _ in range(rng.randrange(1, 6)):
+            document[rng.randrange(len(document))] = rng.randrange(256)
+        text(bytes(document), 600)
