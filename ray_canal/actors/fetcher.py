@@ -7,10 +7,12 @@ who calls, owns what is returned, and the socket is read no faster than chunks a
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
+from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
@@ -23,6 +25,7 @@ class Fetcher:
         config = InstanceConfig.model_validate_json(instance_json)
         self._linger_s = config.linger_ms / 1000
         self._source = open_source(config)
+        self._lag = LagMeter(config.source)
         self._parser: Any = None
         if fused:
             from ray_canal.actors.parser import event_parser
@@ -54,8 +57,10 @@ class Fetcher:
         return info, decoded, False
 
     def status(self) -> SourceStatus:
-        """Positions, rates and heartbeat times of the source. Runs beside a waiting read."""
-        return self._source.status()
+        """Position, lag and heartbeat times of the source. Runs beside a waiting read."""
+        status = self._source.status()
+        lag_bytes = self._lag.bytes_behind(status.journal_name, status.position)
+        return dataclasses.replace(status, lag_bytes=lag_bytes)
 
     def interrupt(self) -> None:
         """End a waiting read and close the source."""

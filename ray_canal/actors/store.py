@@ -278,7 +278,8 @@ class StoreActor:
             "uptime_s": time.time() - self._started_at,
             "decoders": None if self._pump is None else self._pump.decoders,
             "fetched": source,
-            "last_event_time": self._last_event_time,
+            "lag_bytes": None if source is None else source.lag_bytes,
+            "lag_seconds": _lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "store": stats,
         }
@@ -366,6 +367,16 @@ def _plain(error: Exception) -> Exception:
     if isinstance(error, RayError):
         return InstanceNotRunning(f"a stage of the pipeline died: {type(error).__name__}")
     return error
+
+
+def _lag_seconds(source: Any, last_event_time: int) -> float | None:
+    """Age of the last event read, 0 when there is nothing more to read; None: not known."""
+    if source is None or source.lag_bytes is None:
+        return None
+    if source.lag_bytes == 0:
+        return 0.0
+    newest = last_event_time or source.last_event_time
+    return max(0.0, time.time() - newest) if newest else None
 
 
 def _described(error: Exception) -> str:

@@ -18,7 +18,7 @@ from ray_canal.protocol.position import EntryPosition, SourceIdentity
 class SourceStatus:
     """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
     header time. `master_position` is how far the server (or file) is known to go, None: not
-    known."""
+    known. `lag_bytes`: what the source has and we have not read, None: not known."""
 
     journal_name: str
     position: int
@@ -29,6 +29,7 @@ class SourceStatus:
     connected: bool = True
     reconnects: int = 0
     last_error: str = ""
+    lag_bytes: int | None = None
 
 
 class Source(Protocol):

@@ -201,3 +201,36 @@ def test_wrong_password_is_told_by_start(mysql97: Server, local_ray: None, tmp_p
         canal.start(config)
     assert "not-the-password" not in str(caught.value)
     assert "wrong" not in canal.status()
+
+
+def test_status_says_where_it_stands(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    mysql97.execute("create database if not exists st", "create table st.t (id int primary key)")
+    mysql97.execute(
+        "create user if not exists st@'%' identified by 'gEhe1m-'", "grant all on *.* to st@'%'"
+    )
+    config = deployment(mysql97, "status", tmp_path / "meta.db")
+    config["instance"][0]["source"].update(username="st", password="gEhe1m-")
+    stop_after.append("status")
+    canal.start(config)
+    with canal.connect("status", client_id=9) as connector:
+        connector.subscribe(r"st\..*")
+        mysql97.execute("insert into st.t values (1)")
+        message = connector.get_without_ack(timeout=10)
+        while sum(batch.num_rows for batch in message.batches) == 0:
+            connector.ack(message.id)
+            message = connector.get_without_ack(timeout=10)
+        before = canal.status("status")["status"]
+        assert before["state"] == "running"
+        assert before["store"]["subscribers"]["9"]["unacked_batches"] == 1
+        assert before["store"]["subscribers"]["9"]["bytes_behind"] > 0
+        assert before["store"]["fill"] > 0
+        assert before["rows"] >= 1
+        connector.ack(message.id)
+    time.sleep(2.1)
+    after = canal.status("status")["status"]
+    assert after["lag_bytes"] == 0
+    assert after["lag_seconds"] == 0
+    assert after["store"]["subscribers"]["9"]["entries_behind"] == 0
+    assert "gEhe1m-" not in repr((before, after))

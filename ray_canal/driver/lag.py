@@ -1,0 +1,57 @@
+"""How far behind a source we are: bytes of binlog that it has and we have not read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ray_canal.config import SourceConfig
+from ray_canal.driver.catalog import Catalog
+from ray_canal.driver.files import list_binlogs
+from ray_canal.errors import CanalError
+from ray_canal.protocol.position import journal_key
+
+_ASK_EVERY_S = 2.0
+
+
+def behind_bytes(
+    binlogs: Sequence[tuple[str, int]], journal_name: str, position: int
+) -> int | None:
+    """Bytes between a position and the end of the last of these files (name, size in bytes).
+
+    None when the file is not among them.
+    """
+    here = journal_key(journal_name)
+    sizes = {journal_key(name): size for name, size in binlogs}
+    if here not in sizes:
+        return None
+    later = sum(size for key, size in sizes.items() if key > here)
+    return later + max(sizes[here] - position, 0)
+
+
+class LagMeter:
+    """Asks the server (its own connection, at most every two seconds) or looks at the files."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._catalog: Catalog | None = None
+        self._binlogs: list[tuple[str, int]] = []
+        self._asked_at = float("-inf")
+
+    def bytes_behind(self, journal_name: str, position: int) -> int | None:
+        """None when the server does not answer or does not know the file."""
+        if time.monotonic() - self._asked_at > _ASK_EVERY_S:
+            with contextlib.suppress(CanalError, OSError):
+                self._binlogs = self._list()
+            self._asked_at = time.monotonic()
+        return behind_bytes(self._binlogs, journal_name, position)
+
+    def _list(self) -> list[tuple[str, int]]:
+        if self._config.files:
+            paths = list_binlogs(tuple(Path(name) for name in self._config.files))
+            return [(path.name, path.stat().st_size) for path in paths]
+        if self._catalog is None:
+            self._catalog = Catalog(self._config)
+        return self._catalog.binlogs()
