@@ -67,6 +67,7 @@ UNSUPPORTED: Final = 5
 HEADER_BYTES: Final = 19
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
 _IN_USE_FLAG: Final = 1
+_START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
 _UUID_BYTES: Final = 16
@@ -198,6 +199,17 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
 
 
 @bare
+def _opens_transaction(data, body, end):  # type: ignore[no-untyped-def]
+    """Whether it is MySQL's atomic CREATE TABLE … SELECT: its rows follow, under one XID."""
+    if end - body < len(_START_TRANSACTION):
+        return False
+    for i in range(len(_START_TRANSACTION)):
+        if data[end - len(_START_TRANSACTION) + i] != _START_TRANSACTION[i]:
+            return False
+    return True
+
+
+@bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
     found, gtids, maps, slots, ids, active,
@@ -262,6 +274,8 @@ def walk(  # type: ignore[no-untyped-def]
                 flags = 0
             elif meaning == KIND_END:
                 in_transaction = 0
+            elif _opens_transaction(data, body, end):
+                in_transaction = flags = 1
         elif kind == 16:
             if end - body < 8:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
