@@ -107,7 +107,11 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "mysql-bin.000001"), (b"not a binlog at all", "is no binlog file"), (None, "mysql-bin.000001")],
+    [
+        (b"", "mysql-bin.000001"),
+        (b"not a binlog at all", "is no binlog file"),
+        (None, "mysql-bin.000001"),
+    ],
 )
 def test_what_is_no_binlog_is_told(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "mysql-bin.000001"
