@@ -265,7 +265,7 @@ def _count(digits):  # type: ignore[no-untyped-def]
 
 @kernel
 def mysql_json_text(bits, out, pos):  # type: ignore[no-untyped-def]
-    """A double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`, `1.5e-20`."""
+    """A double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`, `1234567890123456.5`."""
     end = _put_special(bits, 52, 11, out, pos)
     if end >= 0:
         return end
@@ -275,8 +275,15 @@ def mysql_json_text(bits, out, pos):  # type: ignore[no-untyped-def]
     digits, exponent = shortest(bits, 52, 11)
     if digits == _ZERO:
         return _put_plain(digits, 0, out, pos)
-    # my_gcvt: exponent form when the point would stand more than 15 digits away.
+    # Java asks for two digits of the two smallest numbers; MySQL takes the shortest.
+    magnitude = bits & 0x7FFFFFFFFFFFFFFF
+    if magnitude == 1:
+        digits, exponent = U(5), -324
+    elif magnitude == 2:
+        digits, exponent = U(1), -323
+    # MySQL (strings/dtoa.cc): exponent form when the point would stand more than 15 digits away,
+    # but never for large numbers that have digits behind the point.
     point = exponent + _count(digits)
-    if -14 <= point <= 15:
+    if -14 <= point and (point <= 15 or exponent < 0):
         return _put_plain(digits, exponent, out, pos)
     return _put_scientific(digits, exponent, False, 101, out, pos)

@@ -2,8 +2,9 @@
 
 Format: MySQL source documentation, json_binary.h. A value is one type byte and its body; objects
 and arrays hold offsets relative to their own start. The walk keeps its own stack, at most DEPTH_MAX
-deep (MySQL's limit), checks every offset before it reads, and writes no byte behind `out_end`; so
-hostile input costs at most the output's size in time.
+deep (MySQL's limit), checks every offset before it reads, and writes no byte behind `out_end`.
+MySQL never lets two values share bytes, so text is at most GROWTH times the document and a little
+more; what is longer is corrupt, or a few hostile bytes could ask for any amount of memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from ray_canal.kernels.memory import copy
 NO_SPACE: Final = -1
 CORRUPT: Final = -2
 DEPTH_MAX: Final = 100
+GROWTH: Final = 8
+"""More than any real document: control characters grow most, one byte to the six of \\u0001."""
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64 = 4, 5, 6, 7, 8, 9, 10
@@ -382,14 +385,8 @@ def _key(src, base, size, width, index, out, pos, out_end):  # type: ignore[no-u
 
 
 @kernel
-def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """Write the JSON document src[start:end] as text to out[pos:out_end].
-
-    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An
-    empty document is `null`'s text (MySQL stores it for a JSON column that lost its value).
-    """
-    if end <= start:
-        return _word(_NULL, out, pos, out_end)
+def _document(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """`json_text` of bytes that are there."""
     kind = np.int64(src[start])
     if kind > _LARGE_ARRAY:
         return _scalar(kind, src, start + 1, end, out, pos, out_end)
@@ -444,3 +441,19 @@ def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-de
         if pos < 0:
             return pos
     return pos
+
+
+@kernel
+def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """Write the JSON document src[start:end] as text to out[pos:out_end].
+
+    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An
+    empty document is `null`'s text (MySQL stores it for a JSON column that lost its value).
+    """
+    if end <= start:
+        return _word(_NULL, out, pos, out_end)
+    longest = pos + GROWTH * (end - start) + 2 * MAX_TEXT_BYTES
+    if longest >= out_end:
+        return _document(src, start, end, out, pos, out_end)
+    pos = _document(src, start, end, out, pos, longest)
+    return CORRUPT if pos == NO_SPACE else pos

@@ -23,8 +23,10 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     TableLayout,
 )
+from ray_canal.errors import TableMetaMismatch
 from ray_canal.kernels import codes
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.views.sql_types import storage_code
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
 DELETE, UPDATE = 3, 2
@@ -63,6 +65,15 @@ def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
     return _PRIMITIVES[code]
 
 
+def arrow_schema(meta: TableMeta) -> pa.Schema:
+    """The schema that `batches` gives a table version, known before any row of it comes.
+
+    Raises UnsupportedEvent: a column type that is not decoded.
+    """
+    image = pa.struct([pa.field(c.name, arrow_type(c, storage_code(c))) for c in meta.columns])
+    return _schema(meta, image, image)
+
+
 def batches(
     chunk: DecodedChunk,
     first: int,
@@ -73,7 +84,8 @@ def batches(
 
     `mask` has one element for each entry of the chunk (None: all). Rows are in log order. Columns:
     event_type, journal_name, position (start of the event), row (ordinal in its event),
-    execute_time, gtid, before, after.
+    execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
+    schema has no label.
     """
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
@@ -112,15 +124,17 @@ def _batch(
         absent = kinds == missing
         sides.append(_side(chunk, table, layout, low, high, absent))
     arrays = [*_envelope(chunk, which, low, gtid_texts), *sides]
-    return pa.RecordBatch.from_arrays(arrays, schema=_schema(table.meta, sides))
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=_schema(table.meta, sides[0].type, sides[1].type)
+    )
 
 
-def _schema(meta: TableMeta, sides: list[pa.Array]) -> pa.Schema:
+def _schema(meta: TableMeta, before: pa.DataType, after: pa.DataType) -> pa.Schema:
     keys = [column.name for column in meta.columns if column.is_key]
     fields = [
         *_ENVELOPE,
-        pa.field("before", sides[0].type),
-        pa.field("after", sides[1].type),
+        pa.field("before", before),
+        pa.field("after", after),
     ]
     return pa.schema(
         fields,
@@ -190,7 +204,7 @@ def _side(
     if layouts is None:
         return pa.nulls(high - low, pa.struct(fields))
     arrays = [
-        _column(chunk, table.rows, column, layout, kind).slice(low, high - low)
+        _column(chunk, table, column, layout, kind).slice(low, high - low)
         for column, layout, kind in zip(columns, layouts, types, strict=True)
     ]
     valid = None if not absent.any() else pa.array(absent)
@@ -198,9 +212,14 @@ def _side(
 
 
 def _column(
-    chunk: DecodedChunk, rows: int, column: ColumnMeta, layout: ColumnLayout, kind: pa.DataType
+    chunk: DecodedChunk,
+    table: TableLayout,
+    column: ColumnMeta,
+    layout: ColumnLayout,
+    kind: pa.DataType,
 ) -> pa.Array:
     """One whole column over the arena."""
+    rows = table.rows
     validity = _buffer(chunk, layout.validity, (rows + 7) // 8)
     width = codes.WIDTH_BYTES[layout.code]
     if layout.code >= codes.FIRST_VARIABLE:
@@ -210,22 +229,33 @@ def _column(
     values = _buffer(chunk, layout.values, rows * width)
     if layout.code == codes.ENUM:
         index = pa.Array.from_buffers(pa.uint16(), rows, [validity, values])
-        return pa.DictionaryArray.from_arrays(index, pa.array(["", *column.labels]))
+        try:
+            return pa.DictionaryArray.from_arrays(index, pa.array(["", *column.labels]))
+        except pa.ArrowIndexError as error:
+            raise _unlabelled(table.meta, column, str(error)) from None
     if layout.code == codes.SET:
         masks = pa.Array.from_buffers(pa.uint64(), rows, [validity, values])
-        return _set_lists(masks, column.labels)
+        bits = masks.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+        if len(column.labels) < 64 and (bits >> np.uint64(len(column.labels))).any():
+            raise _unlabelled(table.meta, column, f"bit mask {int(bits.max())}")
+        return _set_lists(bits, masks.is_null(), column.labels)
     return pa.Array.from_buffers(kind, rows, [validity, values])
 
 
-def _set_lists(masks: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+def _unlabelled(meta: TableMeta, column: ColumnMeta, found: str) -> TableMetaMismatch:
+    return TableMetaMismatch(
+        f"{meta.full_name}.{column.name}: {found}, but the schema knows {len(column.labels)} labels"
+    )
+
+
+def _set_lists(bits: npt.NDArray[np.uint64], null: pa.Array, labels: tuple[str, ...]) -> pa.Array:
     """SET bit masks as lists of labels."""
-    bits = masks.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
     member = (bits[:, None] >> np.arange(len(labels), dtype=np.uint64)) & np.uint64(1)
     row, label = np.nonzero(member)
     offsets = np.zeros(len(bits) + 1, np.int32)
     np.cumsum(np.bincount(row, minlength=len(bits)), out=offsets[1:])
     values = pa.array(labels, pa.string()).take(pa.array(label))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=masks.is_null())
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=null)
 
 
 def _buffer(chunk: DecodedChunk, offset: int, size: int) -> pa.Buffer:

@@ -217,8 +217,7 @@ def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
         elif gtid["flavor"] == GTID_MARIADB:
             executed = MariadbGtid.parse(before) if executed is None else executed
             executed.add(int(gtid["domain"]), int(gtid["server_id"]), int(gtid["gno"]))
-            text = f"{gtid['domain']}-{gtid['server_id']}-{gtid['gno']}"
-            props = {"curtGtid": text}
+            props = {}  # Canal has none for MariaDB: header.gtid alone
         else:
             continue
         blob = b"".join(
@@ -237,7 +236,7 @@ def _zone(name: str) -> tuple[Ints, Ints]:
         return np.array([-(1 << 62)]), np.array([0])
     try:
         zone = ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: a folder of zones
         raise ConfigError(f"no time zone {name!r}: {error}") from None
 
     def offset(seconds: int) -> int:

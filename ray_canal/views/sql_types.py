@@ -1,9 +1,11 @@
-"""Canal's sqlType (java.sql.Types) of a column."""
+"""Types of a column by its schema: Canal's sqlType (java.sql.Types), and the storage code."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from ray_canal.binlog import types as t
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels import codes
 from ray_canal.protocol.table_meta import ColumnMeta
 
@@ -25,6 +27,39 @@ _WIDENED = {
     codes.U8: SMALLINT, codes.U16: INTEGER, codes.U24: INTEGER, codes.U32: BIGINT,
     codes.U64: DECIMAL,
 }  # fmt: skip
+
+# MySQL's type number: storage code, and its unsigned twin.
+_INTEGERS = {
+    t.TINY: (codes.I8, codes.U8), t.SHORT: (codes.I16, codes.U16),
+    t.INT24: (codes.I24, codes.U24), t.LONG: (codes.I32, codes.U32),
+    t.LONGLONG: (codes.I64, codes.U64),
+}  # fmt: skip
+_STORAGE = {
+    t.FLOAT: codes.F32, t.DOUBLE: codes.F64, t.YEAR: codes.YEAR, t.BIT: codes.BIT,
+    t.ENUM: codes.ENUM, t.SET: codes.SET, t.JSON: codes.JSON, t.GEOMETRY: codes.GEOMETRY,
+    t.VECTOR: codes.BYTES, t.DATE: codes.DATE, t.NEWDATE: codes.DATE,
+    t.TIME: codes.TIME, t.TIME2: codes.TIME,
+    t.DATETIME: codes.DATETIME, t.DATETIME2: codes.DATETIME,
+    t.TIMESTAMP: codes.TIMESTAMP, t.TIMESTAMP2: codes.TIMESTAMP,
+}  # fmt: skip
+_DIGITS_128 = 38
+
+
+def storage_code(column: ColumnMeta) -> int:
+    """How a column's values lie in a decoded chunk (kernels/codes.py), by the schema alone.
+
+    A decoded chunk says it itself, from the TABLE_MAP (binlog/plan.py). Raises UnsupportedEvent.
+    """
+    kind = column.type_code
+    if kind in _INTEGERS:
+        return _INTEGERS[kind][1 if column.unsigned else 0]
+    if kind in (t.DECIMAL, t.NEWDECIMAL):
+        return codes.DEC128 if column.precision <= _DIGITS_128 else codes.DEC256
+    if kind in t.CHARACTER_TYPES:
+        return codes.BYTES if column.charset == "binary" else codes.TEXT
+    if kind not in _STORAGE:
+        raise UnsupportedEvent(f"column {column.name}: type {t.type_name(kind)} is not decoded")
+    return _STORAGE[kind]
 
 
 def sql_type(column: ColumnMeta, code: int) -> int:

@@ -91,3 +91,18 @@ def test_random_bytes() -> None:
         for _ in range(rng.randrange(1, 6)):
             document[rng.randrange(len(document))] = rng.randrange(256)
         text(bytes(document), 600)
+
+
+def test_text_that_no_document_has_is_corrupt() -> None:
+    """Both elements of each array are the same inner one: 605 bytes, 2^60 elements of text."""
+    document = struct.pack("<HH", 0, 4)
+    for _ in range(60):
+        element = struct.pack("<BH", 2, 10)
+        document = struct.pack("<HH", 2, 10 + len(document)) + 2 * element + document
+    assert text(b"\x02" + document, 100) == NO_SPACE
+    assert text(b"\x02" + document, 20_000) == CORRUPT
+
+
+def test_what_grows_most_is_no_corruption() -> None:
+    for document in (string("\x01" * 100), array(*[(5, b"\x00\x80")] * 100)):
+        assert len(str(text(document, 50_000))) > 2 * len(document)

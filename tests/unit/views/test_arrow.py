@@ -1,0 +1,57 @@
+"""The Arrow view's schema before any row, and what a schema without the right labels gets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ray_canal.binlog.chunk import DecodedChunk, TableLayout
+from ray_canal.demo import binlog_files
+from ray_canal.errors import TableMetaMismatch
+from ray_canal.offline import decode_chunks
+from ray_canal.views.arrow import arrow_schema, batches
+from tests.golden import GOLDEN
+
+FILES = ["dml", "enumsetbit", "geometry", "json", "numeric", "strings", "temporal", "vector"]
+
+
+def golden_chunks(name: str) -> list[DecodedChunk]:
+    return [chunk for _, chunk in decode_chunks([GOLDEN / "mysql97" / f"mysql_{name}.binlog"])]
+
+
+@pytest.mark.parametrize("name", [*FILES, "demo"])
+def test_schema_is_known_before_any_row(name: str) -> None:
+    if name == "demo":
+        chunks = [chunk for _, chunk in decode_chunks(binlog_files())]
+    else:
+        chunks = golden_chunks(name)
+    compared = 0
+    for chunk in chunks:
+        metas = [table.meta for table in chunk.layout.tables if table.rows]
+        for meta, batch in zip(metas, batches(chunk, 0, chunk.layout.event_count), strict=True):
+            assert arrow_schema(meta).equals(batch.schema, check_metadata=True)
+            compared += 1
+    assert compared
+
+
+def relabelled(chunk: DecodedChunk, kind: str) -> DecodedChunk:
+    """The same chunk, the first label alone left to columns of ENUM or SET."""
+
+    def cut(table: TableLayout) -> TableLayout:
+        columns = tuple(
+            dataclasses.replace(c, labels=c.labels[:1]) if c.mysql_type.startswith(kind) else c
+            for c in table.meta.columns
+        )
+        meta = dataclasses.replace(table.meta, columns=columns)
+        return dataclasses.replace(table, meta=meta)
+
+    tables = tuple(cut(table) for table in chunk.layout.tables)
+    return dataclasses.replace(chunk, layout=dataclasses.replace(chunk.layout, tables=tables))
+
+
+@pytest.mark.parametrize("kind", ["enum", "set"])
+def test_a_value_without_a_label_is_told(kind: str) -> None:
+    [chunk] = [c for c in golden_chunks("enumsetbit") if c.layout.tables]
+    with pytest.raises(TableMetaMismatch, match=r"g_enumsetbit\.t_esb.*1 labels"):
+        list(batches(relabelled(chunk, kind), 0, chunk.layout.event_count))

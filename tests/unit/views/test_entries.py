@@ -1,0 +1,127 @@
+"""Entries against Canal's own where tests/golden does not look: GTIDs, time zones, number texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.errors import ConfigError
+from ray_canal.offline import decode_chunks
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.protocol.gtid import GtidSet
+from ray_canal.views.entries import delimited, render_entries
+from tests.golden import GOLDEN, GTIDLOG, split_delimited
+
+Place = tuple[int, str, int]
+
+
+def place(entry: Any) -> Place:
+    return entry.header.logfileOffset, entry.header.tableName, entry.entryType
+
+
+def canal(path: Path) -> list[Any]:
+    entries = [pb.Entry.FromString(m) for m in split_delimited(path.read_bytes())]
+    return [entry for entry in entries if entry.entryType != GTIDLOG]
+
+
+def ours(server: str, name: str, **options: Any) -> dict[Place, Any]:
+    """Our entries by place; `gtid_set` is what was executed before the file."""
+    folder = GOLDEN / server
+    executed = options.pop("gtid_set", "")
+    found: dict[Place, Any] = {}
+    chunks = decode_chunks([folder / f"{name}.binlog"], schema_sql=folder / f"{name}.schema.sql")
+    for _, chunk in chunks:
+        data = delimited(chunk, 0, chunk.layout.event_count, gtid_set=executed, **options)
+        for message in split_delimited(data):
+            entry = pb.Entry.FromString(message)
+            found.setdefault(place(entry), entry)
+            if server == "mysql97":
+                executed = entry.header.gtid or executed
+    return found
+
+
+def columns(entry: Any) -> list[Any]:
+    rows = pb.RowChange.FromString(entry.storeValue).rowDatas
+    return [c for row in rows for c in (*row.beforeColumns, *row.afterColumns)]
+
+
+def test_mysql_gtid_headers() -> None:
+    """header.gtid is the whole set, the earlier servers' transactions included."""
+    wanted = canal(GOLDEN / "mysql97" / "mysql_dml.gtid.pb")
+    before = "00000000-0000-0000-0000-000000000001:1-5"
+    assert wanted[0].header.gtid.startswith(before)
+    found = ours("mysql97", "mysql_dml", gtid=True, gtid_set=before)
+    assert all(found[place(entry)].header == entry.header for entry in wanted)
+    last = GtidSet.parse(wanted[-1].header.gtid)
+    assert GtidSet.parse(before).issubset(last)
+    assert len({entry.header.gtid for entry in wanted}) > 20
+
+
+def test_mariadb_gtid_headers() -> None:
+    """MariaDB's GTID stands in header.gtid alone; Canal has no curtGtid there."""
+    found = ours("mariadb1011", "maria_dml", gtid=True)
+    compared = 0
+    for entry in canal(GOLDEN / "mariadb1011" / "maria_dml.gtid.pb"):
+        mine = found.get(place(entry))
+        if mine is None or entry.header.eventType not in (pb.INSERT, pb.UPDATE, pb.DELETE):
+            continue
+        entry.header.logfileName = mine.header.logfileName  # Canal saw the server's own name
+        assert mine.header == entry.header
+        compared += 1
+    assert compared == 40
+
+
+def test_no_gtid_fields_unless_asked() -> None:
+    for entry in ours("mysql97", "mysql_dml").values():
+        assert not entry.header.gtid
+        assert {pair.key for pair in entry.header.props} <= {"rowsCount"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone"),
+    [("tsdb", "UTC"), ("tzBerlin", "Europe/Berlin"), ("tzShanghai", "Asia/Shanghai")],
+)
+def test_timestamps_in_a_zone(kind: str, zone: str) -> None:
+    found = ours("mysql97", "mysql_temporal", time_zone=zone)
+    moved = 0
+    utc = ours("mysql97", "mysql_temporal")
+    for entry in canal(GOLDEN / "mysql97" / f"mysql_temporal.{kind}.pb"):
+        if entry.header.eventType not in (pb.INSERT, pb.UPDATE, pb.DELETE):
+            continue
+        for theirs, mine, plain in zip(
+            columns(entry), columns(found[place(entry)]), columns(utc[place(entry)]), strict=True
+        ):
+            theirs.mysqlType = mine.mysqlType  # tsdb keeps the DDL's words: timestamp(0)
+            assert mine == theirs
+            moved += mine.value != plain.value
+    assert (moved > 20) == (zone != "UTC")
+
+
+def test_numbers_as_java_25_prints_them() -> None:
+    """All types' values; Canal drops a decimal's trailing group of zeros, which we keep."""
+    found = ours("mysql97", "mysql_numeric")
+    floats = shortened = 0
+    for entry in canal(GOLDEN / "mysql97" / "mysql_numeric.jdk25.pb"):
+        if entry.header.eventType not in (pb.INSERT, pb.UPDATE, pb.DELETE):
+            continue
+        for theirs, mine in zip(columns(entry), columns(found[place(entry)]), strict=True):
+            theirs.mysqlType = mine.mysqlType
+            if theirs.value != mine.value:
+                assert theirs.sqlType == 3
+                assert mine.value.startswith(theirs.value)
+                assert set(mine.value[len(theirs.value) :]) == {"0"}
+                theirs.value = mine.value
+                shortened += 1
+            assert mine == theirs
+            floats += theirs.sqlType in (7, 8) and bool(theirs.value)
+    assert floats > 100
+    assert 0 < shortened < 20
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "Europe", "../UTC", "/etc", "x" * 300])
+def test_what_is_no_zone(zone: str) -> None:
+    [(_, chunk)] = list(decode_chunks([GOLDEN / "mysql97" / "mysql_geometry.binlog"]))[:1]
+    with pytest.raises(ConfigError, match="no time zone"):
+        render_entries(chunk, 0, 1, time_zone=zone)
