@@ -189,11 +189,11 @@ def _present(arena, bitmap, index):  # type: ignore[no-untyped-def]
 def _row_back(event, row, table, columns, widths, arena, blobs, zone, limbs, scratch, buf, pos):  # type: ignore[no-untyped-def]
     """One RowData message with its tag."""
     first, count = table[T_FIRST], table[T_COUNT]
-    kind = event.event_type
+    kind = event["event_type"]
     before_bits = np.int64(-1)
     after_bits = np.int64(-1)
-    if event.present >= 0:
-        before_bits = np.int64(event.present)
+    if event["present"] >= 0:
+        before_bits = np.int64(event["present"])
         after_bits = before_bits + (count + 7) // 8
     end = pos
     for side in range(1, -1, -1):
@@ -225,8 +225,8 @@ def _row_back(event, row, table, columns, widths, arena, blobs, zone, limbs, scr
 def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos):  # type: ignore[no-untyped-def]
     """The Header message with its tag (field 1 of Entry)."""
     end = pos
-    if event.gtid >= 0 and len(gtids):
-        gtid = gtids[event.gtid]
+    if event["gtid"] >= 0 and len(gtids):
+        gtid = gtids[event["gtid"]]
         if pos < VALUE_BYTES_MAX + gtid[G_SET_BYTES] + gtid[G_PROPS_BYTES] + names_bytes:
             return NO_SPACE
         pos = _blob_back(blobs, gtid[G_SET], gtid[G_SET_BYTES], buf, pos)
@@ -236,14 +236,14 @@ def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_byte
         pos = _rows_count_back(event, buf, pos)
     if pos < VALUE_BYTES_MAX + names_bytes + journal_bytes:
         return NO_SPACE
-    if event.event_type:
-        pos = _number_back(0x58, np.int64(event.event_type), buf, pos)
-    pos = _number_back(0x50, np.int64(event.length), buf, pos)
+    if event["event_type"]:
+        pos = _number_back(0x58, np.int64(event["event_type"]), buf, pos)
+    pos = _number_back(0x50, np.int64(event["length"]), buf, pos)
     pos = _blob_back(names, names_at, names_bytes, buf, pos)
     pos -= 2
     buf[pos] = 0x38
     buf[pos + 1] = 2
-    pos = _number_back(0x30, np.int64(event.timestamp) * 1000, buf, pos)
+    pos = _number_back(0x30, np.int64(event["timestamp"]) * 1000, buf, pos)
     pos -= 7
     buf[pos] = 0x2A
     buf[pos + 1] = 5
@@ -252,8 +252,8 @@ def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_byte
     buf[pos + 4] = 70
     buf[pos + 5] = 45
     buf[pos + 6] = 56
-    pos = _number_back(0x20, np.int64(event.server_id), buf, pos)
-    pos = _number_back(0x18, np.int64(event.position), buf, pos)
+    pos = _number_back(0x20, np.int64(event["server_id"]), buf, pos)
+    pos = _number_back(0x18, np.int64(event["position"]), buf, pos)
     pos = _blob_back(blobs, 0, journal_bytes, buf, pos)  # journal name's field lies first
     pos -= 2
     buf[pos] = 0x08
@@ -264,10 +264,10 @@ def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_byte
 @kernel
 def _rows_count_back(event, buf, pos):  # type: ignore[no-untyped-def]
     """props: rowsCount, on row entries."""
-    if event.rows <= 0 or pos < VALUE_BYTES_MAX:
+    if event["rows"] <= 0 or pos < VALUE_BYTES_MAX:
         return pos
     end = pos
-    pos = _close_back(0x12, pos, buf, digits_back(np.int64(event.rows), 1, buf, pos))
+    pos = _close_back(0x12, pos, buf, digits_back(np.int64(event["rows"]), 1, buf, pos))
     pos -= 11
     buf[pos] = 0x0A
     buf[pos + 1] = 9
@@ -287,45 +287,46 @@ def _rows_count_back(event, buf, pos):  # type: ignore[no-untyped-def]
 def _transaction_back(event, buf, pos):  # type: ignore[no-untyped-def]
     """storeValue of BEGIN and END."""
     end = pos
-    if event.kind == _BEGIN:
-        if event.aux:
-            pos = _number_back(0x20, np.int64(event.aux), buf, pos)
+    if event["kind"] == _BEGIN:
+        if event["aux"]:
+            pos = _number_back(0x20, np.int64(event["aux"]), buf, pos)
     else:
-        pos = _close_back(0x12, pos, buf, integer_back(np.int64(event.aux), buf, pos))
+        pos = _close_back(0x12, pos, buf, integer_back(np.int64(event["aux"]), buf, pos))
     return _close_back(0x1A, end, buf, pos)
 
 
 @kernel
 def _query_back(event, query, arena, buf, pos):  # type: ignore[no-untyped-def]
     """storeValue of a QUERY or DDL entry."""
-    if pos < VALUE_BYTES_MAX + query.sql_bytes + query.ddl_schema_bytes:
+    if pos < VALUE_BYTES_MAX + query["sql_bytes"] + query["ddl_schema_bytes"]:
         return NO_SPACE
     end = pos
-    stands_for_rows = event.event_type <= _DELETE  # statement format: DML as text
-    if query.is_ddl or stands_for_rows:
-        pos = _text_back(0x72, arena, query.ddl_schema, np.int64(query.ddl_schema_bytes), buf, pos)
-    pos = _text_back(0x5A, arena, query.sql, np.int64(query.sql_bytes), buf, pos)
-    if query.is_ddl or stands_for_rows:
+    stands_for_rows = event["event_type"] <= _DELETE  # statement format: DML as text
+    if query["is_ddl"] or stands_for_rows:
+        size = np.int64(query["ddl_schema_bytes"])
+        pos = _text_back(0x72, arena, query["ddl_schema"], size, buf, pos)
+    pos = _text_back(0x5A, arena, query["sql"], np.int64(query["sql_bytes"]), buf, pos)
+    if query["is_ddl"] or stands_for_rows:
         pos -= 2
         buf[pos] = 0x50
-        buf[pos + 1] = query.is_ddl
-    pos = _number_back(0x10, np.int64(event.event_type), buf, pos)
+        buf[pos + 1] = query["is_ddl"]
+    pos = _number_back(0x10, np.int64(event["event_type"]), buf, pos)
     return _close_back(0x1A, end, buf, pos)
 
 
 @kernel
 def _query_names_back(event, query, arena, buf, pos):  # type: ignore[no-untyped-def]
     """header.schemaName and tableName of a query; a DDL of a database has no tableName."""
-    if query.table_bytes or not query.is_ddl:
-        pos = _text_back(0x4A, arena, query.table, np.int64(query.table_bytes), buf, pos)
-    return _text_back(0x42, arena, query.schema, np.int64(query.schema_bytes), buf, pos)
+    if query["table_bytes"] or not query["is_ddl"]:
+        pos = _text_back(0x4A, arena, query["table"], np.int64(query["table_bytes"]), buf, pos)
+    return _text_back(0x42, arena, query["schema"], np.int64(query["schema_bytes"]), buf, pos)
 
 
 @kernel
 def _rows_back(event, table, columns, widths, arena, blobs, zone, limbs, scratch, buf, pos):  # type: ignore[no-untyped-def]
     """storeValue of a row entry."""
     end = pos
-    for row in range(event.row + event.rows - 1, event.row - 1, -1):
+    for row in range(event["row"] + event["rows"] - 1, event["row"] - 1, -1):
         pos = _row_back(
             event, row, table, columns, widths, arena, blobs, zone, limbs, scratch, buf, pos
         )
@@ -336,8 +337,8 @@ def _rows_back(event, table, columns, widths, arena, blobs, zone, limbs, scratch
     pos -= 2
     buf[pos] = 0x50  # isDdl = false
     buf[pos + 1] = 0
-    pos = _number_back(0x10, np.int64(event.event_type), buf, pos)
-    pos = _number_back(0x08, np.int64(event.aux), buf, pos)
+    pos = _number_back(0x10, np.int64(event["event_type"]), buf, pos)
+    pos = _number_back(0x08, np.int64(event["aux"]), buf, pos)
     return _close_back(0x1A, end, buf, pos)
 
 
@@ -364,30 +365,30 @@ def write_entries(
         end = pos
         names_at = np.int64(0)
         names_bytes = np.int64(4)
-        if event.kind == _BEGIN or event.kind == _END:
+        if event["kind"] == _BEGIN or event["kind"] == _END:
             pos = _transaction_back(event, buf, pos)
-        elif event.table >= 0:
-            table = tables[event.table]
+        elif event["table"] >= 0:
+            table = tables[event["table"]]
             names_at, names_bytes = table[T_NAMES], table[T_NAMES_BYTES]
             pos = _rows_back(
                 event, table, columns, widths, arena, blobs, zone, limbs, scratch, buf, pos
             )
         else:
-            pos = _query_back(event, queries[event.aux], arena, buf, pos)
+            pos = _query_back(event, queries[event["aux"]], arena, buf, pos)
         if pos < 0:
             return done, used
         pos -= 2
         buf[pos] = 0x10  # entryType
-        buf[pos + 1] = event.kind
-        if event.kind == 2 and event.table < 0:
-            query = queries[event.aux]
-            size = 32 + np.int64(query.schema_bytes) + np.int64(query.table_bytes)
+        buf[pos + 1] = event["kind"]
+        if event["kind"] == 2 and event["table"] < 0:
+            query = queries[event["aux"]]
+            size = 32 + np.int64(query["schema_bytes"]) + np.int64(query["table_bytes"])
             names = np.empty(size, np.uint8)
             names_at = np.int64(_query_names_back(event, query, arena, names, size))
             pos = _header_back(
                 event, names, names_at, size - names_at, gtids, blobs, journal_bytes, buf, pos
             )
-        elif event.table >= 0:
+        elif event["table"] >= 0:
             pos = _header_back(
                 event, blobs, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,37 @@ def ours(server: str, name: str, **options: Any) -> dict[Place, Any]:
 def columns(entry: Any) -> list[Any]:
     rows = pb.RowChange.FromString(entry.storeValue).rowDatas
     return [c for row in rows for c in (*row.beforeColumns, *row.afterColumns)]
+
+
+DIGEST = """
+import hashlib, sys
+from ray_canal.offline import decode_chunks
+from ray_canal.views.entries import delimited
+digest = hashlib.sha256()
+for name in sys.argv[1:]:
+    for _, chunk in decode_chunks([name]):
+        count = chunk.layout.event_count
+        digest.update(delimited(chunk, 0, count, gtid=True, time_zone="Asia/Shanghai"))
+print(digest.hexdigest())
+"""
+
+
+def test_plain_python_writes_the_same_bytes() -> None:
+    """The kernels' source runs without numba, and is its own reference."""
+    names = ["dml", "enumsetbit", "numeric", "temporal", "json", "strings", "geometry", "rowsquery"]
+    files = [str(GOLDEN / "mysql97" / f"mysql_{name}.binlog") for name in names]
+    digests = [
+        subprocess.run(
+            [sys.executable, "-W", "error::RuntimeWarning", "-c", DIGEST, *files],
+            env={**os.environ, "NUMBA_DISABLE_JIT": disabled},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for disabled in ("0", "1")
+    ]
+    assert digests[0] == digests[1]
+    assert len(digests[0].strip()) == 64
 
 
 def test_mysql_gtid_headers() -> None:
