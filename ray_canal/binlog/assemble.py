@@ -17,6 +17,7 @@ from ray_canal.binlog.charsets import decode_text
 from ray_canal.binlog.chunk import EVENT, RawChunk
 from ray_canal.binlog.format import parse_query
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
+from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
@@ -106,6 +107,8 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
         query = parse_query(body)
         position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
         return classify(QueryEvent(query.schema, query.sql, query.thread_id, position, timestamp))
+    if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):
+        return (QueryRecord(types.CANAL_QUERY, "", "", text_of(kind, body), "", False),)
     # The statement that the next rows come from; ROWS_QUERY has a length byte in front, which is
     # cut off at 255 and so of no use.
     text = body[1:] if kind == types.ROWS_QUERY_EVENT else body

@@ -73,6 +73,9 @@ EVENT_NAMES: Final = {
 }  # fmt: skip
 QUERY_EVENT: Final = 2
 ROTATE_EVENT: Final = 4
+INTVAR_EVENT: Final = 5
+RAND_EVENT: Final = 13
+USER_VAR_EVENT: Final = 14
 FORMAT_DESCRIPTION_EVENT: Final = 15
 TABLE_MAP_EVENT: Final = 19
 ROWS_QUERY_EVENT: Final = 29
