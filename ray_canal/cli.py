@@ -162,15 +162,28 @@ def decode(
         ),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="CREATE TABLE statements, for binlogs without row metadata.")
+        Path | None, typer.Option(help="CREATE TABLE statements: schemas come from here alone.")
     ] = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
+    gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
+    gtid_set: Annotated[
+        str, typer.Option(help="With --gtid: what was executed before the first file.")
+    ] = "",
     filter: Tables = r".*\..*",
 ) -> None:
     """Decode binlog files: no Ray, no server."""
     from ray_canal.render import write_decoded
 
-    write_decoded(files, format.value, output, schema, time_zone, filter)
+    write_decoded(
+        files,
+        format.value,
+        output,
+        schema,
+        filter,
+        time_zone=time_zone,
+        gtid=gtid,
+        gtid_set=gtid_set,
+    )
 
 
 @app.command()

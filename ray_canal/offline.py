@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
@@ -18,6 +16,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.store.transaction_buffer import gtid_set_after
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited
 
@@ -79,8 +78,8 @@ def decode_files(
 
     `tables` is Canal's regex list over `schema.table`. Raises as `decode_chunks`.
     """
-    for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
-        yield from chunk_batches(chunk, tables)
+    for info, chunk in decode_chunks(paths, schema_sql=schema_sql):
+        yield from chunk_batches(info, chunk, tables)
 
 
 def decode_entries(
@@ -89,31 +88,32 @@ def decode_entries(
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     time_zone: str = "UTC",
+    gtid: bool = False,
+    gtid_set: str = "",
+    on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[bytes]:
     """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the
-    other."""
-    for _, chunk in decode_chunks(paths, schema_sql=schema_sql):
-        yield chunk_entries(chunk, tables, time_zone)
+    other.
+
+    `gtid` adds Canal's GTID fields; header.gtid is `gtid_set` and the transactions since.
+    """
+    executed = gtid_set
+    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
+        mask = info.admitted(TableFilter(tables, "").admits)
+        yield delimited(
+            chunk,
+            0,
+            chunk.layout.event_count,
+            mask,
+            time_zone=time_zone,
+            gtid=gtid,
+            gtid_set=executed,
+        )
+        if gtid:
+            executed = gtid_set_after(executed, info.gtids)
 
 
-def chunk_batches(chunk: DecodedChunk, tables: str) -> list[pa.RecordBatch]:
+def chunk_batches(info: ChunkInfo, chunk: DecodedChunk, tables: str) -> list[pa.RecordBatch]:
     """The Arrow batches of one chunk's tables that the filter admits."""
-    return list(arrow_batches(chunk, 0, chunk.layout.event_count, _admitted(chunk, tables)))
-
-
-def chunk_entries(chunk: DecodedChunk, tables: str, time_zone: str) -> bytes:
-    """The entries of one chunk, delimited; BEGIN, END and queries pass every filter (Canal)."""
-    mask = _admitted(chunk, tables)
-    return delimited(chunk, 0, chunk.layout.event_count, mask, time_zone=time_zone)
-
-
-def _admitted(chunk: DecodedChunk, tables: str) -> npt.NDArray[np.bool_] | None:
-    """Which entries a filter admits; None: all of them."""
-    wanted = TableFilter(tables, "")
-    metas = [table.meta for table in chunk.layout.tables]
-    admitted = np.array([*(wanted.admits(m.schema, m.table) for m in metas), True])
-    if admitted.all():
-        return None
-    # Entries without a table have index -1, which picks the last element: admitted.
-    mask: npt.NDArray[np.bool_] = admitted[chunk.events["table"]]
-    return mask
+    mask = info.admitted(TableFilter(tables, "").admits)
+    return list(arrow_batches(chunk, 0, chunk.layout.event_count, mask))

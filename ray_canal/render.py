@@ -121,11 +121,11 @@ def write_decoded(
     format: str,
     output: Path | None,
     schema: Path | None,
-    time_zone: str,
     tables: str,
+    **entry_options: Any,
 ) -> None:
     """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a
-    directory."""
+    directory. `entry_options`: of offline.decode_entries."""
     from ray_canal import offline
 
     if format == "arrow":
@@ -136,14 +136,16 @@ def write_decoded(
         _write_arrow(offline.decode_files(files, tables=tables, schema_sql=schema), output)
         return
     with _opened(output) as out, _progress(files, output) as advance:
-        for info, chunk in offline.decode_chunks(files, schema_sql=schema):
-            if format == "entries":
-                out.write(offline.chunk_entries(chunk, tables, time_zone))
-            else:
-                for change in changes(offline.chunk_batches(chunk, tables)):
-                    line = json.dumps(change, ensure_ascii=False) + "\n"
-                    out.write(line.encode())
-            advance(info.size_bytes)
+        if format == "entries":
+            for data in offline.decode_entries(
+                files, tables=tables, schema_sql=schema, on_bytes=advance, **entry_options
+            ):
+                out.write(data)
+            return
+        for info, chunk in offline.decode_chunks(files, schema_sql=schema, on_bytes=advance):
+            for change in changes(offline.chunk_batches(info, chunk, tables)):
+                line = json.dumps(change, ensure_ascii=False) + "\n"
+                out.write(line.encode())
 
 
 def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:

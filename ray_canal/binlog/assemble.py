@@ -14,9 +14,9 @@ import numpy as np
 
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import decode_text
-from ray_canal.binlog.chunk import EVENT, RawChunk
+from ray_canal.binlog.chunk import EVENT, EVENT_SILENT, RawChunk
 from ray_canal.binlog.format import parse_query
-from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
+from ray_canal.binlog.parsed import KIND_ROWDATA, ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
@@ -103,16 +103,18 @@ def _table(raw: RawChunk, walked: Walked, number: int, resolve: Resolve) -> Tabl
 def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:
     body = raw.data[int(entry[w.BODY_START]) : int(entry[w.BODY_END])].tobytes()
     kind = int(entry[w.TYPE_CODE])
+    position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
     if kind == types.QUERY_EVENT:
         query = parse_query(body)
-        position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
         return classify(QueryEvent(query.schema, query.sql, query.thread_id, position, timestamp))
     if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):
         return (QueryRecord(types.CANAL_QUERY, "", "", text_of(kind, body), "", False),)
-    # The statement that the next rows come from; ROWS_QUERY has a length byte in front, which is
-    # cut off at 255 and so of no use.
-    text = body[1:] if kind == types.ROWS_QUERY_EVENT else body
-    return (QueryRecord(types.CANAL_QUERY, "", "", decode_text(text, "utf8mb4"), "", False),)
+    # The statement that the next rows come from.
+    if kind == types.ROWS_QUERY_EVENT:
+        # The length byte in front is cut off at 255, and so of no use.
+        sql = decode_text(body[1:], "utf8mb4")
+        return classify(QueryEvent("", sql, 0, position, timestamp, is_annotation=True))
+    return (QueryRecord(types.CANAL_QUERY, "", "", decode_text(body, "utf8mb4"), "", False),)
 
 
 def _place_queries(
@@ -123,8 +125,13 @@ def _place_queries(
     for entry, records in answers:
         for k, record in enumerate(records):
             event = events[first[entry] + k]
-            event["kind"] = w.KIND_ROWS
-            event["event_type"] = record.event_type
-            event["aux"] = len(queries)
+            event["kind"] = record.kind
+            if record.kind == KIND_ROWDATA:
+                event["event_type"] = record.event_type
+                event["aux"] = len(queries)
+            else:  # of an XA transaction
+                event["present"] = len(queries)
+            if record.is_silent:
+                event["flags"] |= EVENT_SILENT
             queries.append(record)
     return tuple(queries)

@@ -16,6 +16,7 @@ multiples of 64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +37,7 @@ EVENT = np.dtype(
         ("aux", "<i8"),
         # Row events: arena offset of two presence bitmaps (before, after), each of
         # (columns + 7) // 8 bytes, least significant bit first; -1: every column is present.
+        # BEGIN and END of an XA transaction: index in `queries` of its XA statement, else -1.
         ("present", "<i8"),
         ("timestamp", "<u4"),  # header time, seconds
         ("length", "<u4"),  # bytes of the binlog event, header and checksum included
@@ -54,6 +56,8 @@ EVENT = np.dtype(
 
 EVENT_IN_TRANSACTION = 1
 """Set on the rows, queries and END of an open transaction; not on a DDL that stands alone."""
+EVENT_SILENT = 2
+"""Set where Canal makes no entry (CREATE VIEW, GRANT, SAVEPOINT): it moves cursors, no more."""
 
 GTID = np.dtype(
     [
@@ -72,7 +76,7 @@ GTID = np.dtype(
 GTID_ANONYMOUS, GTID_MYSQL, GTID_MARIADB = 0, 1, 2
 
 QUERY = np.dtype(
-    [  # texts are UTF-8 in the arena: offset, length in bytes
+    [  # texts are UTF-8 in the arena: offset, length in bytes; length -1: no such field
         ("schema", "<i8"),  # header.schemaName
         ("schema_bytes", "<i4"),
         ("table", "<i8"),  # header.tableName
@@ -91,7 +95,7 @@ ENTRY = np.dtype(
         ("length", "<u4"),
         ("timestamp", "<u4"),
         ("rows", "<i4"),
-        ("table", "<i2"),  # index in ChunkInfo.tables, -1: none
+        ("table", "<i2"),  # index in ChunkInfo.tables (rows, DDL of a table), -1: none
         ("kind", "u1"),
         ("event_type", "u1"),
         ("flags", "u1"),
@@ -208,6 +212,7 @@ class ChunkInfo:
     """The control plane's view of a decoded chunk: small, travels by value.
 
     `failure`: the first event that could not be decoded; `entries` hold all good ones before it.
+    `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
     """
 
     head: ChunkHead
@@ -218,3 +223,13 @@ class ChunkInfo:
     tables: tuple[tuple[str, str], ...]  # (schema, table) by ENTRY.table
     failure: DecodeError | None = None
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    renamed: tuple[tuple[int, str, str], ...] = ()
+
+    def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
+        """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,
+        END, a statement) pass."""
+        passes = [not table or admits(schema, table) for schema, table in self.tables]
+        for index, schema, table in self.renamed:
+            passes[index] = passes[index] or admits(schema, table)
+        mask: npt.NDArray[np.bool_] = np.array([*passes, True], np.bool_)[self.entries["table"]]
+        return mask

@@ -172,9 +172,7 @@ class ChunkCutter:
         state = self._state
         while True:
             limit = self._start + self._carried_bytes + self._chunk_bytes
-            code = walk.scan(
-                self._buffer, self._filled, limit, state, self._carry
-            )
+            code = walk.scan(self._buffer, self._filled, limit, state, self._carry)
             if code == walk.MORE:
                 return None
             if code == walk.CARRY_FULL:

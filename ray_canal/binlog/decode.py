@@ -25,6 +25,7 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, table_layout
+from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
@@ -96,26 +97,42 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         except _MoreRoom:
             factor *= _JSON_FACTOR_STEP
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
-    tables = tuple((v.meta.schema, v.meta.table) for v in parsed.tables)
+    entries, tables, renamed = _control_plane(chunk.events, parsed)
     info = ChunkInfo(
         raw.head,
         raw.size_bytes,
         int(chunk.arena.size),
-        _entries(chunk.events),
+        entries,
         parsed.gtids,
         tables,
         failure,
         seconds,
+        renamed,
     )
     return info, chunk
 
 
-def _entries(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+def _control_plane(
+    events: npt.NDArray[np.void], parsed: ParsedChunk
+) -> tuple[npt.NDArray[np.void], tuple[tuple[str, str], ...], tuple[tuple[int, str, str], ...]]:
+    """ChunkInfo's entries, tables and renamed ones. DDL of a table has its table there too: it is
+    filtered by name as rows are."""
     entries = np.empty(len(events), ENTRY)
     for name in ("position", "length", "timestamp", "rows", "table", "kind", "event_type", "flags"):
         entries[name] = events[name]
     entries["transaction"] = events["gtid"]
-    return entries
+    tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
+    renamed = []
+    if parsed.queries:
+        for entry in np.flatnonzero((events["kind"] == ROWDATA) & (events["table"] < 0)).tolist():
+            query = parsed.queries[int(events["aux"][entry])]
+            if not (query.is_ddl and query.schema and query.table):
+                continue
+            entries["table"][entry] = len(tables)
+            if query.renamed_from is not None:
+                renamed.append((len(tables), *query.renamed_from))
+            tables.append((query.schema, query.table))
+    return entries, tuple(tables), tuple(renamed)
 
 
 def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int) -> _Work:

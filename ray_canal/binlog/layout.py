@@ -84,8 +84,9 @@ def place_queries(
     for record, query in zip(records, queries, strict=True):
         record["is_ddl"] = query.is_ddl
         for name in ("schema", "table", "sql", "ddl_schema"):
-            text = getattr(query, name).encode("utf-8", "replace")
-            record[name + "_bytes"] = len(text)
+            value: str | None = getattr(query, name)
+            text = (value or "").encode("utf-8", "replace")
+            record[name + "_bytes"] = -1 if value is None else len(text)
             if text:
                 record[name] = sketch.take(len(text))
                 texts.append((int(record[name]), text))

@@ -19,12 +19,15 @@ from ray_canal.protocol.table_meta import TableMeta
 
 Int64s = npt.NDArray[np.int64]
 
+KIND_BEGIN, KIND_ROWDATA, KIND_END = 1, 2, 3  # Canal's EntryType
+
 
 @dataclass(frozen=True, slots=True)
 class QueryEvent:
     """One QUERY event that is neither BEGIN nor COMMIT, as the classifier gets it.
 
     `schema` is the session's database, `position` the event's start offset, `timestamp` seconds.
+    `is_annotation`: a ROWS_QUERY, the text of a statement whose rows follow; nothing is executed.
     """
 
     schema: str
@@ -32,18 +35,27 @@ class QueryEvent:
     thread_id: int
     position: int
     timestamp: int
+    is_annotation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """One QUERY or DDL entry that a query event becomes; `event_type` is Canal's EventType."""
+    """One QUERY or DDL entry that a query event becomes; `event_type` is Canal's EventType.
+
+    `schema` and `table` are the header's; None: the header has no such field. `kind` is Canal's
+    EntryType. `is_silent`: it moves cursors, but is no entry (Canal shows none). `renamed_from`:
+    (schema, table) before a RENAME.
+    """
 
     event_type: int
-    schema: str
-    table: str
+    schema: str | None
+    table: str | None
     sql: str
     ddl_schema: str
     is_ddl: bool
+    kind: int = KIND_ROWDATA
+    is_silent: bool = False
+    renamed_from: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,9 +128,7 @@ def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, Any]:
         found["collations"] = collations
     if _COLUMN_NAME in raw:
         names = Reader(raw[_COLUMN_NAME], "TABLE_MAP column names")
-        found["names"] = tuple(
-            names.take(names.packed()).decode("utf-8", "replace") for _ in kinds
-        )
+        found["names"] = tuple(names.take(names.packed()).decode("utf-8", "replace") for _ in kinds)
     if _ENUM_VALUES in raw or _SET_VALUES in raw:
         found["labels"] = _labels(raw, kinds, collations)
     if _GEOMETRY_TYPE in raw:

@@ -43,6 +43,13 @@ GTID_FIELDS: Final = 4
 
 _BEGIN, _END = 1, 3
 _INSERT, _DELETE, _QUERY = 1, 3, 7
+_XACOMMIT, _XAROLLBACK = 13, 14
+_XA_TYPE = np.frombuffer(b"XA_TYPE", np.uint8)
+_XA_XID = np.frombuffer(b"XA_XID", np.uint8)
+_XA_START = np.frombuffer(b"XA START", np.uint8)
+_XA_END = np.frombuffer(b"XA END", np.uint8)
+_XA_COMMIT = np.frombuffer(b"XA COMMIT", np.uint8)
+_XA_ROLLBACK = np.frombuffer(b"XA ROLLBACK", np.uint8)
 
 
 @kernel
@@ -284,13 +291,42 @@ def _rows_count_back(event, buf, pos):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _transaction_back(event, buf, pos):  # type: ignore[no-untyped-def]
+def _letters_back(letters, count, buf, pos):  # type: ignore[no-untyped-def]
+    copy(buf, pos - count, letters, 0, count)
+    return pos - count
+
+
+@kernel
+def _xa_props_back(tag, letters, count, query, arena, buf, pos):  # type: ignore[no-untyped-def]
+    """props XA_TYPE (`XA START`, …: the statement's first `count` letters) and XA_XID (what is
+    behind them in the statement, its blank included)."""
+    end = pos
+    size = max(np.int64(query["sql_bytes"]) - count, 0)
+    pos = _text_back(0x12, arena, query["sql"] + count, size, buf, pos)
+    pos = _close_back(0x0A, pos, buf, _letters_back(_XA_XID, 6, buf, pos))
+    pos = _close_back(tag, end, buf, pos)
+    end = pos
+    pos = _close_back(0x12, pos, buf, _letters_back(letters, count, buf, pos))
+    pos = _close_back(0x0A, pos, buf, _letters_back(_XA_TYPE, 7, buf, pos))
+    return _close_back(tag, end, buf, pos)
+
+
+@kernel
+def _transaction_back(event, queries, arena, buf, pos):  # type: ignore[no-untyped-def]
     """storeValue of BEGIN and END."""
     end = pos
-    if event["kind"] == _BEGIN:
-        if event["aux"]:
-            pos = _number_back(0x20, np.int64(event["aux"]), buf, pos)
-    else:
+    begins = event["kind"] == _BEGIN
+    if begins and event["aux"]:
+        pos = _number_back(0x20, np.int64(event["aux"]), buf, pos)
+    if event["present"] >= 0:
+        query = queries[event["present"]]
+        if pos < VALUE_BYTES_MAX + query["sql_bytes"]:
+            return NO_SPACE
+        if begins:
+            pos = _xa_props_back(0x1A, _XA_START, 8, query, arena, buf, pos)
+        else:
+            pos = _xa_props_back(0x1A, _XA_END, 6, query, arena, buf, pos)
+    if not begins:
         pos = _close_back(0x12, pos, buf, integer_back(np.int64(event["aux"]), buf, pos))
     return _close_back(0x1A, end, buf, pos)
 
@@ -298,13 +334,17 @@ def _transaction_back(event, buf, pos):  # type: ignore[no-untyped-def]
 @kernel
 def _query_back(event, query, arena, buf, pos):  # type: ignore[no-untyped-def]
     """storeValue of a QUERY or DDL entry."""
-    if pos < VALUE_BYTES_MAX + query["sql_bytes"] + query["ddl_schema_bytes"]:
+    if pos < VALUE_BYTES_MAX + 2 * query["sql_bytes"] + query["ddl_schema_bytes"]:
         return NO_SPACE
     end = pos
     stands_for_rows = event["event_type"] <= _DELETE  # statement format: DML as text
-    if query["is_ddl"] or stands_for_rows:
+    if query["ddl_schema_bytes"] > 0 and (query["is_ddl"] or stands_for_rows):
         size = np.int64(query["ddl_schema_bytes"])
         pos = _text_back(0x72, arena, query["ddl_schema"], size, buf, pos)
+    if event["event_type"] == _XACOMMIT:
+        pos = _xa_props_back(0x6A, _XA_COMMIT, 9, query, arena, buf, pos)
+    if event["event_type"] == _XAROLLBACK:
+        pos = _xa_props_back(0x6A, _XA_ROLLBACK, 11, query, arena, buf, pos)
     pos = _text_back(0x5A, arena, query["sql"], np.int64(query["sql_bytes"]), buf, pos)
     if query["is_ddl"] or stands_for_rows:
         pos -= 2
@@ -316,10 +356,12 @@ def _query_back(event, query, arena, buf, pos):  # type: ignore[no-untyped-def]
 
 @kernel
 def _query_names_back(event, query, arena, buf, pos):  # type: ignore[no-untyped-def]
-    """header.schemaName and tableName of a query; a DDL of a database has no tableName."""
-    if query["table_bytes"] or not query["is_ddl"]:
+    """header.schemaName and tableName of a query, where it has them."""
+    if query["table_bytes"] >= 0:
         pos = _text_back(0x4A, arena, query["table"], np.int64(query["table_bytes"]), buf, pos)
-    return _text_back(0x42, arena, query["schema"], np.int64(query["schema_bytes"]), buf, pos)
+    if query["schema_bytes"] >= 0:
+        pos = _text_back(0x42, arena, query["schema"], np.int64(query["schema_bytes"]), buf, pos)
+    return pos
 
 
 @kernel
@@ -366,7 +408,7 @@ def write_entries(
         names_at = np.int64(0)
         names_bytes = np.int64(4)
         if event["kind"] == _BEGIN or event["kind"] == _END:
-            pos = _transaction_back(event, buf, pos)
+            pos = _transaction_back(event, queries, arena, buf, pos)
         elif event["table"] >= 0:
             table = tables[event["table"]]
             names_at, names_bytes = table[T_NAMES], table[T_NAMES_BYTES]

@@ -29,7 +29,7 @@ class EventParser:
         records = classify(event)
         for record in records:
             if record.is_ddl:
-                self._schemas.changed(record.schema)
+                self._schemas.changed(record.schema or event.schema)
         return records
 
     def decode_chunk(self, raw: RawChunk) -> tuple[ChunkInfo, DecodedChunk]:

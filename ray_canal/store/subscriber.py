@@ -77,10 +77,7 @@ class Subscriber:
 
     def _look(self, slot: Slot) -> View:
         chunk, info = slot.chunk, slot.chunk.info
-        # An entry of no table (BEGIN, END, a statement) passes every filter: index -1, the last
-        # item.
-        admits = [not table or self.filter.admits(schema, table) for schema, table in info.tables]
-        mask = np.array([*admits, True], np.bool_)[info.entries["table"]]
+        mask = info.admitted(self.filter.admits)
         if chunk.visible is not None:
             mask &= chunk.visible
         if self.cursor is not None and (
@@ -110,9 +107,7 @@ def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
         before = EntryPosition(head.journal_name) < EntryPosition(cursor.journal_name)
         return np.full(len(entries), before)
     position, row = chunk.resume_position, chunk.resume_row
-    below = (position < cursor.position) | (
-        (position == cursor.position) & (row < cursor.row)
-    )
+    below = (position < cursor.position) | ((position == cursor.position) & (row < cursor.row))
     equal = (position == cursor.position) & (row == cursor.row)
     # An entry without rows inside a transaction resumes where its predecessor does: with an equal
     # cursor it cannot be told whether it was consumed, so it comes (again).

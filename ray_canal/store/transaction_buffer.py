@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
+    EVENT_SILENT,
     GTID_MARIADB,
     GTID_MYSQL,
     ChunkInfo,
@@ -150,7 +151,7 @@ class TransactionBuffer:
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
             info,
-            self._visible(entries) if self._thin else None,
+            self._visible(entries),
             padded_behind[last_end],
             total_rows - padded_rows[last_end],
             np.maximum.accumulate(transactions[last_end]) if count else index,
@@ -166,6 +167,15 @@ class TransactionBuffer:
         self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
 
     def _visible(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
+        """Without what Canal shows no entry of, and without empty transactions. None: all of it."""
+        thinned = self._thinned_out(entries) if self._thin else None
+        silent = entries["flags"] & EVENT_SILENT != 0
+        if not silent.any():
+            return thinned
+        shown: npt.NDArray[np.bool_] = ~silent if thinned is None else thinned & ~silent
+        return shown
+
+    def _thinned_out(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
         """Without BEGIN-END pairs that have nothing between them; a few of them pass. None: all of
         it."""
         empty = (entries["kind"][:-1] == BEGIN) & (entries["kind"][1:] == END)

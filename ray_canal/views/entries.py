@@ -12,7 +12,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL, Bytes, DecodedChunk, TableLayout
+from ray_canal.binlog.chunk import (
+    EVENT_SILENT,
+    GTID_MARIADB,
+    GTID_MYSQL,
+    Bytes,
+    DecodedChunk,
+    TableLayout,
+)
 from ray_canal.errors import ConfigError
 from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
@@ -55,7 +62,7 @@ def render_entries(
     delimited: bool = False,
 ) -> EntryBytes:
     """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire
-    bytes.
+    bytes; without the silent ones.
 
     `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the
     set executed before the chunk. `delimited` puts each entry's length (varint) in front of it.
@@ -64,11 +71,12 @@ def render_entries(
     chosen = np.arange(first, last, dtype=np.int64)
     if mask is not None:
         chosen = chosen[mask[first:last]]
+    events = _frozen(chunk.events)
+    chosen = chosen[events["flags"][chosen] & EVENT_SILENT == 0]
     blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
     tables, columns = _tables(chunk.layout.tables, blobs)
     gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
     transitions, offsets = _zone(time_zone)
-    events = _frozen(chunk.events)
     size = 2048 + int(events["length"][chosen].astype(np.int64).sum()) * 4 + 400 * len(chosen)
     buffer: Bytes = np.empty(size, np.uint8)
     starts = np.zeros(len(chosen), np.int64)

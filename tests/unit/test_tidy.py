@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "driver": "errors config filter protocol kernels binlog",
     "actors": "errors config filter protocol kernels binlog parse store meta driver",
     "client": "errors config filter protocol binlog views actors",
-    "offline": "errors config filter protocol binlog views parse driver",
+    "offline": "errors config filter protocol binlog views parse store driver",
     "spark": "errors config protocol views client __init__",
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
