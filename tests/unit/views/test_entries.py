@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ray_canal.errors import ConfigError
-from ray_canal.offline import decode_chunks
+from ray_canal.offline import decode_chunks, decode_entries
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.views.entries import delimited, render_entries
+from ray_canal.views.entries import render_entries
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 Place = tuple[int, str, int]
@@ -31,17 +31,12 @@ def canal(path: Path) -> list[Any]:
 
 def ours(server: str, name: str, **options: Any) -> dict[Place, Any]:
     """Our entries by place; `gtid_set` is what was executed before the file."""
-    folder = GOLDEN / server
-    executed = options.pop("gtid_set", "")
+    path = GOLDEN / server / f"{name}.binlog"
     found: dict[Place, Any] = {}
-    chunks = decode_chunks([folder / f"{name}.binlog"], schema_sql=folder / f"{name}.schema.sql")
-    for _, chunk in chunks:
-        data = delimited(chunk, 0, chunk.layout.event_count, gtid_set=executed, **options)
+    for data in decode_entries([path], schema_sql=path.with_suffix(".schema.sql"), **options):
         for message in split_delimited(data):
             entry = pb.Entry.FromString(message)
             found.setdefault(place(entry), entry)
-            if server == "mysql97":
-                executed = entry.header.gtid or executed
     return found
 
 
