@@ -1,51 +1,124 @@
-"""A statement as words, read from left to right: all that classifying it needs.
+"""A statement as words, read from left to right: what classifying it and applying it need.
 
-This never fails, on any server's syntax: what it does not know is a token of one character, and a
-quotation that never ends goes on to the end. It reads lazily, as a statement may have megabytes of
-values. Not a parser: CREATE TABLE text is read in create_table.py.
+Reading words never fails, on any server's syntax: what is not known is a token of one character,
+and a quotation that never ends goes on to the end. It is lazy, as a statement may have megabytes of
+values. A `Dialect` says what the server that ran the statement took for a comment, an identifier
+and an escape; without one, every conditional comment counts. Grammar is not known here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 
-_TOKEN = re.compile(
-    r"""
-    (?P<skip> \s+ | \#[^\n]* | --(?=\s|\Z)[^\n]* | /\*(?!M?!).*?(?:\*/|\Z)
-            | /\*M?!\d* | \*/ )                    # what is inside a conditional comment counts
-  | `(?P<back> (?:[^`]+|``)* ) `?
-  | '(?P<single> (?:[^'\\]+|\\.|'')* ) '?
-  | "(?P<double> (?:[^"\\]+|\\.|"")* ) "?
-  | (?P<word> [\w$@]+ )
-  | (?P<other> . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+MODE_REAL_AS_FLOAT, MODE_ANSI_QUOTES, MODE_NO_BACKSLASH_ESCAPES = 1, 4, 1 << 20
+"""Bits of sql_mode, as QUERY events carry it, that change what a statement says."""
+
+_MARIADB_IGNORES = range(50700, 100000)
+"""Versions in /*!NNNNN */ that are of MySQL's alone; MariaDB skips those comments."""
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one session of one server reads SQL. `version` is 80036 for 8.0.36; 0: not known."""
+
+    mariadb: bool | None = None
+    version: int = 0
+    sql_mode: int = 0
+
+    def runs(self, for_mariadb: bool, version: int) -> bool:
+        """Whether what is in /*!VERSION … */ (`for_mariadb`: /*M!VERSION … */) is executed."""
+        if for_mariadb and self.mariadb is False:
+            return False
+        if self.mariadb and not for_mariadb and version in _MARIADB_IGNORES:
+            return False
+        return not self.version or version <= self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`kind` is word, back, single, double (the quote around it) or other; `text` is what stands
+    between the quotes, escapes included."""
+
+    kind: str
+    text: str
+
+    @property
+    def raw(self) -> str:
+        """As it stands in the statement."""
+        quote = _QUOTES.get(self.kind, "")
+        return f"{quote}{self.text}{quote}"
+
+
 _QUOTES = {"back": "`", "single": "'", "double": '"'}
+_END = Token("", "")
+
+
+@lru_cache(maxsize=4)
+def _pattern(no_backslash: bool) -> re.Pattern[str]:
+    single, double = ("[^']", '[^"]') if no_backslash else (r"[^'\\]", r'[^"\\]')
+    return re.compile(
+        rf"""
+        (?P<skip> \s+ | \#[^\n]* | --(?=\s|\Z)[^\n]* | /\*(?!M?!).*?(?:\*/|\Z) | \*/ )
+      | /\*(?P<maria>M?)!(?P<open>\d*)            # what is inside a conditional comment counts
+      | `(?P<back> (?:[^`]+|``)* ) `?
+      | '(?P<single> (?:{single}+|\\.|'')* ) '?
+      | "(?P<double> (?:{double}+|\\.|"")* ) "?
+      | (?P<word> [\w$@]+ )
+      | (?P<other> . )
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+
+
+def tokens(sql: str, dialect: Dialect | None = None) -> Iterator[Token]:
+    """The tokens of a statement, comments left out."""
+    dialect = dialect or Dialect()
+    ansi = bool(dialect.sql_mode & MODE_ANSI_QUOTES)
+    match = _pattern(bool(dialect.sql_mode & MODE_NO_BACKSLASH_ESCAPES)).match
+    at = 0
+    while at < len(sql):
+        found = match(sql, at)
+        if found is None:  # cannot be: `other` takes any character
+            return
+        at = max(found.end(), at + 1)
+        kind = found.lastgroup or "other"
+        if kind == "open":
+            if not dialect.runs(bool(found["maria"]), int(found["open"] or 0)):
+                end = sql.find("*/", at)
+                at = len(sql) if end < 0 else end + 2
+        elif kind != "skip":
+            text = found[kind]
+            if ansi and kind == "double":
+                kind, text = "back", text.replace('""', '"').replace("`", "``")
+            yield Token(kind, text)
 
 
 class Words:
     """A cursor over a statement's tokens. Keywords are compared in upper case; a quoted word is
     none."""
 
-    def __init__(self, sql: str) -> None:
-        self._tokens = _tokens(sql)
-        self._ahead: list[tuple[str, str]] = []
+    def __init__(self, sql: str | Iterable[Token], dialect: Dialect | None = None) -> None:
+        self._tokens = tokens(sql, dialect) if isinstance(sql, str) else iter(sql)
+        self._ahead: list[Token] = []
 
-    def _token(self, ahead: int) -> tuple[str, str]:
-        """(kind, text); kind is empty behind the end."""
+    def token(self, ahead: int = 0) -> Token:
+        """A token; its kind is empty behind the end."""
         while len(self._ahead) <= ahead:
-            self._ahead.append(next(self._tokens, ("", "")))
+            self._ahead.append(next(self._tokens, _END))
         return self._ahead[ahead]
 
     def peek(self, ahead: int = 0) -> str:
         """A token in upper case, as a keyword or punctuation; empty behind the end."""
-        kind, text = self._token(ahead)
-        return f"{_QUOTES[kind]}{text}" if kind in _QUOTES else text.upper()
+        token = self.token(ahead)
+        return f"{_QUOTES[token.kind]}{token.text}" if token.kind in _QUOTES else token.text.upper()
 
     def skip(self) -> None:
-        self._token(0)
+        self.token()
         del self._ahead[0]
 
     def take(self, *words: str) -> bool:
@@ -56,28 +129,60 @@ class Words:
             self.skip()
         return True
 
+    def take_any(self, *words: str) -> str:
+        """Step over the next word if it is one of these; which one, or empty."""
+        found = self.peek()
+        if found not in words or not found:
+            return ""
+        self.skip()
+        return found
+
     @property
     def done(self) -> bool:
-        return self._token(0)[0] == ""
+        return self.token().kind == ""
+
+    def rest(self) -> list[Token]:
+        """Every token that is left."""
+        found = []
+        while not self.done:
+            found.append(self.token())
+            self.skip()
+        return found
 
     def name(self, schema: str) -> tuple[str, str]:
         """(schema, table) of the name that comes next; `schema` where it is not qualified."""
-        first = self._identifier()
+        first = self.identifier()
         if self.take("."):
-            return first, self._identifier()
+            return first, self.identifier()
         return schema, first
 
-    def _identifier(self) -> str:
-        kind, text = self._token(0)
-        if kind not in ("word", *_QUOTES):
+    def identifier(self) -> str:
+        """The identifier that comes next, without its quotes; empty if none does."""
+        token = self.token()
+        if token.kind not in ("word", *_QUOTES):
             return ""
         self.skip()
-        quote = _QUOTES.get(kind, "")
-        return text.replace(quote * 2, quote) if quote else text
+        quote = _QUOTES.get(token.kind, "")
+        return token.text.replace(quote * 2, quote) if quote else token.text
 
 
-def _tokens(sql: str) -> Iterator[tuple[str, str]]:
-    for found in _TOKEN.finditer(sql):
-        kind = found.lastgroup or "other"
-        if kind != "skip":
-            yield kind, found[kind]
+def parts(found: list[Token], separator: str = ",") -> list[list[Token]]:
+    """Tokens between the separators that stand outside of parentheses; empty parts left out."""
+    split: list[list[Token]] = [[]]
+    depth = 0
+    for token in found:
+        if token.kind == "other":
+            depth += (token.text == "(") - (token.text == ")")
+            if depth == 0 and token.text == separator:
+                split.append([])
+                continue
+        split[-1].append(token)
+    return [part for part in split if part]
+
+
+def unquoted(text: str, no_backslash: bool = False) -> str:
+    """The inside of a string literal without its escapes."""
+    text = text.replace("''", "'")
+    if no_backslash:
+        return text
+    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), text, flags=re.DOTALL)
