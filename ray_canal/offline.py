@@ -15,6 +15,7 @@ from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.history import SchemaHistory
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.store.transaction_buffer import gtid_set_after
 from ray_canal.views.arrow import batches as arrow_batches
@@ -32,9 +33,10 @@ def decode_chunks(
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
     """Decoded chunks of binlog files, in order.
 
-    `schema_sql` is a file of CREATE TABLE statements, for binlogs without row metadata. `on_bytes`
-    hears how many bytes each chunk had. Good events before a bad one come out first; then its error
-    is raised: PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and
+    Schemas come from row metadata and from the DDL in the files; or, if `schema_sql` names a file
+    of CREATE TABLE statements, from row metadata and that file alone. `on_bytes` hears how
+    many bytes each chunk had. Good events before a bad one come out first; then its error is
+    raised: PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and
     offset.
     """
     if not paths:
@@ -48,7 +50,7 @@ def decode_chunks(
             sql = Path(schema_sql).read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot read {schema_sql}: {error.strerror}") from error
-    parser = EventParser(SchemaRegistry(create_table_sql=sql, catalog=None))
+    parser = EventParser(SchemaRegistry(sql, history=SchemaHistory()))
     source = open_source(config)
     try:
         source.open(None)

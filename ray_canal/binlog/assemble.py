@@ -24,7 +24,8 @@ from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.table_meta import TableMeta
 
-Resolve = Callable[[TableMap], TableMeta]
+Resolve = Callable[[TableMap, int], TableMeta]
+"""Asked with the TABLE_MAP and the offset of the first row event behind it."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
 __all__ = ["assemble", "walk"]
@@ -57,7 +58,8 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
                 answers.append((entry, _records(raw, found[:, entry], classify)))
             else:
                 number = int(found[w.TABLE, entry])
-                tables.append(_table(raw, walked, number, resolve))
+                position = int(found[w.POSITION, entry])
+                tables.append(_table(raw, walked, number, position, resolve))
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
             failure = at_event(error, raw, int(found[w.BODY_START, entry]) - types.HEADER_BYTES)
@@ -93,11 +95,13 @@ def _parsed_table_map(body: bytes, id_bytes: int) -> TableMap:
     return parse_table_map(body, id_bytes)
 
 
-def _table(raw: RawChunk, walked: Walked, number: int, resolve: Resolve) -> TableVersion:
+def _table(
+    raw: RawChunk, walked: Walked, number: int, position: int, resolve: Resolve
+) -> TableVersion:
     start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
     body = raw.data[start - walked.id_bytes : end].tobytes()
     table_map = _parsed_table_map(body, walked.id_bytes)
-    return TableVersion(resolve(table_map), table_map)
+    return TableVersion(resolve(table_map, position), table_map)
 
 
 def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:
@@ -106,7 +110,17 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
     position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
     if kind == types.QUERY_EVENT:
         query = parse_query(body)
-        return classify(QueryEvent(query.schema, query.sql, query.thread_id, position, timestamp))
+        return classify(
+            QueryEvent(
+                query.schema,
+                query.sql,
+                query.thread_id,
+                position,
+                timestamp,
+                server_charset=query.server_charset,
+                sql_mode=query.sql_mode,
+            )
+        )
     if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):
         return (QueryRecord(types.CANAL_QUERY, "", "", text_of(kind, body), "", False),)
     # The statement that the next rows come from.

@@ -61,6 +61,8 @@ class Query:
     schema: str
     sql: str
     charset: str
+    server_charset: str = ""  # of collation_server; empty: not said
+    sql_mode: int = 0
 
 
 def parse_header(data: bytes) -> EventHeader:
@@ -121,32 +123,40 @@ def parse_query(body: bytes) -> Query:
     sql_at = schema_at + schema_bytes + 1
     if sql_at > len(body):
         raise CorruptEvent("QUERY is shorter than its status variables and schema name")
-    charset = _client_charset(body[_QUERY_FIXED.size : schema_at])
+    charset, server_charset, sql_mode = _session(body[_QUERY_FIXED.size : schema_at])
     schema = body[schema_at : schema_at + schema_bytes].decode("utf-8", "replace")
-    return Query(thread_id, error_code, schema, decode_text(body[sql_at:], charset), charset)
+    sql = decode_text(body[sql_at:], charset)
+    return Query(thread_id, error_code, schema, sql, charset, server_charset, sql_mode)
 
 
 _STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 128: 3}
 """Status variables of a fixed length; 2, 5 and 6 carry a length, all others end the search."""
-_STATUS_CATALOG, _STATUS_CHARSET, _STATUS_TIME_ZONE, _STATUS_CATALOG_NZ = 2, 4, 5, 6
+_STATUS_SQL_MODE, _STATUS_CATALOG, _STATUS_CHARSET = 1, 2, 4
+_STATUS_TIME_ZONE, _STATUS_CATALOG_NZ = 5, 6
 
 
-def _client_charset(status: bytes) -> str:
-    """character_set_client of a query's status variables; utf8mb4 where it is not said."""
+def _session(status: bytes) -> tuple[str, str, int]:
+    """(character_set_client, collation_server's character set, sql_mode) of a query's status
+    variables; utf8mb4, nothing and 0 where they are not said."""
+    charset, server_charset, sql_mode = "utf8mb4", "", 0
     at = 0
     while at + 1 < len(status):
         code = status[at]
         at += 1
         if code == _STATUS_CHARSET:
-            number = int.from_bytes(status[at : at + 2], "little")
-            return charset_of_collation(number) if number else "utf8mb4"
+            client, _, server = struct.unpack_from("<HHH", status.ljust(at + 6, b"\0"), at)
+            charset = charset_of_collation(client) if client else "utf8mb4"
+            server_charset = charset_of_collation(server) if server else ""
+            break  # what comes behind is not needed
+        if code == _STATUS_SQL_MODE:
+            sql_mode = int.from_bytes(status[at : at + 8], "little")
         if code in (_STATUS_CATALOG, _STATUS_TIME_ZONE, _STATUS_CATALOG_NZ):
             at += 1 + status[at] + (code == _STATUS_CATALOG)
         elif code in _STATUS_BYTES:
             at += _STATUS_BYTES[code]
         else:
             break
-    return "utf8mb4"
+    return charset, server_charset, sql_mode
 
 
 def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:

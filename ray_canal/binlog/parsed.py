@@ -36,6 +36,8 @@ class QueryEvent:
     position: int
     timestamp: int
     is_annotation: bool = False
+    server_charset: str = ""  # of collation_server; empty: not said
+    sql_mode: int = 0
 
 
 @dataclass(frozen=True, slots=True)

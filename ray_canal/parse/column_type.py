@@ -9,6 +9,7 @@ so two spellings of one type differ in `mysql_type` alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import canonical, char_bytes_max
@@ -52,6 +53,7 @@ _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum
 _SIZED = {"char", "varchar", "binary", "varbinary", "bit"}
 _BYTES = {"uuid", "inet4", "inet6"}
 _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
+_TEXT_CODES = (types.STRING, types.VARCHAR, types.BLOB, types.ENUM, types.SET)
 _FLOAT_BITS_MAX = 24
 
 
@@ -125,7 +127,7 @@ def _argument(words: Words) -> list[Token]:
 
 def _labels(arguments: list[Token], sql_mode: int) -> tuple[str, ...]:
     found = []
-    for before, token in zip(arguments, arguments[1:], strict=False):
+    for before, token in pairwise(arguments):
         if token.kind in ("single", "double"):
             if before.text.lower() == "x":
                 found.append(bytes.fromhex(token.text).decode("utf-8", "replace"))
@@ -144,7 +146,8 @@ def column_of(
     is_key: bool = False,
     visible: bool = True,
 ) -> ColumnMeta:
-    """The column that has this type; `charset` is ignored for types without one."""
+    """The column that has this type; `charset` is ignored for types without one, and empty where
+    it is not known."""
     word, numbers = declared.word, declared.numbers
     code = TYPE_CODES[word]
     decimal = code == types.NEWDECIMAL
@@ -184,19 +187,24 @@ def column_meta(
     except ConfigError as error:
         raise ConfigError(f"column {name!r} has a {error}") from None
     return column_of(
-        name, declared, charset=charset, nullable=nullable, is_key=is_key, visible=visible
+        name,
+        declared,
+        charset=charset or DEFAULT_CHARSET,
+        nullable=nullable,
+        is_key=is_key,
+        visible=visible,
     )
 
 
 def _charset(word: str, charset: str) -> str:
     if word in _TEXTS:
-        return charset or DEFAULT_CHARSET
+        return charset
     return "binary" if word.endswith(("binary", "blob")) or word in _BYTES else ""
 
 
 def is_text(column: ColumnMeta) -> bool:
     """Whether a change of the table's character set concerns the column."""
-    return bool(column.charset) and column.charset != "binary"
+    return column.type_code in _TEXT_CODES and column.charset != "binary"
 
 
 def blob_size(column: ColumnMeta) -> str:
@@ -211,5 +219,5 @@ def blob_size(column: ColumnMeta) -> str:
     digits = word.partition("(")[2].rstrip(")")
     if not digits.isdigit():
         return ""
-    size_bytes = int(digits) * (1 if column.charset == "binary" else char_bytes_max(column.charset))
+    size_bytes = int(digits) * char_bytes_max(column.charset or DEFAULT_CHARSET)
     return next(size for size, limit in _BLOB_BYTES.items() if size_bytes < limit)

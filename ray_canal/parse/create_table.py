@@ -8,7 +8,6 @@ types, whose declared text entries must show. A reader of all of it was needed; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -50,9 +49,9 @@ class Create:
     sequence: bool = False
 
     def state(self, database_charset: str) -> TableState:
-        """The table. `database_charset` counts where the statement names no character set."""
+        """The table. `database_charset` (empty: not known) counts where the statement names no
+        character set."""
         charset = self.charset if self.charset not in ("", "DEFAULT") else database_charset
-        charset = charset or DEFAULT_CHARSET
         columns = [d.column(charset) for d in self.definitions]
         columns = [
             replace(c, is_key=True, nullable=False) if c.name.lower() in self.keys else c
@@ -90,7 +89,7 @@ def read_create(words: Words, session: Session) -> Create | None:
         return replace(head, like=words.name(session.schema))
     if words.peek() != "(" or words.peek(1) in ("SELECT", "WITH", "("):
         raise DdlNotApplied("it has no list of columns")
-    inside, behind = _split_body(words.rest())
+    inside, behind = split_body(words.rest())
     return _with_options(_with_columns(head, inside, session), behind)
 
 
@@ -103,7 +102,7 @@ def _sequence(words: Words) -> Iterator[Definition]:
         yield read_definition(Words(text))
 
 
-def _split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
+def split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
     """What is inside of the parenthesis at the start, and what follows it."""
     depth = 0
     for at, token in enumerate(found):
@@ -176,7 +175,7 @@ def primary_key(part: list[Token]) -> set[str]:
         return set()
     while not words.done and not words.take("("):
         words.skip()
-    inside, _ = _split_body([Token("other", "("), *words.rest()])
+    inside, _ = split_body([Token("other", "("), *words.rest()])
     return {Words(item).identifier().lower() for item in parts(inside)}
 
 
@@ -201,7 +200,7 @@ def parse_tables(sql: str) -> list[TableMeta]:
             try:
                 create = read_create(words, session)
                 if create is not None and create.like is None:
-                    found.append(create.state("").meta)
+                    found.append(create.state(DEFAULT_CHARSET).meta)
             except DdlNotApplied as error:
                 shown = " ".join(token.raw for token in statement[:60])
                 raise ConfigError(f"{error}: {shown[:200]!r}") from None

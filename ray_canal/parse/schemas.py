@@ -1,95 +1,97 @@
-"""Which schema a TABLE_MAP's table has: from row metadata, given CREATE TABLEs, or the server's
-catalog."""
+"""Which schema a TABLE_MAP's table has: from row metadata, given CREATE TABLEs, the log's own DDL,
+or the server's catalog."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 
-from ray_canal.binlog import types
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
+from ray_canal.parse.apply_ddl import Effects
 from ray_canal.parse.create_table import parse_tables
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.parse.fit import fitted, misfit, same_type
+from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.table_state import Session, TableState
+from ray_canal.protocol.table_meta import TableMeta
 
 Catalog = Callable[[str, str], TableMeta | None]
 
-_KINDS = {
-    types.TIMESTAMP: types.TIMESTAMP2,
-    types.DATETIME: types.DATETIME2,
-    types.TIME: types.TIME2,
-    types.NEWDATE: types.DATE,
-    types.VAR_STRING: types.VARCHAR,
-    types.TINY_BLOB: types.BLOB,
-    types.MEDIUM_BLOB: types.BLOB,
-    types.LONG_BLOB: types.BLOB,
-    types.MARIADB_VARCHAR_COMPRESSED: types.VARCHAR,
-    types.MARIADB_BLOB_COMPRESSED: types.BLOB,
-}
-"""Types that are one type to a schema: old and new temporal formats, sizes of BLOB."""
-
-
-_WIDTH = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
-_FLOAT_DIGITS = re.compile(r"\b(float|double)\(\d+,\d+\)")
 _RESOLVED_MAX = 4096
 
 
 class SchemaRegistry:
-    """Resolves tables.
+    """Resolves tables at places of the log.
 
-    Names, keys and signs come from row metadata where the binlog has it; then a given schema or the
-    catalog only lends the exact type text (`tinyint(1)`), which row metadata lacks. Else the given
-    schema counts, then the catalog, which is asked once per table until a DDL. A schema from the
-    catalog is today's: where it does not fit the TABLE_MAP it is refused, not guessed.
+    Names, keys and signs come from row metadata where the binlog has it; then the known schema only
+    lends the exact type text (`tinyint(1)`), which row metadata lacks. Known are: a given text,
+    alone if there is one; else the history of the log's DDL; else the catalog, which is asked once
+    per table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed.
     """
 
-    def __init__(self, create_table_sql: str = "", catalog: Catalog | None = None) -> None:
+    def __init__(
+        self,
+        create_table_sql: str = "",
+        catalog: Catalog | None = None,
+        history: SchemaHistory | None = None,
+    ) -> None:
         self._given: dict[tuple[str, str], TableMeta] = {
             (meta.schema, meta.table): meta for meta in parse_tables(create_table_sql)
         }
         self._catalog = catalog
+        self._history = None if self._given else history
         self._known: dict[tuple[str, str], TableMeta | None] = {}
-        self._resolved: dict[TableMap, TableMeta] = {}
+        # What was known when a TABLE_MAP was resolved, and what came of it.
+        self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
 
-    def resolve(self, table_map: TableMap) -> TableMeta:
-        """The table's schema. Raises TableMetaMismatch: none is known, or it does not fit; and what
-        the catalog raises."""
-        found = self._resolved.get(table_map)
-        if found is None:
-            from_row = table_meta_from_metadata(table_map)
-            found = self._look_up(table_map) if from_row is None else self._detailed(
-                from_row, table_map
-            )
-            if len(self._resolved) >= _RESOLVED_MAX:
-                self._resolved.clear()
-            self._resolved[table_map] = found
+    def resolve(self, table_map: TableMap, journal_name: str = "", position: int = 0) -> TableMeta:
+        """The table's schema at a place. Raises TableMetaMismatch: none is known, or it does not
+        fit; and what the catalog raises."""
+        state = self._tracked(table_map, place_of(journal_name, position))
+        cached = self._resolved.get(table_map)
+        if cached is not None and cached[0] is state:
+            return cached[1]
+        from_row = table_meta_from_metadata(table_map)
+        if from_row is None:
+            found = self._look_up(table_map, state)
+        else:
+            found = self._detailed(from_row, table_map, state)
+        if len(self._resolved) >= _RESOLVED_MAX:
+            self._resolved.clear()
+        self._resolved[table_map] = (state, found)
         return found
 
-    def _detailed(self, from_row: TableMeta, table_map: TableMap) -> TableMeta:
+    def _tracked(self, table_map: TableMap, place: Place) -> TableState | None:
+        if self._history is None:
+            return None
+        return self._history.at(table_map.schema, table_map.table, place)
+
+    def _candidate(self, table_map: TableMap, state: TableState | None) -> TableMeta | None:
+        """The best that is known, whether or not it fits."""
+        if state is not None and not state.problem:
+            return state.meta
+        return self._given_meta(table_map) or self._catalog_meta(table_map)
+
+    def _detailed(
+        self, from_row: TableMeta, table_map: TableMap, state: TableState | None
+    ) -> TableMeta:
         """Row metadata's schema with the known schema's type texts, column by column where they
         agree."""
-        known = self._given_meta(table_map) or self._catalog_meta(table_map)
+        known = self._candidate(table_map, state)
         if known is None or len(known.columns) != len(from_row.columns):
             return from_row
         columns = tuple(
             dataclasses.replace(mine, mysql_type=theirs.mysql_type)
-            if mine.name == theirs.name and same_type(mine, theirs)
+            if mine.name.lower() == theirs.name.lower() and same_type(mine, theirs)
             else mine
             for mine, theirs in zip(from_row.columns, known.columns, strict=True)
         )
         return dataclasses.replace(from_row, columns=columns)
 
-    def _look_up(self, table_map: TableMap) -> TableMeta:
-        meta = self._given_meta(table_map) or self._catalog_meta(table_map)
+    def _look_up(self, table_map: TableMap, state: TableState | None) -> TableMeta:
+        meta = self._candidate(table_map, state)
         if meta is None:
-            places = ["the schema text"] * bool(self._given) + ["the catalog"] * bool(self._catalog)
-            where = f" and the table is not in {' or in '.join(places)}" if places else ""
-            raise TableMetaMismatch(
-                f"no column names for table {table_map.full_name}: the binlog has no row metadata"
-                f"{where}; set binlog_row_metadata=FULL on the server, or give its CREATE TABLE "
-                "(decode --schema, source.schema_sql)"
-            )
+            raise TableMetaMismatch(self._nothing_known(table_map, state))
         problem = misfit(table_map, meta)
         if problem and self._catalog is not None:
             self._known.pop((table_map.schema, table_map.table), None)
@@ -101,7 +103,27 @@ class SchemaRegistry:
                 "table was altered since, and names are not guessed. Set binlog_row_metadata=FULL "
                 "on the server, or give the CREATE TABLE of that time (source.schema_sql)"
             )
-        return meta
+        return fitted(table_map, meta)
+
+    def _nothing_known(self, table_map: TableMap, state: TableState | None) -> str:
+        places = ["the schema text"] * bool(self._given) + ["the catalog"] * bool(self._catalog)
+        places += ["the DDL before these rows"] * (self._history is not None)
+        where = f" and the table is not in {' or in '.join(places)}" if places else ""
+        if state is not None and state.problem:
+            where = f" and {state.problem}"
+        return (
+            f"no column names for table {table_map.full_name}: the binlog has no row metadata"
+            f"{where}; set binlog_row_metadata=FULL on the server, or give its CREATE TABLE "
+            "(decode --schema, source.schema_sql)"
+        )
+
+    def apply(
+        self, journal_name: str, position: int, sql: str, session: Session
+    ) -> Effects | None:
+        """A DDL ran. What it changed; None: no history is kept, or it was applied before."""
+        if self._history is None:
+            return None
+        return self._history.apply(place_of(journal_name, position), sql, session)
 
     def changed(self, schema: str) -> None:
         """A DDL ran in this schema: what the catalog said of it is out of date."""
@@ -124,33 +146,3 @@ class SchemaRegistry:
         if key not in self._known:
             self._known[key] = self._catalog(*key)
         return self._known[key]
-
-
-def misfit(table_map: TableMap, meta: TableMeta) -> str:
-    """Why a schema cannot be that of these rows; empty when it can."""
-    if len(meta.columns) != len(table_map.types):
-        return f"{len(meta.columns)} columns are known, the rows have {len(table_map.types)}"
-    for column, kind in zip(meta.columns, table_map.types, strict=True):
-        if _kind(column.type_code) != _kind(kind):
-            return (
-                f"column {column.name} is {column.mysql_type}, the rows have "
-                f"{types.type_name(kind)}"
-            )
-    return ""
-
-
-def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
-    """Whether two types differ in nothing but what the binlog does not tell (display widths)."""
-    if mine.labels or theirs.labels:
-        return mine.type_code == theirs.type_code and mine.labels == theirs.labels
-    return _plain(mine.mysql_type) == _plain(theirs.mysql_type)
-
-
-def _plain(mysql_type: str) -> str:
-    text = _FLOAT_DIGITS.sub(r"\1", _WIDTH.sub(r"\1", mysql_type.lower()))
-    text = text.replace(" zerofill", "").replace("geometrycollection", "geomcollection")
-    return re.sub(r"\b(vector|float)\(\d+\)", r"\1", text)
-
-
-def _kind(code: int) -> int:
-    return _KINDS.get(code, code)

@@ -26,8 +26,9 @@ class Session:
 class TableState:
     """A table at one place of the log.
 
-    `charset` is the default of columns to come. `hidden_period`: MariaDB's system versioning put
-    row_start and row_end behind the columns. `problem` says why the columns are not known.
+    `charset` is the default of columns to come, empty where it is not known (as that of a column).
+    `hidden_period`: MariaDB's system versioning put row_start and row_end behind the columns.
+    `problem` says why the columns are not known.
     """
 
     meta: TableMeta

@@ -13,11 +13,11 @@ class ColumnMeta:
     """One column of a table version.
 
     `type_code` is MySQL's field type as the binlog writes it (`enum_field_types`, with ENUM and SET
-    told apart from STRING), `mysql_type` the column type as `information_schema.COLUMN_TYPE` prints
-    it (`varchar(50)`, `int unsigned`). `charset` is MySQL's character set name, `binary` for bytes,
-    and empty where it does not apply. `length` is in characters for CHAR/VARCHAR, in bytes for
-    BINARY/VARBINARY, bits for BIT; `precision`/`scale` for DECIMAL; `fraction` for the digits of
-    fractional seconds.
+    told apart from STRING), `mysql_type` the column type as its DDL declared it (`bool`) or as
+    `information_schema.COLUMN_TYPE` prints it (`varchar(50)`, `int unsigned`). `charset` is MySQL's
+    character set name, `binary` for bytes, and empty where it does not apply. `length` is in
+    characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY, bits for BIT; `precision`/`scale`
+    for DECIMAL; `fraction` for the digits of fractional seconds.
     """
 
     name: str

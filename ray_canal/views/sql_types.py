@@ -42,6 +42,10 @@ _STORAGE = {
     t.DATETIME: codes.DATETIME, t.DATETIME2: codes.DATETIME,
     t.TIMESTAMP: codes.TIMESTAMP, t.TIMESTAMP2: codes.TIMESTAMP,
 }  # fmt: skip
+_TEXTS = {
+    t.STRING: CHAR, t.VARCHAR: VARCHAR, t.VAR_STRING: VARCHAR,
+    t.MARIADB_VARCHAR_COMPRESSED: VARCHAR,
+}  # fmt: skip
 _DIGITS_128 = 38
 
 
@@ -65,8 +69,7 @@ def storage_code(column: ColumnMeta) -> int:
 def sql_type(column: ColumnMeta, code: int) -> int:
     """The sqlType of a value whose top bit is clear, as Canal has it."""
     if code == codes.TEXT:
-        kind = column.mysql_type.lower()
-        return CHAR if kind.startswith("char") else VARCHAR if kind.startswith("var") else CLOB
+        return _TEXTS.get(column.type_code, CLOB)
     return _BY_CODE[code]
 
 

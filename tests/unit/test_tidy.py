@@ -84,6 +84,8 @@ TESTED_ELSEWHERE = {
     "demo/phrases": "tests/unit/demo/test_truth.py",
     "demo/run": "tests/integration/test_cli.py",
     "demo/in_spark": "tests/integration/test_cli.py",
+    "parse/apply_ddl": "tests/unit/parse/test_history.py",
+    "parse/column_definition": "tests/unit/parse/test_create_table.py",
     "actors/buffer": "tests/integration/test_main_job.py",
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/decoder": "tests/integration/test_main_job.py",

@@ -39,7 +39,7 @@ def golden_chunk(name: str) -> RawChunk:
     return RawChunk(head, np.frombuffer(data, np.uint8)[len(MAGIC) :])
 
 
-def resolve(table_map: TableMap) -> TableMeta:
+def resolve(table_map: TableMap, position: int = 0) -> TableMeta:
     """From the row metadata; without it, numbered columns, signed, in utf8mb4."""
     meta = table_meta_from_metadata(table_map)
     if meta:

@@ -294,7 +294,7 @@ def test_schema_that_does_not_fit() -> None:
 
     raw = golden_chunk("mysql97/mysql_dml")
 
-    def shorter(table_map):  # type: ignore[no-untyped-def]
+    def shorter(table_map, position):  # type: ignore[no-untyped-def]
         meta = resolve(table_map)
         return replace(meta, columns=meta.columns[:-1])
 
@@ -303,7 +303,7 @@ def test_schema_that_does_not_fit() -> None:
     assert "g_dml.t_dml" in str(info.failure)
     assert info.failure.position == 810
 
-    def other(table_map):  # type: ignore[no-untyped-def]
+    def other(table_map, position):  # type: ignore[no-untyped-def]
         meta = resolve(table_map)
         return replace(meta, columns=(replace(meta.columns[0], type_code=15), *meta.columns[1:]))
 

@@ -11,7 +11,7 @@ from ray_canal.binlog.format import read_events
 from ray_canal.binlog.table_map import TableMap, parse_table_map, table_meta_from_metadata
 from ray_canal.errors import ConfigError
 from ray_canal.parse.create_table import column_meta, parse_tables
-from ray_canal.parse.schemas import misfit, same_type
+from ray_canal.parse.fit import misfit, same_type
 from ray_canal.protocol.table_meta import ColumnMeta
 from tests.unit.binlog.golden import GOLDEN, needs_golden
 

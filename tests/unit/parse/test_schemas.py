@@ -70,7 +70,7 @@ def test_row_metadata_wins_where_the_schema_differs() -> None:
 
 def test_without_metadata_the_text_counts_before_the_catalog() -> None:
     catalog = FakeCatalog()
-    registry = SchemaRegistry("CREATE TABLE shop.item (a int, b tinyint, c varchar(9))", catalog)
+    registry = SchemaRegistry("CREATE TABLE shop.item (a int, b tinyint, c varchar(10))", catalog)
     assert [c.name for c in registry.resolve(BARE).columns] == ["a", "b", "c"]
     assert not catalog.asked
 

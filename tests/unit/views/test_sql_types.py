@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.kernels import codes
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.parse.column_type import column_meta
 from ray_canal.views.sql_types import null_type, sql_type, widened
 
 
@@ -26,7 +26,7 @@ from ray_canal.views.sql_types import null_type, sql_type, widened
     ],
 )
 def test_types(mysql_type: str, code: int, plain: int, wide: int, null: int) -> None:
-    column = ColumnMeta("c", 0, mysql_type)
+    column = column_meta("c", mysql_type)
     assert (sql_type(column, code), widened(column, code), null_type(column, code)) == (
         plain,
         wide,

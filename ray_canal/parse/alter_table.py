@@ -1,0 +1,344 @@
+"""ALTER TABLE: what each of its actions makes of a table's columns.
+
+Columns are put together in the server's order: the old ones in place (dropped ones left out,
+changed ones exchanged), then new and moved ones, in the statement's order, at the end, FIRST, or
+AFTER a column by its new name. An action that is not known raises DdlNotApplied; those that leave
+columns alone are listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ray_canal.binlog.charsets import char_bytes_max
+from ray_canal.parse.column_definition import Definition, read_charset, read_definition
+from ray_canal.parse.column_type import blob_size, column_meta, is_text
+from ray_canal.parse.create_table import (
+    is_key_part,
+    period_columns,
+    primary_key,
+    split_body,
+)
+from ray_canal.parse.table_state import DdlNotApplied, Session, TableState
+from ray_canal.parse.words import Token, Words, parts
+from ray_canal.protocol.table_meta import ColumnMeta
+
+_NO_COLUMNS = {
+    "ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "COMMENT",
+    "COMPRESSION", "CONNECTION", "DATA", "DELAY_KEY_WRITE", "DISABLE", "DISCARD", "ENABLE",
+    "ENCRYPTED", "ENCRYPTION", "ENCRYPTION_KEY_ID", "ENGINE", "ENGINE_ATTRIBUTE", "FORCE",
+    "IETF_QUOTES", "IMPORT", "INDEX", "INSERT_METHOD", "ITEF_QUOTES", "KEY_BLOCK_SIZE", "LOCK",
+    "MAX_ROWS", "MIN_ROWS", "NOWAIT", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED",
+    "PAGE_COMPRESSION_LEVEL", "PASSWORD", "ROW_FORMAT", "SECONDARY_ENGINE",
+    "SECONDARY_ENGINE_ATTRIBUTE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "SEQUENCE",
+    "START", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STORAGE", "TABLESPACE",
+    "TRANSACTIONAL", "TYPE", "UNION", "WAIT", "WITH", "WITHOUT",
+}  # fmt: skip
+_PARTITIONS = {
+    "PARTITION", "REMOVE", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
+    "REPAIR", "TRUNCATE", "EXCHANGE",
+}  # fmt: skip
+"""Words that begin what concerns partitions; the rest of the statement belongs to them."""
+_KEY_WORDS = ("INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "PERIOD")
+_BLOB_ORDER = ("tiny", "", "medium", "long")
+
+
+@dataclass(slots=True)
+class Alteration:
+    """What the actions of one ALTER TABLE ask for. Column names are keys in lower case."""
+
+    table: tuple[str, str]
+    dropped: set[str] = field(default_factory=set)
+    placed: list[tuple[str, Definition]] = field(default_factory=list)  # (old name or "", new)
+    renamed_columns: dict[str, str] = field(default_factory=dict)
+    visible: dict[str, bool] = field(default_factory=dict)
+    added_key: set[str] | None = None
+    drops_key: bool = False
+    if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
+    if_not_exists: set[str] = field(default_factory=set)
+    charset: str = ""
+    convert_to: str = ""
+    versioning: bool | None = None
+    new_name: tuple[str, str] | None = None
+    made_from_partition: tuple[str, str] | None = None
+    became_partition: tuple[str, str] | None = None
+
+
+def read_alter(words: Words, session: Session) -> Alteration:
+    """The actions behind ALTER TABLE (those words taken). Raises DdlNotApplied."""
+    words.take("IF", "EXISTS")
+    found = Alteration(words.name(session.schema))
+    actions = parts(words.rest())
+    while actions:
+        action = actions.pop(0)
+        if _concerns_partitions(action):
+            break
+        if action[0].text.upper() == "ORDER":
+            while actions and _is_order_column(actions[0]):
+                actions.pop(0)
+            continue
+        _action(Words(action), action, found, session)
+    return found
+
+
+def _concerns_partitions(action: list[Token]) -> bool:
+    first, second = (Words(action).peek(), Words(action).peek(1))
+    if first in ("DROP", "ADD"):
+        return second == "PARTITION"
+    return first in _PARTITIONS or (first in ("DISCARD", "IMPORT") and second == "PARTITION")
+
+
+def _is_order_column(action: list[Token]) -> bool:
+    words = Words(action)
+    words.name("")
+    words.take_any("ASC", "DESC")
+    return words.done
+
+
+def _action(words: Words, action: list[Token], found: Alteration, session: Session) -> None:
+    mode = session.dialect.sql_mode
+    word = words.take_any("ADD", "DROP", "MODIFY", "CHANGE", "ALTER", "RENAME", "CONVERT")
+    if word == "ADD":
+        _add(words, found, mode)
+    elif word == "DROP":
+        _drop(words, found)
+    elif word == "MODIFY":
+        words.take("COLUMN")
+        maybe = words.take("IF", "EXISTS")
+        definition = read_definition(words, mode)
+        _change(found, definition.name, definition, maybe)
+    elif word == "CHANGE":
+        words.take("COLUMN")
+        maybe = words.take("IF", "EXISTS")
+        old = words.identifier()
+        _change(found, old, read_definition(words, mode), maybe)
+    elif word == "ALTER":
+        _alter_column(words, found)
+    elif word == "RENAME":
+        _rename(words, found, session)
+    elif word == "CONVERT":
+        _convert(words, found, session)
+    else:
+        _options(words, action, found)
+
+
+def _add(words: Words, found: Alteration, mode: int) -> None:
+    if words.take("SYSTEM", "VERSIONING"):
+        found.versioning = True
+        return
+    rest = words.rest()
+    if rest and rest[0].kind == "word" and is_key_part(rest):
+        key = primary_key(rest)
+        found.added_key = key or found.added_key
+        return
+    words = Words(rest)
+    words.take("COLUMN")
+    maybe = words.take("IF", "NOT", "EXISTS")
+    items = [words.rest()]
+    if items[0] and items[0][0] == Token("other", "("):
+        items = parts(split_body(items[0])[0])
+    for item in items:
+        if is_key_part(item):
+            found.added_key = primary_key(item) or found.added_key
+            continue
+        definition = read_definition(Words(item), mode)
+        if maybe:
+            found.if_not_exists.add(definition.name.lower())
+        found.placed.append(("", definition))
+
+
+def _drop(words: Words, found: Alteration) -> None:
+    if words.take("SYSTEM", "VERSIONING"):
+        found.versioning = False
+    elif words.take("PRIMARY", "KEY"):
+        found.drops_key = True
+    elif words.peek() in _KEY_WORDS:
+        words.skip()
+        words.take("IF", "EXISTS")
+        found.drops_key |= words.identifier().upper() == "PRIMARY"
+    else:
+        words.take("COLUMN")
+        maybe = words.take("IF", "EXISTS")
+        name = words.identifier().lower()
+        found.dropped.add(name)
+        if maybe:
+            found.if_exists.add(name)
+
+
+def _change(found: Alteration, old: str, definition: Definition, maybe: bool) -> None:
+    found.placed.append((old.lower(), definition))
+    if maybe:
+        found.if_exists.add(old.lower())
+
+
+def _alter_column(words: Words, found: Alteration) -> None:
+    if words.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        return
+    words.take("COLUMN")
+    words.take("IF", "EXISTS")
+    name = words.identifier().lower()
+    if words.take("SET", "INVISIBLE"):
+        found.visible[name] = False
+    elif words.take("SET", "VISIBLE"):
+        found.visible[name] = True
+
+
+def _rename(words: Words, found: Alteration, session: Session) -> None:
+    if words.take_any("INDEX", "KEY"):
+        return
+    if words.peek() == "COLUMN":
+        words.skip()
+        maybe = words.take("IF", "EXISTS")
+        old = words.identifier().lower()
+        words.take("TO")
+        found.renamed_columns[old] = words.identifier()
+        if maybe:
+            found.if_exists.add(old)
+        return
+    words.take_any("TO", "AS", "=")
+    found.new_name = words.name(session.schema)
+
+
+def _convert(words: Words, found: Alteration, session: Session) -> None:
+    if words.take("PARTITION"):
+        words.identifier()
+        words.take("TO")
+        words.take("TABLE")
+        found.made_from_partition = words.name(session.schema)
+    elif words.take("TABLE"):
+        found.became_partition = words.name(session.schema)
+    else:
+        words.take("TO")
+        found.convert_to = read_charset(words)
+        if not found.convert_to:
+            raise DdlNotApplied(f"CONVERT {words.peek()} is not known")
+
+
+def _options(words: Words, action: list[Token], found: Alteration) -> None:
+    """Table options, which blanks may separate."""
+    charset = ""
+    depth = 0
+    words = Words(action)
+    while not words.done:
+        depth += (words.peek() == "(") - (words.peek() == ")")
+        named = "" if depth else read_charset(words)
+        if named:
+            charset = charset if named == "DEFAULT" and charset else named
+        else:
+            words.skip()
+    found.charset = charset or found.charset
+    first = Words(action).peek()
+    if not charset and first not in _NO_COLUMNS and Words(action).peek(1) != "=":
+        raise DdlNotApplied(f"{first} is not known")
+
+
+# --- putting it to a table --------------------------------------------------------------------
+
+
+def altered(state: TableState, change: Alteration, database_charset: str) -> TableState:
+    """The table after the change; its name stays. Raises DdlNotApplied: it does not fit."""
+    charset = state.charset
+    convert = change.convert_to
+    if convert == "DEFAULT":
+        convert = database_charset
+    if change.charset:
+        charset = database_charset if change.charset == "DEFAULT" else change.charset
+    charset = convert or charset
+    columns = list(state.columns)
+    hidden = columns[-2:] if state.hidden_period else []
+    columns = columns[: len(columns) - len(hidden)]
+    columns = _put_together(columns, change, charset)
+    columns = [_finished(column, change, convert) for column in columns]
+    if change.versioning and not any(d.period for _, d in change.placed):
+        hidden = period_columns()
+    elif change.versioning is False:
+        hidden = []
+    result = replace(state, charset=charset, hidden_period=bool(hidden))
+    return result.with_columns(columns + hidden)
+
+
+def _put_together(
+    old: list[ColumnMeta], change: Alteration, charset: str
+) -> list[ColumnMeta]:
+    known = {column.name.lower() for column in old}
+    _refuse_missing(known, change)
+    changes = {name: definition for name, definition in change.placed if name}
+    result: list[ColumnMeta] = []
+    for column in old:
+        name = column.name.lower()
+        definition = changes.get(name)
+        if name in change.dropped:
+            continue
+        if definition is None:
+            renamed = change.renamed_columns.get(name, column.name)
+            result.append(replace(column, name=renamed))
+        elif not (definition.first or definition.after):
+            result.append(_changed(column, definition, charset))
+    by_name = {column.name.lower(): column for column in old}
+    for name, definition in change.placed:
+        if name and name not in known:
+            continue  # IF EXISTS
+        if name and not (definition.first or definition.after):
+            continue  # in place already
+        if not name and definition.name.lower() in change.if_not_exists & known - change.dropped:
+            continue
+        column = _changed(by_name.get(name), definition, charset)
+        _place(result, column, definition)
+    return result
+
+
+def _refuse_missing(known: set[str], change: Alteration) -> None:
+    asked = change.dropped | {n for n, _ in change.placed if n} | set(change.renamed_columns)
+    missing = asked - known - change.if_exists
+    if missing:
+        raise DdlNotApplied(f"column {min(missing)!r} is not among the known ones")
+
+
+def _changed(old: ColumnMeta | None, definition: Definition, charset: str) -> ColumnMeta:
+    column = definition.column(charset)
+    if old is not None and old.is_key:
+        column = replace(column, is_key=True, nullable=False)
+    return column
+
+
+def _place(result: list[ColumnMeta], column: ColumnMeta, definition: Definition) -> None:
+    if definition.first:
+        result.insert(0, column)
+    elif definition.after:
+        names = [c.name.lower() for c in result]
+        if definition.after.lower() not in names:
+            raise DdlNotApplied(f"column {definition.after!r} is not among the known ones")
+        result.insert(names.index(definition.after.lower()) + 1, column)
+    else:
+        result.append(column)
+
+
+def _finished(column: ColumnMeta, change: Alteration, convert: str) -> ColumnMeta:
+    """A column after what concerns the table as a whole."""
+    name = column.name.lower()
+    if name in change.visible:
+        column = replace(column, visible=change.visible[name])
+    if change.drops_key:
+        keeps = any(d.name.lower() == name and d.is_key for _, d in change.placed)
+        column = replace(column, is_key=keeps)
+    if change.added_key and name in change.added_key:
+        column = replace(column, is_key=True, nullable=False)
+    if convert and is_text(column):
+        column = _converted(column, convert)
+    return column
+
+
+def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
+    """A text column in another character set: a text whose bytes may not fit grows."""
+    word = column.mysql_type.lower()
+    size = blob_size(column)
+    grows = char_bytes_max(charset) > char_bytes_max(column.charset)
+    converted = replace(column, charset=charset)
+    if word.endswith("text") or word.startswith(("text(", "long ", "long")):
+        if grows and size != "long":
+            size = _BLOB_ORDER[_BLOB_ORDER.index(size) + 1]
+        return column_meta(
+            column.name, f"{size}text", charset=charset, nullable=column.nullable,
+            is_key=column.is_key, visible=column.visible,
+        )  # fmt: skip
+    return converted

@@ -1,0 +1,221 @@
+"""Applying DDL to what is known of tables and databases.
+
+One statement in, the tables that it leaves changed out; nothing is changed half. What cannot be
+applied makes its tables `unknown`, with the reason, so that nobody decodes rows with a guess.
+Statements that concern no table (views, procedures, users, temporary tables) change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from ray_canal.parse.alter_table import Alteration, altered, read_alter
+from ray_canal.parse.column_definition import read_charset
+from ray_canal.parse.create_table import read_create
+from ray_canal.parse.table_state import DdlNotApplied, Session, TableState, unknown
+from ray_canal.parse.words import Words
+
+Name = tuple[str, str]
+
+DDL_VERBS = ("CREATE", "ALTER", "DROP", "RENAME")
+
+
+class Known(Protocol):
+    """What a statement may ask for: the state just before it."""
+
+    def table(self, name: Name) -> TableState | None: ...
+
+    def tables_of(self, schema: str) -> list[Name]: ...
+
+    def charset_of(self, schema: str) -> str: ...
+
+
+class Effects:
+    """What a statement changes: tables (None: gone) and databases' default character sets."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.tables: dict[Name, TableState | None] = {}
+        self.charsets: dict[str, str] = {}
+
+    def table(self, name: Name) -> TableState | None:
+        return self.tables[name] if name in self.tables else self._known.table(name)
+
+    def put(self, name: Name, state: TableState | None) -> None:
+        self.tables[name] = None if state is None else state.renamed(*name)
+
+    def move(self, old: Name, new: Name) -> None:
+        state = self.table(old)
+        self.put(old, None)
+        self.put(new, state or unknown(*new, f"{old[0]}.{old[1]} was not known when renamed"))
+
+    def tables_of(self, schema: str) -> list[Name]:
+        return self._known.tables_of(schema)
+
+    def charset_of(self, schema: str) -> str:
+        return self.charsets.get(schema) or self._known.charset_of(schema)
+
+
+def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
+    """What a statement makes of tables. Never raises for what it cannot read."""
+    effects = Effects(known)
+    words = Words(sql, session.dialect)
+    verb = words.peek()
+    if verb in DDL_VERBS:
+        _APPLY[verb](words, session, effects)
+    return effects
+
+
+def _create(words: Words, session: Session, effects: Effects) -> None:
+    ahead = 3 if words.peek(1) == "OR" else 1
+    if words.peek(ahead) in ("DATABASE", "SCHEMA"):
+        _database(words, session, effects, created=True)
+        return
+    statement = words.rest()
+    name = _create_name(Words(statement), session)
+    if name is None:
+        return
+    try:
+        create = read_create(Words(statement), session)
+    except DdlNotApplied as error:
+        effects.put(name, unknown(*name, f"its CREATE TABLE could not be applied: {error}"))
+        return
+    if create is None or create.temporary:
+        return
+    if create.if_not_exists and effects.table(name) is not None:
+        return
+    if create.like is None:
+        effects.put(name, create.state(effects.charset_of(create.schema)))
+        return
+    like = effects.table(create.like)
+    other = ".".join(create.like)
+    effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
+
+
+def _create_name(words: Words, session: Session) -> Name | None:
+    """The table of a CREATE TABLE that is not temporary."""
+    words.skip()
+    words.take("OR", "REPLACE")
+    if not words.take_any("TABLE", "SEQUENCE"):
+        return None
+    words.take("IF", "NOT", "EXISTS")
+    return words.name(session.schema)
+
+
+def _alter(words: Words, session: Session, effects: Effects) -> None:
+    words.skip()
+    if words.peek() in ("DATABASE", "SCHEMA"):
+        _database(words, session, effects, created=False)
+        return
+    words.take("ONLINE")
+    words.take("IGNORE")
+    if not words.take("TABLE"):
+        return
+    rest = words.rest()
+    head = Words(rest)
+    head.take("IF", "EXISTS")
+    name = head.name(session.schema)
+    try:
+        change = read_alter(Words(rest), session)
+        state = effects.table(name)
+        if state is None or state.problem:
+            _alter_unknown(name, state, change, effects)
+            return
+        state = altered(state, change, effects.charset_of(name[0]))
+    except DdlNotApplied as error:
+        effects.put(name, unknown(*name, f"an ALTER TABLE could not be applied: {error}"))
+        return
+    effects.put(name, state)
+    _move_after(name, change, effects)
+
+
+def _alter_unknown(
+    name: Name, state: TableState | None, change: Alteration, effects: Effects
+) -> None:
+    """A table that is not known stays so, under its new name."""
+    if state is not None or change.new_name is not None:
+        effects.put(name, state or unknown(*name, "it was altered before its columns were known"))
+        _move_after(name, change, effects)
+
+
+def _move_after(name: Name, change: Alteration, effects: Effects) -> None:
+    if change.made_from_partition is not None:
+        effects.put(change.made_from_partition, effects.table(name))
+    if change.became_partition is not None:
+        effects.put(change.became_partition, None)
+    if change.new_name is not None and change.new_name != name:
+        effects.move(name, change.new_name)
+
+
+def _drop(words: Words, session: Session, effects: Effects) -> None:
+    words.skip()
+    if words.take_any("DATABASE", "SCHEMA"):
+        words.take("IF", "EXISTS")
+        schema = words.identifier()
+        for name in effects.tables_of(schema):
+            effects.put(name, None)
+        effects.charsets[schema] = ""
+        return
+    if words.peek() == "INDEX":
+        _drop_index(words, session, effects)
+        return
+    if not words.take_any("TABLE", "TABLES", "SEQUENCE"):
+        return  # a temporary table, a view, an index of another kind …
+    words.take("IF", "EXISTS")
+    while True:
+        effects.put(words.name(session.schema), None)
+        if not words.take(","):
+            return
+
+
+def _drop_index(words: Words, session: Session, effects: Effects) -> None:
+    words.skip()
+    words.take("IF", "EXISTS")
+    if words.identifier().upper() != "PRIMARY" or not words.take("ON"):
+        return
+    name = words.name(session.schema)
+    state = effects.table(name)
+    if state is not None:
+        columns = [replace(column, is_key=False) for column in state.columns]
+        effects.put(name, state.with_columns(columns))
+
+
+def _rename(words: Words, session: Session, effects: Effects) -> None:
+    words.skip()
+    if not words.take_any("TABLE", "TABLES"):
+        return
+    words.take("IF", "EXISTS")
+    while not words.done:
+        old = words.name(session.schema)
+        while not words.done and not words.take("TO"):
+            words.skip()  # MariaDB: WAIT n | NOWAIT
+        effects.move(old, words.name(session.schema))
+        if not words.take(","):
+            return
+
+
+def _database(words: Words, session: Session, effects: Effects, created: bool) -> None:
+    while not words.take_any("DATABASE", "SCHEMA"):
+        words.skip()
+    exists = words.take("IF", "NOT", "EXISTS")
+    named = "" if words.peek() == "DEFAULT" else read_charset(words)
+    schema = session.schema if named or words.peek() == "DEFAULT" else words.identifier()
+    if created and exists and effects.charset_of(schema):
+        return
+    while not words.done:
+        found = read_charset(words)
+        if found:
+            named = named if found == "DEFAULT" and named else found
+        else:
+            words.skip()
+    if named == "DEFAULT" or (created and not named):
+        named = session.server_charset
+    if named:
+        effects.charsets[schema] = named
+
+
+_APPLY: dict[str, Callable[[Words, Session, Effects], None]] = {
+    "CREATE": _create, "ALTER": _alter, "DROP": _drop, "RENAME": _rename,
+}  # fmt: skip
