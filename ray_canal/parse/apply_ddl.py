@@ -19,7 +19,7 @@ from ray_canal.parse.words import Words
 
 Name = tuple[str, str]
 
-DDL_VERBS = ("CREATE", "ALTER", "DROP", "RENAME")
+_VERBS = ("CREATE", "ALTER", "DROP", "RENAME")
 
 
 class Known(Protocol):
@@ -63,9 +63,14 @@ def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
     effects = Effects(known)
     words = Words(sql, session.dialect)
     verb = words.peek()
-    if verb in DDL_VERBS:
+    if verb in _VERBS:
         _APPLY[verb](words, session, effects)
     return effects
+
+
+def is_ddl(sql: str) -> bool:
+    """Whether a statement may change a table or a database, by its first word."""
+    return Words(sql).peek() in _VERBS
 
 
 def _create(words: Words, session: Session, effects: Effects) -> None:

@@ -12,7 +12,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from ray_canal.parse.apply_ddl import Effects, Name, apply_ddl
+from ray_canal.parse.apply_ddl import Effects, Name, apply_ddl, is_ddl
 from ray_canal.parse.table_state import Session, TableState
 from ray_canal.protocol.position import journal_key
 
@@ -96,9 +96,9 @@ class SchemaHistory:
         return list(self._tables)
 
     def apply(self, place: Place, sql: str, session: Session) -> Effects | None:
-        """Apply the statement at `place`; None if it was applied before. Never raises for what
-        the statement says."""
-        if self._applied is not None and place <= self._applied:
+        """Apply the statement at `place`; None if it was applied before, or is no DDL. Never raises
+        for what the statement says."""
+        if not is_ddl(sql) or (self._applied is not None and place <= self._applied):
             return None
         effects = apply_ddl(sql, session, _At(self, place))
         self._applied = place
