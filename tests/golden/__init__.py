@@ -1,6 +1,6 @@
 """Real binlogs and the entries that Canal itself made of them: `data/SERVER/NAME.binlog`, `.pb`,
 `.schema.sql`, and `cases.tsv`, which says what belongs together. A `.pb` is a sequence of varint
-length and `Entry`. """
+length and `Entry`."""
 
 from __future__ import annotations
 

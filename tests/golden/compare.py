@@ -87,7 +87,7 @@ def cases() -> list[Case]:
     for server in SERVERS:
         for line in (GOLDEN / server / "cases.tsv").read_text("utf-8").splitlines():
             if line and not line.startswith("#"):
-                found.append(Case(server, *(line.split("\t") + [""])[:4]))
+                found.append(Case(server, *[*line.split("\t"), ""][:4]))
     return found
 
 
@@ -179,8 +179,9 @@ def _column_aspects(ours: Any, canal: Any) -> Iterator[str]:
     mine, theirs = ({c.name: c for c in columns} for columns in (ours, canal))
     if [c.name for c in ours] != [c.name for c in canal]:
         yield "column names"
-        return
     for name, column in mine.items():
+        if name not in theirs:
+            continue
         for field in _COLUMN_FIELDS:
             if getattr(column, field) != getattr(theirs[name], field):
                 yield f"{name}.{field}"

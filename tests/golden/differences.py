@@ -1,5 +1,5 @@
-"""The table of differences: every entry in which we differ from Canal, one by one, with the defect of
-Canal that explains it.
+"""The table of differences: every entry in which we differ from Canal, one by one, with the defect
+of Canal that explains it.
 
 `differences.tsv` has five columns: the case; the event's offset; which of the entries with that
 offset; the defect (docs/canal-compat.md describes it, defects.py checks it); what differs. Offset
