@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ray_canal.errors import ConfigError
+from ray_canal.filter import FieldFilter, TableFilter
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,6 +86,15 @@ class FilterConfig(_Section):
 
     tables: str = r".*\..*"
     black_tables: str = r"mysql\.slave_.*"
+    # Columns, `schema.table:column/column,…` (canal.instance.filter.field / .black.field).
+    fields: str = ""
+    black_fields: str = ""
+
+    @model_validator(mode="after")
+    def _grammar(self) -> FilterConfig:
+        TableFilter(self.tables, self.black_tables)
+        FieldFilter(self.fields, self.black_fields)
+        return self
 
 
 class StoreConfig(_Section):

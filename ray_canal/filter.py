@@ -1,8 +1,8 @@
-"""Canal's table filter: a list of regular expressions over `schema.table`, white and black.
+"""Canal's filters: of tables, regular expressions over `schema.table`, and of columns by name.
 
-Grammar (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each pattern must
-match the whole of the lower-cased `schema.table`, ignoring case. An empty white list admits every
-table, an empty black list none; black wins.
+Grammar of tables (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each
+pattern must match the whole of the lower-cased `schema.table`, ignoring case. An empty white list
+admits every table, an empty black list none; black wins.
 """
 
 from __future__ import annotations
@@ -80,3 +80,43 @@ class TableFilter:
 
     def __str__(self) -> str:
         return self._texts[0]
+
+
+class FieldFilter:
+    """Which columns pass (Canal: filter.field, filter.black.field).
+
+    A list is `schema.table:column/column,schema.table:…`: exact names, in any case. A table in the
+    white list shows the columns named there; of another table all pass but those of the black one.
+    """
+
+    def __init__(self, fields: str = "", black_fields: str = "") -> None:
+        self._texts = (fields, black_fields)
+        self._white = _columns_by_table(fields)
+        self._black = _columns_by_table(black_fields)
+
+    def __bool__(self) -> bool:
+        return bool(self._white or self._black)
+
+    def admits(self, schema: str, table: str, column: str) -> bool:
+        """Whether the column passes."""
+        name = f"{schema}.{table}".upper()
+        if name in self._white:
+            return column.upper() in self._white[name]
+        return column.upper() not in self._black.get(name, ())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldFilter) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(self._texts)
+
+
+def _columns_by_table(text: str) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        table, colon, columns = item.partition(":")
+        names = frozenset(name.strip().upper() for name in columns.split("/") if name.strip())
+        if not colon or "." not in table or not names:
+            raise ConfigError(f"field filter {item!r}: expected schema.table:column/column")
+        found[table.strip().upper()] = names | found.get(table.strip().upper(), frozenset())
+    return found

@@ -235,6 +235,8 @@ class StoreActor:
             batch.range.end,
             time_zone=self._config.time_zone,
             gtid=self._config.source.gtid,
+            fields=self._config.filter.fields,
+            black_fields=self._config.filter.black_fields,
         )
 
     async def ack(self, client_id: int, batch_id: int, epoch: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.filter import FieldFilter
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.views.arrow import batches as arrow_batches
@@ -64,6 +65,10 @@ class Message:
         return self.head.id != EMPTY_BATCH
 
     @property
+    def _fields(self) -> FieldFilter:
+        return FieldFilter(self.head.fields, self.head.black_fields)
+
+    @property
     def chunks(self) -> list[DecodedChunk]:
         """The decoded chunks behind the parts, fetched once."""
         if self._chunks is None:
@@ -82,6 +87,7 @@ class Message:
                 time_zone=self.head.time_zone,
                 gtid=self.head.gtid,
                 gtid_set=part.gtid_set,
+                fields=self._fields,
             )
 
     @property
@@ -96,6 +102,7 @@ class Message:
                 time_zone=self.head.time_zone,
                 gtid=self.head.gtid,
                 gtid_set=part.gtid_set,
+                fields=self._fields,
             )
             for part, chunk in zip(self.head.parts, self.chunks, strict=True)
         )
@@ -112,4 +119,4 @@ class Message:
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in zip(self.head.parts, self.chunks, strict=True):
-            yield list(arrow_batches(chunk, part.first, part.last, part.mask))
+            yield list(arrow_batches(chunk, part.first, part.last, part.mask, self._fields))

@@ -34,6 +34,7 @@ C_CODE, C_SQL, C_WIDE, C_NULL_SQL, C_PARAMETER = 0, 1, 2, 3, 4
 C_MIDDLE, C_MIDDLE_BYTES, C_TAIL, C_TAIL_BYTES = 5, 6, 7, 8
 C_VALIDITY, C_VALUES, C_DATA = 9, 10, 11  # before side; the after side's are 3 further
 COLUMN_FIELDS: Final = 15
+LEFT_OUT: Final = -1  # C_CODE of a column that no entry shows
 # Columns of `tables`.
 T_FIRST, T_COUNT, T_NAMES, T_NAMES_BYTES = 0, 1, 2, 3
 TABLE_FIELDS: Final = 4
@@ -208,9 +209,9 @@ def _row_back(event, row, table, columns, widths, arena, blobs, zone, limbs, scr
             continue
         bits = after_bits if side else before_bits
         for index in range(count - 1, -1, -1):
-            if not _present(arena, bits, index):
-                continue
             column = columns[first + index]
+            if column[C_CODE] == LEFT_OUT or not _present(arena, bits, index):
+                continue
             updated = False
             if side == 1:
                 updated = (

@@ -41,3 +41,5 @@ class MessageHead:
     finished: bool = False
     time_zone: str = "UTC"
     gtid: bool = False
+    fields: str = ""  # the instance's field filter, white and black
+    black_fields: str = ""

@@ -7,9 +7,11 @@ Arrow; Canal's text has them (kernels/codes.py says how both are kept).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from ray_canal.binlog.chunk import (
     TableLayout,
 )
 from ray_canal.errors import TableMetaMismatch
+from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.sql_types import storage_code
@@ -79,10 +82,12 @@ def batches(
     first: int,
     last: int,
     mask: npt.NDArray[np.bool_] | None = None,
+    fields: FieldFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
-    `mask` has one element for each entry of the chunk (None: all). Rows are in log order. Columns:
+    `mask` has one element for each entry of the chunk (None: all); `fields` leaves out columns of
+    before and after. Rows are in log order. Columns:
     event_type, journal_name, position (start of the event), row (ordinal in its event),
     execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
     schema has no label.
@@ -102,9 +107,26 @@ def batches(
         )
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)
-        batch = _batch(chunk, table, row_event, low, high, gtid_texts)
+        batch = _batch(chunk, _shown(table, fields), row_event, low, high, gtid_texts)
         keep = wanted[row_event[low:high]]
         yield batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:
+    """The table without the columns that the filter leaves out."""
+    meta = table.meta
+    shown = [not fields or fields.admits(meta.schema, meta.table, c.name) for c in meta.columns]
+    if all(shown):
+        return table
+    sides = (
+        None if side is None else tuple(compress(side, shown))
+        for side in (table.before, table.after)
+    )
+    columns = tuple(compress(meta.columns, shown))
+    before, after = sides
+    return dataclasses.replace(
+        table, meta=dataclasses.replace(meta, columns=columns), before=before, after=after
+    )
 
 
 def _batch(
@@ -201,7 +223,7 @@ def _side(
     other = layouts or table.before or table.after or ()
     types = [arrow_type(c, layout.code) for c, layout in zip(columns, other, strict=True)]
     fields = [pa.field(c.name, t) for c, t in zip(columns, types, strict=True)]
-    if layouts is None:
+    if layouts is None or not columns:
         return pa.nulls(high - low, pa.struct(fields))
     arrays = [
         _column(chunk, table, column, layout, kind).slice(low, high - low)

@@ -21,6 +21,7 @@ from ray_canal.binlog.chunk import (
     TableLayout,
 )
 from ray_canal.errors import ConfigError
+from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
@@ -60,12 +61,14 @@ def render_entries(
     gtid: bool = False,
     gtid_set: str = "",
     delimited: bool = False,
+    fields: FieldFilter | None = None,
 ) -> EntryBytes:
     """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire
     bytes; without the silent ones.
 
     `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the
     set executed before the chunk. `delimited` puts each entry's length (varint) in front of it.
+    `fields` leaves columns out.
     Raises ConfigError: no such time zone.
     """
     chosen = np.arange(first, last, dtype=np.int64)
@@ -74,7 +77,7 @@ def render_entries(
     events = _frozen(chunk.events)
     chosen = chosen[events["flags"][chosen] & EVENT_SILENT == 0]
     blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
-    tables, columns = _tables(chunk.layout.tables, blobs)
+    tables, columns = _tables(chunk.layout.tables, blobs, fields)
     gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
     transitions, offsets = _zone(time_zone)
     size = 2048 + int(events["length"][chosen].astype(np.int64).sum()) * 4 + 400 * len(chosen)
@@ -173,7 +176,9 @@ def _constants(meta: TableMeta) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]]
     return names, columns
 
 
-def _tables(layouts: tuple[TableLayout, ...], blobs: _Blobs) -> tuple[Ints, Ints]:
+def _tables(
+    layouts: tuple[TableLayout, ...], blobs: _Blobs, fields: FieldFilter | None
+) -> tuple[Ints, Ints]:
     """The kernel's `tables` and `columns` records."""
     tables = np.zeros((len(layouts), kernels.TABLE_FIELDS), np.int64)
     columns = np.zeros((sum(len(t.meta.columns) for t in layouts), kernels.COLUMN_FIELDS), np.int64)
@@ -189,8 +194,9 @@ def _tables(layouts: tuple[TableLayout, ...], blobs: _Blobs) -> tuple[Ints, Ints
                 (-1, -1, -1) if side is None else (side.validity, side.values, side.data)
                 for side in sides
             ]
+            name = (table.meta.schema, table.meta.table, column.name)
             columns[at] = (
-                code,
+                code if not fields or fields.admits(*name) else kernels.LEFT_OUT,
                 sql_type(column, code),
                 widened(column, code),
                 null_type(column, code),

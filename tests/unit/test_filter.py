@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.errors import ConfigError
-from ray_canal.filter import TableFilter, split_patterns
+from ray_canal.filter import FieldFilter, TableFilter, split_patterns
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,30 @@ def test_equal_texts_are_equal_filters() -> None:
     assert TableFilter("a", "b") != TableFilter("a", "c")
     assert str(TableFilter("a", "b")) == "a"
     assert len({TableFilter("a"), TableFilter("a")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("white", "black", "shown"),
+    [
+        ("", "", "a b C"),
+        ("s.t:a/c", "", "a C"),
+        ("S.T:A", "", "a"),
+        ("s.t: a / b , s.u:x", "", "a b"),
+        ("s.t:a,s.t:b", "", "a b"),
+        ("s.t:gone", "", ""),
+        ("s.u:a", "", "a b C"),
+        ("", "s.t:a/B", "C"),
+        ("s.t:a", "s.t:a", "a"),  # white wins
+        ("s.u:a", "s.t:c", "a b"),
+    ],
+)
+def test_columns_by_name(white: str, black: str, shown: str) -> None:
+    fields = FieldFilter(white, black)
+    assert bool(fields) == bool(white or black)
+    assert " ".join(c for c in ("a", "b", "C") if fields.admits("s", "t", c)) == shown
+
+
+@pytest.mark.parametrize("text", ["s.t", "t:a", "s.t:", "s.t:a,:b"])
+def test_a_field_list_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected schema"):
+        FieldFilter(text)

@@ -31,12 +31,12 @@ ARCHITECTURE_LINES_MAX = 300
 MAY_IMPORT = {
     # room or top module: the rooms below it that it may use. An arrow only points down.
     "errors": "",
-    "config": "errors",
+    "config": "errors filter",
     "filter": "errors",
     "protocol": "errors",
     "kernels": "errors",
     "binlog": "errors protocol kernels",
-    "views": "errors protocol kernels binlog",
+    "views": "errors filter protocol kernels binlog",
     "parse": "errors filter protocol kernels binlog",
     "store": "errors config filter protocol binlog",
     "meta": "errors config protocol",

@@ -12,6 +12,7 @@ import pytest
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError
+from ray_canal.filter import FieldFilter
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.render import plain
@@ -88,6 +89,40 @@ def test_mask_chooses_entries_and_rows(chunk: DecodedChunk) -> None:
     ]
     rows = sum(batch.num_rows for batch in batches(chunk, 0, count, mask))
     assert rows == int(chunk.events["rows"][mask].sum())
+
+
+def test_a_field_filter_leaves_columns_out_of_both_views(chunk: DecodedChunk) -> None:
+    """Those that stay keep their bytes, and so their index in the table."""
+    count = chunk.layout.event_count
+    meta = chunk.layout.tables[0].meta
+    hidden = meta.columns[1].name
+    fields = FieldFilter(black_fields=f"{meta.full_name}:{hidden}")
+    whole = list(iter_entries(chunk, 0, count))
+    seen = 0
+    for before, after in zip(whole, iter_entries(chunk, 0, count, fields=fields), strict=True):
+        assert before.header == after.header
+        wanted = pb.RowChange.FromString(before.storeValue)
+        if before.header.tableName == meta.table and before.entryType == pb.ROWDATA:
+            for row in wanted.rowDatas:
+                for side in (row.beforeColumns, row.afterColumns):
+                    kept = [column for column in side if column.name != hidden]
+                    seen += len(side) - len(kept)
+                    del side[:]
+                    side.extend(kept)
+            assert pb.RowChange.FromString(after.storeValue) == wanted
+    assert seen > 10
+    for batch in batches(chunk, 0, count, fields=fields):
+        names = [field.name for field in batch.schema.field("after").type]
+        other = batch.schema.metadata[b"canal.table"].decode() != meta.table
+        assert (hidden in names) == (other and hidden in names)
+        assert names
+
+
+def test_a_table_may_show_no_column_at_all(chunk: DecodedChunk) -> None:
+    meta = chunk.layout.tables[0].meta
+    fields = FieldFilter(f"{meta.full_name}:none")
+    rows = sum(b.num_rows for b in batches(chunk, 0, chunk.layout.event_count, fields=fields))
+    assert rows == int(chunk.events["rows"].sum())
 
 
 def test_arrow_columns_are_views_of_the_arena(chunk: DecodedChunk) -> None:
