@@ -57,6 +57,8 @@ class SourceConfig(_Section):
     connect_timeout_s: float = Field(10.0, gt=0)
     reconnect_max_s: float = Field(20.0, gt=0)
     semi_sync: bool = False
+    # The BIGINT key that the server adds to keyless tables; "auto": Alibaba RDS's and PolarDB-X's.
+    hidden_key: str = "auto"
     receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
     event_bytes_max: int = Field((1 << 30) + (1 << 20), ge=1 << 20)
     tls: TlsConfig = TlsConfig()

@@ -26,8 +26,11 @@ def event_parser(config: InstanceConfig) -> EventParser:
             raise ConfigError(
                 f"cannot read source.schema_sql {source.schema_sql}: {error.strerror}"
             ) from error
-    catalog = Catalog(source).table if source.address else None
-    return EventParser(SchemaRegistry(create_table_sql=sql, catalog=catalog))
+    catalog = Catalog(source) if source.address else None
+    named = "" if source.hidden_key == "auto" else source.hidden_key
+    hidden_key = catalog.hidden_key if catalog and source.hidden_key == "auto" else lambda: named
+    table = catalog.table if catalog else None
+    return EventParser(SchemaRegistry(sql, table, hidden_key=hidden_key))
 
 
 class Parser:

@@ -18,7 +18,12 @@ from ray_canal.errors import (
     SourceError,
 )
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.protocol.table_meta import (
+    POLARDBX_HIDDEN_KEY,
+    RDS_HIDDEN_KEY,
+    ColumnMeta,
+    TableMeta,
+)
 
 TYPE_CODES = {
     "tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "integer": 3, "bigint": 8,
@@ -52,6 +57,7 @@ class Catalog:
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._connection: Any = None
+        self._hidden_key: str | None = None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -94,6 +100,19 @@ class Catalog:
         """The table as it is now; None if there is none (or no right to see it)."""
         rows = self.rows(_COLUMNS, schema, table)
         return TableMeta(schema, table, tuple(_column(row) for row in rows)) if rows else None
+
+    def hidden_key(self) -> str:
+        """The key that this server adds to keyless tables, unseen; empty: it does not."""
+        if self._hidden_key is None:
+            found = {
+                name: self.rows("SHOW GLOBAL VARIABLES LIKE %s", pattern)
+                for name, pattern in (
+                    (POLARDBX_HIDDEN_KEY, r"polardbx\_%"),
+                    (RDS_HIDDEN_KEY, r"rds\_%"),
+                )
+            }
+            self._hidden_key = next((name for name, rows in found.items() if rows), "")
+        return self._hidden_key
 
     def binlogs(self) -> list[tuple[str, int]]:
         """(file name, size in bytes), oldest first. Raises ServerSettingRefused: no binlog."""

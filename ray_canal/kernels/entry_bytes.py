@@ -33,7 +33,8 @@ NO_SPACE: Final = -1
 C_CODE, C_SQL, C_WIDE, C_NULL_SQL, C_PARAMETER = 0, 1, 2, 3, 4
 C_MIDDLE, C_MIDDLE_BYTES, C_TAIL, C_TAIL_BYTES = 5, 6, 7, 8
 C_VALIDITY, C_VALUES, C_DATA = 9, 10, 11  # before side; the after side's are 3 further
-COLUMN_FIELDS: Final = 15
+C_STILL: Final = 15  # never `updated`: a hidden key
+COLUMN_FIELDS: Final = 16
 LEFT_OUT: Final = -1  # C_CODE of a column that no entry shows
 # Columns of `tables`.
 T_FIRST, T_COUNT, T_NAMES, T_NAMES_BYTES = 0, 1, 2, 3
@@ -213,7 +214,7 @@ def _row_back(event, row, table, columns, widths, arena, blobs, zone, limbs, scr
             if column[C_CODE] == LEFT_OUT or not _present(arena, bits, index):
                 continue
             updated = False
-            if side == 1:
+            if side == 1 and not column[C_STILL]:
                 updated = (
                     kind == _INSERT
                     or not _present(arena, before_bits, index)

@@ -31,6 +31,20 @@ database was made before the log began)."""
 _FRACTIONAL = (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
 
 
+def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMeta:
+    """The schema with a hidden BIGINT key of this name behind its columns, if it has no key and the
+    rows have one BIGINT more; else as it is."""
+    columns = meta.columns
+    if (
+        len(table_map.types) != len(columns) + 1
+        or table_map.types[-1] != types.LONGLONG
+        or any(column.is_key for column in columns)
+    ):
+        return meta
+    key = ColumnMeta(name, types.LONGLONG, "bigint", nullable=False, is_key=True, visible=False)
+    return replace(meta, columns=(*columns, key))
+
+
 def misfit(table_map: TableMap, meta: TableMeta) -> str:
     """Why a schema cannot be that of these rows; empty when it can."""
     if len(meta.columns) != len(table_map.types):

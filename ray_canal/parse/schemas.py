@@ -10,7 +10,7 @@ from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.parse.apply_ddl import Effects
 from ray_canal.parse.create_table import parse_tables
-from ray_canal.parse.fit import fitted, misfit, same_type
+from ray_canal.parse.fit import fitted, misfit, same_type, with_hidden_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
 from ray_canal.parse.table_state import Session, TableState
 from ray_canal.protocol.table_meta import TableMeta
@@ -26,7 +26,8 @@ class SchemaRegistry:
     Names, keys and signs come from row metadata where the binlog has it; then the known schema only
     lends the exact type text (`tinyint(1)`), which row metadata lacks. Known are: a given text,
     alone if there is one; else the history of the log's DDL; else the catalog, which is asked once
-    per table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed.
+    per table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed; but
+    where the server adds a key of its own to keyless tables, `hidden_key` gives its name.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class SchemaRegistry:
         create_table_sql: str = "",
         catalog: Catalog | None = None,
         history: SchemaHistory | None = None,
+        hidden_key: Callable[[], str] | None = None,
     ) -> None:
         self._given: dict[tuple[str, str], TableMeta] = {
             (meta.schema, meta.table): meta for meta in parse_tables(create_table_sql)
         }
         self._catalog = catalog
+        self._hidden_key = hidden_key
         self._history = None if self._given else history
         self._known: dict[tuple[str, str], TableMeta | None] = {}
         # What was known when a TABLE_MAP was resolved, and what came of it.
@@ -93,6 +96,9 @@ class SchemaRegistry:
         if meta is None:
             raise TableMetaMismatch(self._nothing_known(table_map, state))
         problem = misfit(table_map, meta)
+        if problem and self._hidden_key is not None and (name := self._hidden_key()):
+            meta = with_hidden_key(table_map, meta, name)
+            problem = misfit(table_map, meta)
         if problem and self._catalog is not None:
             self._known.pop((table_map.schema, table_map.table), None)
             meta = self._catalog_meta(table_map) or meta

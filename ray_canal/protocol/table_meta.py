@@ -35,6 +35,12 @@ class ColumnMeta:
     visible: bool = True
 
 
+RDS_HIDDEN_KEY = "__#alibaba_rds_row_id#__"
+POLARDBX_HIDDEN_KEY = "_drds_implicit_id_"
+"""A BIGINT behind a keyless table's columns that the server adds: the catalog does not show it."""
+HIDDEN_KEYS = frozenset({RDS_HIDDEN_KEY, POLARDBX_HIDDEN_KEY})
+
+
 @dataclass(frozen=True, slots=True)
 class TableMeta:
     """One version of a table's schema. `columns` are in ordinal order, hidden ones included."""

@@ -26,7 +26,7 @@ from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.protocol.table_meta import HIDDEN_KEYS, TableMeta
 from ray_canal.views.sql_types import null_type, sql_type, widened
 
 Ints = npt.NDArray[np.int64]
@@ -205,6 +205,7 @@ def _tables(
                 *blobs.add(constants[index][1]),
                 *places[0],
                 *places[1],
+                column.name in HIDDEN_KEYS,
             )
             at += 1
     return tables, columns

@@ -140,3 +140,28 @@ def test_a_catalogs_error_comes_through() -> None:
 
     with pytest.raises(ConnectionLost):
         SchemaRegistry(catalog=gone).resolve(BARE)
+
+
+HIDDEN = TableMap(1, "s", "t", (types.LONG, types.LONGLONG), (0, 0), (True, False))
+
+
+def test_a_hidden_key_stands_behind_the_columns_of_a_keyless_table() -> None:
+    registry = SchemaRegistry("CREATE TABLE s.t (a int)", hidden_key=lambda: "row_id")
+    first, hidden = registry.resolve(HIDDEN).columns
+    assert first.name == "a"
+    assert (hidden.name, hidden.mysql_type, hidden.is_key) == ("row_id", "bigint", True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "name", "kinds"),
+    [
+        ("CREATE TABLE s.t (a int)", "", HIDDEN.types),  # a server that adds none
+        ("CREATE TABLE s.t (a int primary key)", "row_id", HIDDEN.types),
+        ("CREATE TABLE s.t (a int)", "row_id", (types.LONG, types.LONG)),
+        ("CREATE TABLE s.t (a int)", "row_id", (types.LONG, types.LONGLONG, types.LONGLONG)),
+    ],
+)
+def test_no_hidden_key_is_guessed(sql: str, name: str, kinds: tuple[int, ...]) -> None:
+    table_map = TableMap(1, "s", "t", kinds, (0,) * len(kinds), (True,) * len(kinds))
+    with pytest.raises(TableMetaMismatch, match="columns are known"):
+        SchemaRegistry(sql, hidden_key=lambda: name).resolve(table_map)

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
+from ray_canal.binlog.format import MAGIC, read_events
+from ray_canal.config import InstanceConfig
+from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.offline import decode_chunks, decode_entries
+from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.views.entries import render_entries
+from ray_canal.protocol.table_meta import RDS_HIDDEN_KEY
+from ray_canal.views.entries import iter_entries, render_entries
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 Place = tuple[int, str, int]
@@ -154,3 +160,30 @@ def test_what_is_no_zone(zone: str) -> None:
     [(_, chunk)] = list(decode_chunks([GOLDEN / "mysql97" / "mysql_geometry.binlog"]))[:1]
     with pytest.raises(ConfigError, match="no time zone"):
         render_entries(chunk, 0, 1, time_zone=zone)
+
+
+def test_a_hidden_key_is_a_key_that_never_counts_as_updated(tmp_path: Path) -> None:
+    """As Canal shows Alibaba RDS's: here, a table's real BIGINT that its schema does not tell."""
+    events = list(read_events(GOLDEN / "mysql56" / "mysql56_ddl.binlog"))
+    number = next(
+        i for i, (_, head, raw) in enumerate(events) if head.type_code == 19 and b"d2" in raw
+    )
+    path = tmp_path / "hidden.binlog"
+    parts = [raw for _, _, raw in (events[0], events[number], events[number + 1])]
+    path.write_bytes(MAGIC + b"".join(parts))
+    config = InstanceConfig.model_validate({"destination": "d", "source": {"files": [str(path)]}})
+    sql = "CREATE TABLE g_ddl.d2 (first_c int, id int, nm2 varchar(30))"
+    parser = EventParser(SchemaRegistry(sql, hidden_key=lambda: RDS_HIDDEN_KEY))
+    source = open_source(config)
+    source.open(None)
+    raw = source.read(0.0, 0.0)
+    source.close()
+    assert raw is not None
+    _, chunk = parser.decode_chunk(raw)
+    [entry] = iter_entries(chunk, 0, chunk.layout.event_count)
+    *others, hidden = columns(entry)
+    assert all(column.updated and not column.isKey for column in others)
+    assert (hidden.name, hidden.mysqlType, hidden.sqlType) == (RDS_HIDDEN_KEY, "bigint", -5)
+    assert hidden.isKey
+    assert not hidden.updated
+    assert hidden.value == "1"
