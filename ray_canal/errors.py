@@ -12,6 +12,7 @@
     ├── DecodeError                  the bytes' fault; carries file and offset
     │   ├── CorruptEvent             checksum, length, or structure is wrong
     │   ├── UnsupportedEvent         an event or column type that is not decoded
+    │   ├── IncidentEvent            the server says that its binlog lacks events here
     │   └── TableMetaMismatch        the table's schema does not fit its TABLE_MAP
     ├── ConsumerError                the caller's fault
     │   ├── NotSubscribed            get or ack before subscribe
@@ -122,6 +123,10 @@ class CorruptEvent(DecodeError):
 
 class UnsupportedEvent(DecodeError):
     """An event type or column type that ray_canal does not decode."""
+
+
+class IncidentEvent(DecodeError):
+    """The source itself says (INCIDENT event) that its binlog lacks events here."""
 
 
 class TableMetaMismatch(DecodeError):

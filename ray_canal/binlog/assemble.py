@@ -35,6 +35,7 @@ _EVENT_FIELDS = (
     ("aux", w.AUX),
     ("timestamp", w.TIMESTAMP),
     ("length", w.LENGTH),
+    ("inner", w.INNER),
     ("server_id", w.SERVER_ID),
     ("table", w.TABLE),
     ("gtid", w.GTID),
@@ -108,7 +109,9 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
     body = raw.data[int(entry[w.BODY_START]) : int(entry[w.BODY_END])].tobytes()
     kind = int(entry[w.TYPE_CODE])
     position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
-    if kind == types.QUERY_EVENT:
+    if kind == types.EXECUTE_LOAD_QUERY_EVENT:  # thirteen bytes about the file, then as a QUERY
+        body = body[:13] + body[26:]
+    if kind in (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT):
         query = parse_query(body)
         return classify(
             QueryEvent(

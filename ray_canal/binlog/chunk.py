@@ -39,6 +39,9 @@ EVENT = np.dtype(
         # (columns + 7) // 8 bytes, least significant bit first; -1: every column is present.
         # BEGIN and END of an XA transaction: index in `queries` of its XA statement, else -1.
         ("present", "<i8"),
+        # Of an event that was compressed: its offset in what it was compressed with, else 0. Then
+        # `position` and `length` are the compressed event's.
+        ("inner", "<i8"),
         ("timestamp", "<u4"),  # header time, seconds
         ("length", "<u4"),  # bytes of the binlog event, header and checksum included
         ("server_id", "<u4"),
@@ -92,6 +95,7 @@ QUERY = np.dtype(
 ENTRY = np.dtype(
     [
         ("position", "<i8"),
+        ("inner", "<i8"),
         ("length", "<u4"),
         ("timestamp", "<u4"),
         ("rows", "<i4"),
@@ -113,7 +117,8 @@ class ChunkHead:
 
     The first `carried_bytes` of the data repeat events from before the chunk that its own events
     depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make
-    no entries. Then come whole events, the first of them at file offset `position`.
+    no entries. Then come whole events, the first of them at file offset `position`. Compressed
+    events are open already: a frame (kernels/walk.py) stands before what was in them.
     """
 
     sequence: int

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHead, RawChunk
-from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.binlog.inflate import opened
+from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import scan as walk
 from ray_canal.protocol.position import BINLOG_START
 
@@ -70,6 +73,7 @@ class ChunkCutter:
         self._state[walk.CONTIGUOUS] = contiguous
         self._state[walk.ROWS_HEADER_BYTES] = 8
         self._carry = np.zeros((256, 2), np.int64)
+        self._opening: Iterator[RawChunk] = iter(())  # a chunk whose compressed events are opened
 
     # ---- where the stream stands
 
@@ -169,6 +173,9 @@ class ChunkCutter:
 
         Raises CorruptEvent with file and offset, after all good events before it have come out.
         """
+        piece = self._opened_piece()
+        if piece is not None:
+            return piece
         state = self._state
         while True:
             limit = self._start + self._carried_bytes + self._chunk_bytes
@@ -181,15 +188,34 @@ class ChunkCutter:
             if code not in (walk.FULL, walk.CUT) and not self.pending_bytes:
                 self._handle(int(code))
                 continue
-            return self._cut()
+            piece = self._cut()
+            if piece is not None:
+                return piece
 
     def flush(self) -> RawChunk | None:
         """A chunk of the whole events that are there, if any. Call after `next` has returned
         None.
         """
-        return self._cut() if self.pending_bytes else None
+        piece = self._opened_piece()
+        if piece is None and self.pending_bytes:
+            piece = self._cut()
+        return piece
 
-    def _cut(self) -> RawChunk:
+    def _opened_piece(self) -> RawChunk | None:
+        """The next piece of a chunk whose compressed events are being opened."""
+        try:
+            piece = next(self._opening, None)
+        except DecodeError as error:
+            self._opening = _failing(error)  # what follows may depend on it
+            raise
+        if piece is None:
+            return None
+        piece = RawChunk(replace(piece.head, sequence=self._sequence), piece.data)
+        self._sequence += 1
+        return piece
+
+    def _cut(self) -> RawChunk | None:
+        """None: the chunk has compressed events, and there is nothing in them."""
         state = self._state
         at, start = int(state[walk.AT]), self._start
         data = self._buffer[start:at]
@@ -213,8 +239,13 @@ class ChunkCutter:
             ),
             data=data,
         )
-        self._sequence += 1
         self._carry_on(at)
+        if state[walk.COMPRESSED]:
+            state[walk.COMPRESSED] = 0
+            limit = int(state[walk.EVENT_BYTES_MAX])
+            self._opening = opened(chunk, self._chunk_bytes, limit)
+            return self._opened_piece()
+        self._sequence += 1
         return chunk
 
     def _carry_on(self, at: int) -> None:
@@ -361,6 +392,12 @@ class ChunkCutter:
 
     def _corrupt(self, what: str) -> CorruptEvent:
         return CorruptEvent(what).at(self.journal_name, self.position)
+
+
+def _failing(error: DecodeError) -> Iterator[RawChunk]:
+    while True:
+        raise error
+        yield
 
 
 def _packed_integer(data: bytes) -> int:

@@ -118,9 +118,8 @@ def _control_plane(
     """ChunkInfo's entries, tables and renamed ones. DDL of a table has its table there too: it is
     filtered by name as rows are."""
     entries = np.empty(len(events), ENTRY)
-    for name in ("position", "length", "timestamp", "rows", "table", "kind", "event_type", "flags"):
-        entries[name] = events[name]
-    entries["transaction"] = events["gtid"]
+    for name in ENTRY.names or ():
+        entries[name] = events["gtid" if name == "transaction" else name]
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     if parsed.queries:

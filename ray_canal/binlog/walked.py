@@ -3,6 +3,7 @@ error."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog import types
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_MYSQL, RawChunk
-from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import walk as w
 
 Int64s = npt.NDArray[np.int64]
@@ -47,8 +48,27 @@ def table_id_bytes(post_header_bytes: bytes) -> int:
 
 
 def file_position(raw: RawChunk, at: int) -> int:
-    """Offset in the binlog file of what lies at `at` in the chunk's data."""
-    return raw.head.position + at - raw.head.carried_bytes
+    """Offset in the binlog file of the event at `at` in the chunk's data (for errors)."""
+    head, data = raw.head, raw.data
+    here, place, frame_end, frame_start = 0, head.position - head.carried_bytes, 0, 0
+    while here < at and at - here >= types.HEADER_BYTES:
+        size = int.from_bytes(data[here + 9 : here + 13].tobytes(), "little")
+        if size < types.HEADER_BYTES:
+            break
+        if data[here + 4] == types.TRANSACTION_PAYLOAD_EVENT and size == w.FRAME_BYTES:
+            body = data[here + types.HEADER_BYTES : here + size].tobytes()
+            frame_start, length, _, inside = struct.unpack("<4q", body)
+            frame_end = here + size + inside
+            if here >= head.carried_bytes:
+                place = frame_start + length
+            here += size
+            continue
+        if here >= frame_end:
+            place += size
+        here += size
+        if here == head.carried_bytes:
+            place = head.position
+    return frame_start if here < frame_end else place
 
 
 def at_event(error: DecodeError, raw: RawChunk, at: int) -> DecodeError:
@@ -92,11 +112,11 @@ def walk(raw: RawChunk) -> Walked:
         _gtid_records(data, gtids[:, :gtid_count]),
         maps[:, :map_count],
         id_bytes,
-        None if code == w.OK else at_event(_error(code, kind), raw, at),
+        None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
     )
 
 
-def _error(code: int, kind: int) -> DecodeError:
+def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     name = types.event_name(kind)
     if code == w.UNSUPPORTED:
         return UnsupportedEvent(f"event type {name} is not decoded yet")
@@ -104,6 +124,15 @@ def _error(code: int, kind: int) -> DecodeError:
         return CorruptEvent(f"{name}: the checksum does not fit the event's bytes")
     if code == w.BAD_LENGTH:
         return CorruptEvent(f"{name}: the header's event length is impossible")
+    if code == w.INCIDENT:
+        body = event[types.HEADER_BYTES :][:258].tobytes()
+        text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
+        return IncidentEvent(
+            f"INCIDENT: the server says that events are missing here ({text}); what is lost must "
+            "be read from the tables again, then start behind it"
+        )
+    if code == w.BAD_FRAME:
+        return CorruptEvent(f"{name}: a compressed event that was not opened")
     if code == w.NO_TABLE_MAP:
         return CorruptEvent(f"{name}: no TABLE_MAP for its table id")
     return CorruptEvent(f"{name}: the event is too short")
@@ -125,6 +154,9 @@ def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.
     ):
         records[name] = gtids[field]
     mysql = np.flatnonzero(gtids[w.G_FLAVOR] == GTID_MYSQL)
-    uuids = gtids[w.G_AT, mysql][:, None] + np.arange(1, 17)
-    records["sid"][mysql] = data[uuids]
+    uuids = np.ascontiguousarray(gtids[w.G_UUID : w.G_UUID + 2, mysql].T)
+    records["sid"][mysql] = uuids.astype(">i8").view(np.uint8).reshape(-1, 16)
+    for k in np.flatnonzero(gtids[w.G_TAG_BYTES]):
+        at, size = (int(gtids[field, k]) for field in (w.G_TAG, w.G_TAG_BYTES))
+        records["tag"][k] = data[at : at + size].tobytes()
     return records

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
-from ray_canal.kernels.memory import load16, load32
+from ray_canal.kernels.jit import bare, kernel
+from ray_canal.kernels.memory import load16, load32, load64
 
 HEADER_BYTES: Final = 19
 
@@ -30,7 +30,8 @@ NEED_BYTES: Final = 8  # out: the whole size of an event that is not all there y
 GAP_POSITION: Final = 9  # out: where the next event lies, if not at POSITION
 TIMESTAMP: Final = 10  # out: the last event's time
 MARIADB: Final = 11
-STATE_SIZE: Final = 12
+COMPRESSED: Final = 12  # out: 1 if compressed events were walked
+STATE_SIZE: Final = 13
 
 # What `scan` stopped for.
 MORE: Final = 0  # no whole event left
@@ -169,6 +170,75 @@ def _is_rows(kind):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _is_compressed(kind):  # type: ignore[no-untyped-def]
+    return kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171
+
+
+@bare
+def next_compressed(data, at):  # type: ignore[no-untyped-def]
+    """Offset of the first compressed event at or behind `at`; the data's size if there is none.
+
+    The data is whole events.
+    """
+    while at < data.size:
+        kind = data[at + 4]
+        if kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171:
+            break
+        at += load32(data, at + 9)
+    return at
+
+
+@bare
+def whole_events(data):  # type: ignore[no-untyped-def]
+    """(bytes of whole events from the start, length of the event that follows; -1: impossible)."""
+    at = 0
+    while data.size - at >= HEADER_BYTES:
+        length = load32(data, at + 9)
+        if length < HEADER_BYTES:
+            return at, -1
+        if length > data.size - at:
+            return at, length
+        at += length
+    return at, 0
+
+
+@bare
+def dependencies(data, trailer, mariadb, found):  # type: ignore[no-untyped-def]
+    """What events behind this data may depend on: the last GTID event, then the TABLE_MAPs of the
+    open statement. `found`: offset, length, whether it stands in a frame. Returns how many; where
+    `found` is too small, the rest is only counted.
+    """
+    at = frame_end = count = gtid = 0
+    while at < data.size:
+        kind = np.int64(data[at + 4])
+        length = load32(data, at + 9)
+        framed = at < frame_end
+        if kind == TRANSACTION_PAYLOAD_EVENT:
+            frame_end = at + length + load64(data, at + HEADER_BYTES + 24)
+        elif (
+            kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT
+            or (mariadb and kind == MARIADB_GTID_EVENT)
+        ):  # fmt: skip
+            found[0, 0] = at
+            found[0, 1] = length
+            found[0, 2] = framed
+            count = gtid = 1
+        elif kind == TABLE_MAP_EVENT:
+            if count < found.shape[0]:
+                found[count, 0] = at
+                found[count, 1] = length
+                found[count, 2] = framed
+            count += 1
+        elif _is_rows(kind):
+            if length >= 27 and load16(data, at + 25) & _STATEMENT_END_FLAG:
+                count = gtid
+        elif kind == XID_EVENT:
+            count = gtid = 0
+        at += length
+    return count
+
+
+@kernel
 def _end_transaction(state, carry):  # type: ignore[no-untyped-def]
     state[IN_TRANSACTION] = 0
     state[CARRY_COUNT] = 0
@@ -235,8 +305,10 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
             flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
             if length >= flags_at + 2 and load16(buffer, at + flags_at) & _STATEMENT_END_FLAG:
                 state[CARRY_COUNT] = 0
+            state[COMPRESSED] |= _is_compressed(kind)
         elif kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT:
             _end_transaction(state, carry)
+            state[COMPRESSED] |= _is_compressed(kind)
         elif kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT:
             _end_transaction(state, carry)
             carry[0, 0] = at
@@ -262,6 +334,7 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
                     _end_transaction(state, carry)
         elif kind == MARIADB_QUERY_COMPRESSED_EVENT:
             stop = True  # its text cannot be seen here
+            state[COMPRESSED] = 1
             if not state[IN_TRANSACTION]:
                 _end_transaction(state, carry)
         elif kind == ROTATE_EVENT or kind == STOP_EVENT:

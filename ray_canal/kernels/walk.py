@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
-from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import load16, load32, load64, load_le
+from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.memory import load16, load32, load64, load_be, load_le
 
 # Rows of `found`.
 POSITION: Final = 0
@@ -29,7 +29,8 @@ TYPE_CODE: Final = 9
 FLAGS: Final = 10
 BODY_START: Final = 11
 BODY_END: Final = 12
-FOUND_FIELDS: Final = 13
+INNER: Final = 13  # of an event that was compressed: its offset in what it was compressed with
+FOUND_FIELDS: Final = 14
 
 # Rows of `gtids`.
 G_AT: Final = 0  # offset of the body
@@ -41,7 +42,10 @@ G_SEQUENCE: Final = 5
 G_COMMIT_US: Final = 6
 G_DOMAIN: Final = 7
 G_SERVER_ID: Final = 8
-GTID_FIELDS: Final = 9
+G_TAG: Final = 9  # offset of the tag
+G_TAG_BYTES: Final = 10
+G_UUID: Final = 11  # the source's uuid as two big-endian numbers
+GTID_FIELDS: Final = 13
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -56,6 +60,13 @@ KIND_ROWS: Final = 2
 KIND_END: Final = 3
 KIND_SPECIAL: Final = 9
 
+# What a query means beyond that: XA's transactions begin and end with queries that have entries of
+# their own.
+XA_BEGINS: Final = 10
+XA_ENDS: Final = 11
+
+HEADER_BYTES: Final = 19
+
 # Codes of `walk`.
 OK: Final = 0
 BAD_LENGTH: Final = 1
@@ -63,14 +74,22 @@ BAD_CHECKSUM: Final = 2
 TRUNCATED: Final = 3
 NO_TABLE_MAP: Final = 4
 UNSUPPORTED: Final = 5
+INCIDENT: Final = 6
+BAD_FRAME: Final = 7
 
-HEADER_BYTES: Final = 19
+FRAME_BYTES: Final = HEADER_BYTES + 32
+"""A frame stands before events that were compressed (binlog/inflate.py): an event of type
+TRANSACTION_PAYLOAD whose body is four int64: start and length of the compressed event in its file,
+offset of the first event behind the frame in what was decompressed, and how many bytes of events
+behind the frame belong to it. They have no checksum."""
+
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
 _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
 _UUID_BYTES: Final = 16
+_TAG_BYTES_MAX: Final = 32
 _LOGICAL_CLOCK: Final = 2
 _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
@@ -85,7 +104,7 @@ def survey(data):  # type: ignore[no-untyped-def]
         if length < HEADER_BYTES or length > data.size - at:
             break
         kind = data[at + 4]
-        gtids += kind == 33 or kind == 34 or kind == 162
+        gtids += kind == 33 or kind == 34 or kind == 42 or kind == 162
         maps += kind == 19
         events += 1
         at += length
@@ -98,7 +117,7 @@ def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
     if end - at != word.size:
         return False
     for k in range(word.size):
-        if data[at + k] & 0xDF != word[k]:
+        if data[at + k] & (0xDF if word[k] > 64 else 0xFF) != word[k]:
             return False
     return True
 
@@ -106,11 +125,13 @@ def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
 _BEGIN = np.frombuffer(b"BEGIN", np.uint8)
 _COMMIT = np.frombuffer(b"COMMIT", np.uint8)
 _ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
+_XA_START = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
+_XA_END = np.frombuffer(b"XA END ", np.uint8)
 
 
 @bare
 def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
-    """KIND_BEGIN, KIND_END, KIND_SPECIAL; -1: too short."""
+    """KIND_BEGIN, KIND_END, XA_BEGINS, XA_ENDS, KIND_SPECIAL; -1: too short."""
     if end - body < 13:
         return -1
     text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
@@ -122,6 +143,10 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
         return KIND_BEGIN
     if _is_word(data, text, end, _COMMIT) or _is_word(data, text, end, _ROLLBACK):
         return KIND_END
+    if _is_word(data, text, min(end, text + _XA_START.size), _XA_START):
+        return XA_BEGINS
+    if _is_word(data, text, min(end, text + _XA_END.size), _XA_END):
+        return XA_ENDS
     return KIND_SPECIAL
 
 
@@ -152,6 +177,8 @@ def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped
     clock = body + 1 + _UUID_BYTES + 8
     if end < clock:
         return False
+    gtids[G_UUID, row] = load_be(data, body + 1, 8)
+    gtids[G_UUID + 1, row] = load_be(data, body + 9, 8)
     gtids[G_GNO, row] = load64(data, body + 1 + _UUID_BYTES)
     if end - clock >= 17 and data[clock] == _LOGICAL_CLOCK:
         gtids[G_LAST_COMMITTED, row] = load64(data, clock + 1)
@@ -159,6 +186,74 @@ def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped
         if end - clock >= 24:
             gtids[G_COMMIT_US, row] = load_le(data, clock + 17, 7) & _COMMIT_TIME_MASK
     return True
+
+
+@bare
+def _packed(data, at, end):  # type: ignore[no-untyped-def]
+    """(number, offset behind it) of a number whose first byte's trailing ones say how many bytes
+    follow; offset -1: too short."""
+    if at >= end:
+        return 0, -1
+    first = np.int64(data[at])
+    more = 0
+    while more < 8 and first >> more & 1:
+        more += 1
+    if end - at < 1 + more:
+        return 0, -1
+    if more == 8:
+        return load64(data, at + 1), at + 9
+    if more == 7:
+        return load_le(data, at + 1, 7), at + 8
+    return load_le(data, at, 1 + more) >> (more + 1), at + 1 + more
+
+
+@bare
+def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
+    """GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their numbers.
+
+    Format: libs/mysql/serialization of MySQL 8.3 and later.
+    """
+    version, at = _packed(data, body, end)
+    size, at = _packed(data, at, end) if at >= 0 else (0, at)
+    _needed, at = _packed(data, at, end) if at >= 0 else (0, at)
+    if at < 0 or version != 1 or size > end - body:
+        return False
+    end = body + size
+    seen = 0
+    while 0 <= at < end:
+        number, at = _packed(data, at, end)
+        if at < 0:
+            return False
+        if number == 1:  # uuid: sixteen numbers
+            for k in range(_UUID_BYTES):
+                byte, at = _packed(data, at, end)
+                if at < 0:
+                    return False
+                gtids[G_UUID + (k >> 3), row] = gtids[G_UUID + (k >> 3), row] << 8 | (byte & 255)
+        else:
+            value, at = _packed(data, at, end)
+            if at < 0:
+                return False
+            signed = (value >> 1) ^ -(value & 1)
+            if number == 2:
+                gtids[G_GNO, row] = signed
+            elif number == 3:
+                if value < 0 or value > _TAG_BYTES_MAX or value > end - at:
+                    return False
+                gtids[G_TAG, row] = at
+                gtids[G_TAG_BYTES, row] = value
+                at += value
+            elif number == 4:
+                gtids[G_LAST_COMMITTED, row] = signed
+            elif number == 5:
+                gtids[G_SEQUENCE, row] = signed
+            elif number == 6:
+                gtids[G_COMMIT_US, row] = value
+            elif number > 11:
+                break  # a later server's addition, which may be ignored
+        if number < 4:
+            seen |= 1 << number
+    return at >= 0 and seen & 0b0110 == 0b0110
 
 
 @bare
@@ -209,6 +304,17 @@ def _opens_transaction(data, body, end):  # type: ignore[no-untyped-def]
     return True
 
 
+@inlined
+def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
+    """Known events that no entry shows: FORMAT_DESCRIPTION, ROTATE, STOP, heartbeats, lists of
+    GTIDs, those of group replication, XA_PREPARE, and the file of a LOAD DATA statement."""
+    return (
+        kind == 15 or kind == 4 or kind == 3 or kind == 27 or kind == 41 or kind == 35
+        or kind == 36 or kind == 37 or kind == 38 or kind == 9 or kind == 11 or kind == 17
+        or (mariadb and (kind == 161 or kind == 163))
+    )  # fmt: skip
+
+
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
@@ -222,24 +328,48 @@ def walk(  # type: ignore[no-untyped-def]
     entries = gtid_count = map_count = 0
     gtid = -1
     at = 0
+    follows = position  # where the next event that is not in a frame starts in the file
+    frame_end = frame_start = frame_length = inner = 0
     while at < data.size:
         if data.size - at < HEADER_BYTES:
             return TRUNCATED, at, entries, gtid_count, map_count, 0
         kind = np.int64(data[at + 4])
         length = load32(data, at + 9)
-        if length < HEADER_BYTES + checksum or length > data.size - at:
+        new = at >= carried
+        if kind == 40:
+            if length != FRAME_BYTES or data.size - at < FRAME_BYTES:
+                return BAD_FRAME, at, entries, gtid_count, map_count, kind
+            body = at + HEADER_BYTES
+            at += FRAME_BYTES
+            frame_start = load64(data, body)
+            frame_length = load64(data, body + 8)
+            inner = load64(data, body + 16) - at
+            size = load64(data, body + 24)
+            if size < 0 or size > data.size - at:
+                return BAD_FRAME, at - FRAME_BYTES, entries, gtid_count, map_count, kind
+            frame_end = at + size
+            if new:
+                follows = frame_start + frame_length
+            continue
+        framed = at < frame_end
+        trailer = 0 if framed else checksum
+        rest = (frame_end if framed else data.size) - at
+        if length < HEADER_BYTES + trailer or length > rest:
             return BAD_LENGTH, at, entries, gtid_count, map_count, kind
-        if checksum and not _checksum_fits(data, at, at + length):
+        if trailer and not _checksum_fits(data, at, at + length):
             return BAD_CHECKSUM, at, entries, gtid_count, map_count, kind
         body = at + HEADER_BYTES
-        end = at + length - checksum
-        new = at >= carried
-        start = position + at - carried
-        if not new:  # an event from before the chunk: it ended at the header's position
+        end = at + length - trailer
+        start = follows
+        if framed:
+            start = frame_start
+        elif new:
+            follows += length
+        else:  # an event from before the chunk: it ended at the header's position
             start = (position & ~0xFFFFFFFF) + load32(data, at + 13) - length
             if start > position:
                 start -= 1 << 32
-        entry = 0
+        entry = meaning = 0
         event_type = aux = 0
         table = -1
         flags = in_transaction
@@ -267,8 +397,14 @@ def walk(  # type: ignore[no-untyped-def]
             meaning = query_meaning(data, body, end)
             if meaning < 0:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            entry = meaning
-            if meaning == KIND_BEGIN:
+            entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
+            if meaning == XA_BEGINS:
+                aux = load32(data, body)
+                in_transaction = 1
+                flags = 0
+            elif meaning == XA_ENDS:
+                in_transaction = 0
+            elif meaning == KIND_BEGIN:
                 aux = load32(data, body)
                 in_transaction = 1
                 flags = 0
@@ -282,12 +418,16 @@ def walk(  # type: ignore[no-untyped-def]
             entry = KIND_END
             aux = load64(data, body)
             in_transaction = 0
-        elif kind == 33 or kind == 34 or (kind == 162 and mariadb):
-            if not _read_gtid(data, body, end, gtids, gtid_count, kind == 162):
+        elif kind == 33 or kind == 34 or kind == 42 or (kind == 162 and mariadb):
+            if kind == 42:
+                good = _read_tagged(data, body, end, gtids, gtid_count)
+            else:
+                good = _read_gtid(data, body, end, gtids, gtid_count, kind == 162)
+            if not good:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             gtids[G_POSITION, gtid_count] = start
             gtids[G_SERVER_ID, gtid_count] = load32(data, at + 5)
-            gtids[G_FLAVOR, gtid_count] = 2 if kind == 162 else (1 if kind == 33 else 0)
+            gtids[G_FLAVOR, gtid_count] = 2 if kind == 162 else (0 if kind == 34 else 1)
             gtid = gtid_count
             gtid_count += 1
             if new:
@@ -296,19 +436,20 @@ def walk(  # type: ignore[no-untyped-def]
                     entry = KIND_BEGIN
                     in_transaction = 1
                     flags = 0
-        elif kind == 29 or (kind == 160 and mariadb):
-            entry = KIND_SPECIAL
-        elif not (
-            kind == 15 or kind == 4 or kind == 35 or kind == 3 or kind == 27 or kind == 41
-            or (mariadb and (kind == 161 or kind == 163))
-            or load16(data, at + 17) & _IGNORABLE_FLAG
+        elif (
+            kind == 29 or kind == 5 or kind == 13 or kind == 14 or kind == 18
+            or (kind == 160 and mariadb)
         ):  # fmt: skip
+            entry = KIND_SPECIAL
+        elif kind == 26:
+            return INCIDENT, at, entries, gtid_count, map_count, kind
+        elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
             return UNSUPPORTED, at, entries, gtid_count, map_count, kind
         if entry and new:
             found[POSITION, entries] = start
             found[AUX, entries] = aux
             found[TIMESTAMP, entries] = load32(data, at)
-            found[LENGTH, entries] = length
+            found[LENGTH, entries] = frame_length if framed else length
             found[SERVER_ID, entries] = load32(data, at + 5)
             found[TABLE, entries] = table
             found[GTID, entries] = gtid
@@ -318,8 +459,9 @@ def walk(  # type: ignore[no-untyped-def]
             found[FLAGS, entries] = flags
             found[BODY_START, entries] = body
             found[BODY_END, entries] = end
+            found[INNER, entries] = at + inner if framed else 0
             entries += 1
-            if entry == KIND_END:
+            if entry == KIND_END or meaning == XA_ENDS:
                 gtid = -1
         at += length
     return OK, at, entries, gtid_count, map_count, 0

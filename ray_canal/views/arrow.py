@@ -49,7 +49,7 @@ _ENVELOPE = [
     pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
     pa.field("journal_name", pa.dictionary(pa.int8(), pa.string())),
     pa.field("position", pa.int64()),
-    pa.field("row", pa.int32()),
+    pa.field("row", pa.int64()),
     pa.field("execute_time", pa.timestamp("us", "UTC")),
     pa.field("gtid", pa.dictionary(pa.int32(), pa.string())),
 ]
@@ -88,7 +88,8 @@ def batches(
 
     `mask` has one element for each entry of the chunk (None: all); `fields` leaves out columns of
     before and after. Rows are in log order. Columns:
-    event_type, journal_name, position (start of the event), row (ordinal in its event),
+    event_type, journal_name, position (start of the event), row (ordinal in its event; for an event
+    that was compressed, its offset in there added),
     execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
     schema has no label.
     """
@@ -180,7 +181,8 @@ def _envelope(
         commit_us = gtids["commit_us"][np.maximum(number, 0)]
         time_us = np.where(named & (commit_us > 0), commit_us, time_us)
         named = named & gtids["flavor"][np.maximum(number, 0)].astype(np.bool_)
-    ordinal = (low + np.arange(len(which)) - events["row"][which]).astype(np.int32)
+    # Unique among the rows at one position: a row takes a byte at least.
+    ordinal = events["inner"][which] + (low + np.arange(len(which)) - events["row"][which])
     return [
         pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(EVENT_TYPES)),
         pa.DictionaryArray.from_arrays(

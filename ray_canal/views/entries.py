@@ -80,7 +80,9 @@ def render_entries(
     tables, columns = _tables(chunk.layout.tables, blobs, fields)
     gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
     transitions, offsets = _zone(time_zone)
-    size = 2048 + int(events["length"][chosen].astype(np.int64).sum()) * 4 + 400 * len(chosen)
+    # A first guess: it grows. (Events that were compressed together all have the whole's length.)
+    lengths = int(events["length"][chosen].astype(np.int64).sum())
+    size = 2048 + min(4 * lengths, 4 * chunk.arena.size) + 400 * len(chosen)
     buffer: Bytes = np.empty(size, np.uint8)
     starts = np.zeros(len(chosen), np.int64)
     done, used = len(chosen), 0

@@ -101,7 +101,7 @@ def change_batch(
             pa.field("event_type", pa.dictionary(pa.int8(), pa.string()), nullable=False),
             pa.field("journal_name", pa.dictionary(pa.int8(), pa.string()), nullable=False),
             pa.field("position", pa.int64(), nullable=False),
-            pa.field("row", pa.int32(), nullable=False),
+            pa.field("row", pa.int64(), nullable=False),
             pa.field("execute_time", pa.timestamp("us", "UTC"), nullable=False),
             pa.field("gtid", pa.string()),
             pa.field("before", row_type),

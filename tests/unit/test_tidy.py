@@ -72,7 +72,7 @@ ONLY_IN = {
     "tomli": "config",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "views client offline spark render demo",
+    "pyarrow": "binlog views client offline spark render demo",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 

@@ -20,7 +20,6 @@ NAMES = [
     "mysql97/mysql_dml.binlog",
     "mysql97/mysql_xa.binlog",
     "mysql97/mysql_taggedgtid.binlog",
-    "mysql97/mysql_compressed.binlog",
     "mysql97/mysql_ddl.binlog",
     "mysql56/mysql56_dml.binlog",
     "mysql56/mysql56_ddl.binlog",
