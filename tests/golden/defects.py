@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.protocol.gtid import GtidSet
 from tests.golden import GOLDEN
 from tests.golden.compare import CANAL_ONLY, OURS_ONLY, Case, Pair, change, rows
 
@@ -95,6 +96,23 @@ def _unread(case: Case, pair: Pair, aspect: str) -> bool:
         and not pair.canal.header.tableName
         and ours.eventType in (CREATE, ALTER)
         and ours.sql == canal.sql
+    )
+
+
+def _tagged(case: Case, pair: Pair, aspect: str) -> bool:
+    """Tagged GTIDs are missing; a tagged transaction carries the GTID of the one before it."""
+    if aspect not in ("header.props", "header.gtid"):
+        return False
+    ours, canal = pair.ours.header, pair.canal.header
+    mine, theirs = GtidSet.parse(ours.gtid), GtidSet.parse(canal.gtid)
+    current = {p.key: p.value for p in ours.props}
+    is_tagged = current["curtGtid"].count(":") == 2
+    others = [(p.key, p.value) for p in ours.props if not p.key.startswith("curtGtid")]
+    return (
+        theirs.issubset(mine)
+        and re.sub(r":[a-z_][a-z_0-9]*:[-:0-9]+", "", str(mine)) == str(theirs)
+        and (aspect == "header.gtid" or is_tagged)
+        and others == [(p.key, p.value) for p in canal.props if not p.key.startswith("curtGtid")]
     )
 
 
@@ -201,6 +219,19 @@ def _same_json(ours: Any, canal: Any) -> bool:
     return bool(ours == canal)
 
 
+def _partial_json(case: Case, pair: Pair, aspect: str) -> bool:
+    """PARTIAL_UPDATE_ROWS: an expression for a value, and an empty text for one left alone."""
+    if not aspect.endswith((".value", ".updated")) or not pair.ours:
+        return False
+    found = list(_columns(pair, aspect))
+    return bool(found) and all(
+        a.mysqlType == b.mysqlType == "json"
+        and b.updated
+        and (re.match(r"JSON_(REPLACE|INSERT|REMOVE|SET|ARRAY_INSERT)\(", b.value) or not b.value)
+        for a, b in found
+    )
+
+
 def _text_as_blob(case: Case, pair: Pair, aspect: str) -> bool:
     """TEXT(20), and MariaDB's JSON, which is LONGTEXT: Canal makes a BLOB of it."""
     if not aspect.endswith((".value", ".sqlType")):
@@ -260,6 +291,8 @@ CHECKS: dict[str, Check] = {
     "misread-column": _exception(r"unmatch column metadata"),
     "unknown-type": _exception(r"DECODE-EXC TableIdNotFoundException"),
     "unread-ddl": _unread,
+    "tagged-gtid": _tagged,
+    "partial-json": _partial_json,
     "back-ticks": _back_ticks,
     "decimal-zeros": _value(_decimal),
     "float-digits": _value(_float),
