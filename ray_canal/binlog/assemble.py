@@ -122,6 +122,7 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
                 timestamp,
                 server_charset=query.server_charset,
                 sql_mode=query.sql_mode,
+                error_code=query.error_code,
             )
         )
     if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):

@@ -38,6 +38,7 @@ class QueryEvent:
     is_annotation: bool = False
     server_charset: str = ""  # of collation_server; empty: not said
     sql_mode: int = 0
+    error_code: int = 0  # of a statement that failed and yet changed something
 
 
 @dataclass(frozen=True, slots=True)

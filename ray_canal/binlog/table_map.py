@@ -158,7 +158,7 @@ def _collations(raw: dict[int, bytes], kinds: tuple[int, ...]) -> tuple[int, ...
     values = [0] * len(kinds)
     known = False
     for default, each, wanted in (
-        (_DEFAULT_CHARSET, _COLUMN_CHARSET, types.CHARACTER_TYPES),
+        (_DEFAULT_CHARSET, _COLUMN_CHARSET, types.CHARACTER_TYPES | {types.VECTOR}),
         (_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, frozenset({types.ENUM, types.SET})),
     ):
         columns = [c for c, kind in enumerate(kinds) if kind in wanted]
@@ -178,7 +178,10 @@ def _collations(raw: dict[int, bytes], kinds: tuple[int, ...]) -> tuple[int, ...
             reader = Reader(raw[each], "TABLE_MAP character sets")
             for column in columns:
                 values[column] = reader.packed()
-    return tuple(values) if known else None
+    if not known:
+        return None
+    # VECTOR is counted among them, as binary; it has no characters.
+    return tuple(0 if k == types.VECTOR else v for k, v in zip(kinds, values, strict=True))
 
 
 def _labels(

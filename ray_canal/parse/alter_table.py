@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ray_canal.binlog import types
 from ray_canal.binlog.charsets import char_bytes_max
 from ray_canal.parse.column_definition import Definition, read_charset, read_definition
 from ray_canal.parse.column_type import blob_size, column_meta, is_text
@@ -20,7 +21,7 @@ from ray_canal.parse.create_table import (
     split_body,
 )
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState
-from ray_canal.parse.words import Token, Words, parts
+from ray_canal.parse.words import Dialect, Token, Words, parts
 from ray_canal.protocol.table_meta import ColumnMeta
 
 _NO_COLUMNS = {
@@ -96,22 +97,22 @@ def _is_order_column(action: list[Token]) -> bool:
 
 
 def _action(words: Words, action: list[Token], found: Alteration, session: Session) -> None:
-    mode = session.dialect.sql_mode
+    dialect = session.dialect
     word = words.take_any("ADD", "DROP", "MODIFY", "CHANGE", "ALTER", "RENAME", "CONVERT")
     if word == "ADD":
-        _add(words, found, mode)
+        _add(words, found, dialect)
     elif word == "DROP":
         _drop(words, found)
     elif word == "MODIFY":
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
-        definition = read_definition(words, mode)
+        definition = read_definition(words, dialect)
         _change(found, definition.name, definition, maybe)
     elif word == "CHANGE":
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
         old = words.identifier()
-        _change(found, old, read_definition(words, mode), maybe)
+        _change(found, old, read_definition(words, dialect), maybe)
     elif word == "ALTER":
         _alter_column(words, found)
     elif word == "RENAME":
@@ -122,7 +123,7 @@ def _action(words: Words, action: list[Token], found: Alteration, session: Sessi
         _options(words, action, found)
 
 
-def _add(words: Words, found: Alteration, mode: int) -> None:
+def _add(words: Words, found: Alteration, dialect: Dialect) -> None:
     if words.take("SYSTEM", "VERSIONING"):
         found.versioning = True
         return
@@ -141,7 +142,7 @@ def _add(words: Words, found: Alteration, mode: int) -> None:
         if is_key_part(item):
             found.added_key = primary_key(item) or found.added_key
             continue
-        definition = read_definition(Words(item), mode)
+        definition = read_definition(Words(item), dialect)
         if maybe:
             found.if_not_exists.add(definition.name.lower())
         found.placed.append(("", definition))
@@ -273,7 +274,7 @@ def _put_together(
             renamed = change.renamed_columns.get(name, column.name)
             result.append(replace(column, name=renamed))
         elif not (definition.first or definition.after):
-            result.append(_changed(column, definition, charset))
+            result.append(_changed(column, definition, change, charset))
     by_name = {column.name.lower(): column for column in old}
     for name, definition in change.placed:
         if name and name not in known:
@@ -282,7 +283,7 @@ def _put_together(
             continue  # in place already
         if not name and definition.name.lower() in change.if_not_exists & known - change.dropped:
             continue
-        column = _changed(by_name.get(name), definition, charset)
+        column = _changed(by_name.get(name), definition, change, charset)
         _place(result, column, definition)
     return result
 
@@ -294,9 +295,11 @@ def _refuse_missing(known: set[str], change: Alteration) -> None:
         raise DdlNotApplied(f"column {min(missing)!r} is not among the known ones")
 
 
-def _changed(old: ColumnMeta | None, definition: Definition, charset: str) -> ColumnMeta:
+def _changed(
+    old: ColumnMeta | None, definition: Definition, change: Alteration, charset: str
+) -> ColumnMeta:
     column = definition.column(charset)
-    if old is not None and old.is_key:
+    if old is not None and old.is_key and not change.drops_key:
         column = replace(column, is_key=True, nullable=False)
     return column
 
@@ -330,11 +333,10 @@ def _finished(column: ColumnMeta, change: Alteration, convert: str) -> ColumnMet
 
 def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
     """A text column in another character set: a text whose bytes may not fit grows."""
-    word = column.mysql_type.lower()
     size = blob_size(column)
     grows = char_bytes_max(charset) > char_bytes_max(column.charset)
     converted = replace(column, charset=charset)
-    if word.endswith("text") or word.startswith(("text(", "long ", "long")):
+    if column.type_code == types.BLOB:
         if grows and size != "long":
             size = _BLOB_ORDER[_BLOB_ORDER.index(size) + 1]
         return column_meta(

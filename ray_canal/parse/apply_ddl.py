@@ -89,6 +89,10 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
         return
     if create is None or create.temporary:
         return
+    if session.error_code:
+        if create.or_replace:  # MariaDB: the old table is gone, the new one was not made
+            effects.put(name, None)
+        return
     if create.if_not_exists and effects.table(name) is not None:
         return
     if create.like is None:
@@ -123,6 +127,8 @@ def _alter(words: Words, session: Session, effects: Effects) -> None:
     head.take("IF", "EXISTS")
     name = head.name(session.schema)
     try:
+        if session.error_code:
+            raise DdlNotApplied(f"it failed with error {session.error_code}")
         change = read_alter(Words(rest), session)
         state = effects.table(name)
         if state is None or state.problem:

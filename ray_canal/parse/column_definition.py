@@ -6,13 +6,13 @@ stepped over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ray_canal.binlog.charsets import canonical
 from ray_canal.errors import ConfigError
 from ray_canal.parse.column_type import DeclaredType, column_of, read_type
 from ray_canal.parse.table_state import DdlNotApplied
-from ray_canal.parse.words import Words
+from ray_canal.parse.words import Dialect, Words
 from ray_canal.protocol.table_meta import ColumnMeta
 
 _SHORT_CHARSETS = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
@@ -45,16 +45,19 @@ class Definition:
         )
 
 
-def read_definition(words: Words, sql_mode: int = 0) -> Definition:
+def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
     """The definition that comes next, up to the end. Raises DdlNotApplied."""
     name = words.identifier()
     if not name:
         raise DdlNotApplied(f"a column's name is expected at {words.peek()!r}")
     try:
-        declared = read_type(words, sql_mode)
+        declared = read_type(words, dialect.sql_mode if dialect else 0)
     except ConfigError as error:
         raise DdlNotApplied(f"column {name!r} has a {error}") from None
     found = Definition(name, declared)
+    if declared.word == "json" and dialect is not None and dialect.mariadb:
+        found.type = replace(declared, word="longtext")
+        found.charset = "utf8mb4"
     if declared.text == "serial":
         found.nullable = False
     while not words.done:

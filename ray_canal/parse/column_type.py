@@ -211,6 +211,7 @@ def blob_size(column: ColumnMeta) -> str:
     """`tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is a
     tinytext where 20 characters fit into 255 bytes."""
     word = column.mysql_type.lower()
+    word = _SYNONYMS.get(word, word)
     for size in ("tiny", "medium", "long"):
         if word.startswith(size):
             return size

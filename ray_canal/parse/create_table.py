@@ -39,6 +39,7 @@ class Create:
 
     schema: str
     table: str
+    or_replace: bool = False
     if_not_exists: bool = False
     temporary: bool = False
     like: tuple[str, str] | None = None
@@ -75,14 +76,15 @@ def read_create(words: Words, session: Session) -> Create | None:
     """A CREATE TABLE or CREATE SEQUENCE; None: another statement. Raises DdlNotApplied."""
     if not words.take("CREATE"):
         return None
-    words.take("OR", "REPLACE")
+    or_replace = words.take("OR", "REPLACE")
     temporary = words.take("TEMPORARY")
     kind = words.take_any("TABLE", "SEQUENCE")
     if not kind:
         return None
     if_not_exists = words.take("IF", "NOT", "EXISTS")
     schema, table = words.name(session.schema)
-    head = Create(schema, table, if_not_exists, temporary, sequence=kind == "SEQUENCE")
+    head = Create(schema, table, or_replace, if_not_exists, temporary)
+    head = replace(head, sequence=kind == "SEQUENCE")
     if head.sequence:
         return replace(head, definitions=tuple(_sequence(words)))
     if words.take("LIKE") or words.take("(", "LIKE"):
@@ -120,7 +122,7 @@ def _with_columns(head: Create, inside: list[Token], session: Session) -> Create
         if is_key_part(part):
             keys |= primary_key(part)
             continue
-        definition = read_definition(Words(part), session.dialect.sql_mode)
+        definition = read_definition(Words(part), session.dialect)
         definitions.append(definition)
         versioned |= definition.period
     if not definitions:

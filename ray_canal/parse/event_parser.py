@@ -58,4 +58,5 @@ def session_of(head: ChunkHead, event: QueryEvent) -> Session:
     mariadb = head.flavor == FLAVOR_MARIADB
     numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
     version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
-    return Session(event.schema, event.server_charset, Dialect(mariadb, version, event.sql_mode))
+    dialect = Dialect(mariadb, version, event.sql_mode)
+    return Session(event.schema, event.server_charset, dialect, event.error_code)

@@ -136,19 +136,19 @@ def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
         return False
     if mine.type_code == types.GEOMETRY and _geometry(mine) != _geometry(theirs):
         return False
+    if mine.length and theirs.length and mine.length != theirs.length:
+        return False  # a type of MariaDB's that is stored as bytes (uuid) has none
     return _measures(mine) == _measures(theirs)
 
 
 def _measures(column: ColumnMeta) -> tuple[object, ...]:
-    sized = column.type_code != types.STRING or column.mysql_type.partition("(")[1]
     return (
         column.unsigned,
         column.labels,
-        column.length if sized else 0,
         column.precision,
         column.scale,
         column.fraction,
-        canonical(column.charset) == "binary",
+        canonical(column.charset) == "binary" and not column.labels,
     )
 
 

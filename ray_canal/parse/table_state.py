@@ -15,11 +15,12 @@ class DdlNotApplied(Exception):
 @dataclass(frozen=True, slots=True)
 class Session:
     """The session that ran a statement. `schema` is its database, `server_charset` what a new
-    database gets; both may be empty: not known."""
+    database gets; both may be empty: not known. `error_code`: how the statement failed."""
 
     schema: str = ""
     server_charset: str = ""
     dialect: Dialect = field(default_factory=Dialect)
+    error_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
