@@ -35,6 +35,8 @@ _INDEX_KINDS = {"UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"}
 _KEY_WORDS = {"INDEX", "KEY", "PRIMARY", *_INDEX_KINDS}
 _NOT_A_TABLE = {"COLUMN", "INDEX", "KEY", "CONSTRAINT"}
 
+_CALLING_VERBS = {"CALL", "DO", "SELECT", "WITH", "HANDLER"}
+"""What changes rows through something else; which rows is not known."""
 _SILENT_VERBS = {
     "GRANT", "REVOKE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "SAVEPOINT",
     "RELEASE", "ROLLBACK", "INSTALL", "UNINSTALL", "SET", "RESET",
@@ -84,6 +86,11 @@ def _statement(words: Words, event: QueryEvent) -> QueryRecord:
     if dml is not None:
         schema, table = _changed_table(words, event.schema)
         return QueryRecord(dml, schema, table, event.sql, event.schema, False)
+    if words.peek() == "LOAD":
+        schema, table = _loaded_table(words, event.schema)
+        return QueryRecord(INSERT, schema, table, event.sql, event.schema, False)
+    if words.peek() in _CALLING_VERBS:
+        return QueryRecord(QUERY, "", "", event.sql, event.schema, False)
     if _is_silent(words):
         return QueryRecord(QUERY, None, None, event.sql, event.schema, False, is_silent=True)
     return QueryRecord(QUERY, None, None, event.sql, event.schema, True)
@@ -95,6 +102,15 @@ def _changed_table(words: Words, schema: str) -> tuple[str, str]:
     for noise in ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "FROM"):
         words.take(noise)
     return words.name(schema)
+
+
+def _loaded_table(words: Words, schema: str) -> tuple[str, str]:
+    """The table of LOAD DATA … INTO TABLE t."""
+    while not words.done:
+        if words.take("INTO", "TABLE"):
+            return words.name(schema)
+        words.skip()
+    return schema, ""
 
 
 def _is_silent(words: Words) -> bool:

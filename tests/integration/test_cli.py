@@ -15,6 +15,7 @@ import pytest
 
 from ray_canal.demo import binlog_files, expected
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 
 def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedProcess[bytes]:
@@ -24,22 +25,6 @@ def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedP
         timeout=timeout_s,
         check=False,
     )
-
-
-def read_delimited(data: bytes) -> list[pb.Entry]:
-    entries, offset = [], 0
-    while offset < len(data):
-        length = shift = 0
-        while True:
-            byte = data[offset]
-            offset += 1
-            length |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                break
-        entries.append(pb.Entry.FromString(data[offset : offset + length]))
-        offset += length
-    return entries
 
 
 def test_help_lists_every_command() -> None:
@@ -63,7 +48,7 @@ def test_decode_entries_are_canal_messages(tmp_path: Path) -> None:
     out = tmp_path / "entries.pb"
     done = command("decode", *binlog_files(), "--format", "entries", "--output", out)
     assert done.returncode == 0, done.stderr.decode()
-    entries = read_delimited(out.read_bytes())
+    entries = [pb.Entry.FromString(m) for m in split_delimited(out.read_bytes())]
     kinds = [entry.entryType for entry in entries]
     assert kinds.count(pb.TRANSACTIONBEGIN) == kinds.count(pb.TRANSACTIONEND) > 0
     rows = 0
@@ -71,6 +56,22 @@ def test_decode_entries_are_canal_messages(tmp_path: Path) -> None:
         if entry.entryType == pb.ROWDATA:
             rows += len(pb.RowChange.FromString(entry.storeValue).rowDatas)
     assert rows == expected()["changes"]
+
+
+def test_decode_writes_canals_own_bytes(tmp_path: Path) -> None:
+    """The options of cases.tsv, by the command: --gtid, --time-zone, --schema."""
+    folder, out = GOLDEN / "mysql97", tmp_path / "entries.pb"
+    for name, options in (
+        ("mysql_dml.gtid", ["--gtid", "--gtid-set", "00000000-0000-0000-0000-000000000001:1-5"]),
+        ("mysql_temporal.tzBerlin", ["--time-zone", "Europe/Berlin"]),
+        ("mysql_temporal.live", ["--schema", folder / "mysql_temporal.schema.sql"]),
+    ):
+        binlog = folder / f"{name.partition('.')[0]}.binlog"
+        done = command("decode", binlog, "--format", "entries", "--output", out, *options)
+        assert done.returncode == 0, done.stderr.decode()
+        canal = split_delimited((folder / f"{name}.pb").read_bytes())
+        wanted = [m for m in canal if pb.Entry.FromString(m).entryType != GTIDLOG]
+        assert split_delimited(out.read_bytes()) == wanted
 
 
 def test_decode_arrow_writes_a_file_per_table_version(tmp_path: Path) -> None:
