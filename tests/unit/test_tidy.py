@@ -96,7 +96,6 @@ TESTED_ELSEWHERE = {
     "actors/store": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "client/connector": "tests/integration/test_main_job.py",
-    "client/message": "tests/integration/test_main_job.py",
     "client/transport": "tests/integration/test_main_job.py",
     "binlog/layout": "tests/unit/binlog/test_decode.py",
     "binlog/plan": "tests/unit/binlog/test_decode.py",
