@@ -99,7 +99,7 @@ ENTRY = np.dtype(
         ("length", "<u4"),
         ("timestamp", "<u4"),
         ("rows", "<i4"),
-        ("table", "<i2"),  # index in ChunkInfo.tables (rows, DDL of a table), -1: none
+        ("table", "<i4"),  # index in ChunkInfo.tables (rows, DDL of a table), -1: none
         ("kind", "u1"),
         ("event_type", "u1"),
         ("flags", "u1"),

@@ -71,8 +71,12 @@ def classify(event: QueryEvent) -> list[QueryRecord]:
 
 def _annotated_table(sql: str) -> str | None:
     """The table that Canal names in a ROWS_QUERY entry; None for REPLACE, WITH and the like."""
-    if Words(sql).peek() in ("INSERT", "UPDATE", "DELETE"):
-        return _changed_table(Words(sql), "")[1] or None
+    words = Words(sql)
+    verb = words.peek()
+    if verb in ("INSERT", "UPDATE", "DELETE"):
+        table = _changed_table(words, "")[1]
+        several = verb == "DELETE" and words.peek() == ","
+        return table if table and not several else None
     found = _table_ddl(Words(sql), "")
     return (found[1][0][1] or None) if found is not None else None
 

@@ -120,6 +120,8 @@ def test_what_canal_does_not_show_is_a_silent_record(sql: str) -> None:
         ("insert into t values (1)", "t"),
         ("/* c */ update `s`.`t` set a=1 -- tail", "t"),
         ("delete from t", "t"),
+        ("delete a, b from a join b", None),
+        ("update a, b set a.x=b.x", "a"),
         ("create table t as select 1", "t"),
         ("replace into t values (1)", None),
         ("with x as (select 1) update t join x set a=1", None),
