@@ -14,7 +14,7 @@ import numpy as np
 
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import decode_text
-from ray_canal.binlog.chunk import EVENT, EVENT_SILENT, RawChunk
+from ray_canal.binlog.chunk import EVENT, EVENT_SILENT, FLAVOR_MARIADB, RawChunk
 from ray_canal.binlog.format import parse_query
 from ray_canal.binlog.parsed import KIND_ROWDATA, ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
@@ -92,8 +92,8 @@ def _open_questions(walked: Walked) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def _parsed_table_map(body: bytes, id_bytes: int) -> TableMap:
-    return parse_table_map(body, id_bytes)
+def _parsed_table_map(body: bytes, id_bytes: int, mariadb: bool) -> TableMap:
+    return parse_table_map(body, id_bytes, mariadb)
 
 
 def _table(
@@ -101,7 +101,7 @@ def _table(
 ) -> TableVersion:
     start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
     body = raw.data[start - walked.id_bytes : end].tobytes()
-    table_map = _parsed_table_map(body, walked.id_bytes)
+    table_map = _parsed_table_map(body, walked.id_bytes, raw.head.flavor == FLAVOR_MARIADB)
     return TableVersion(resolve(table_map, position), table_map)
 
 

@@ -1,4 +1,5 @@
-"""The code point tables that kernels/charset.py reads, made from Python's codecs when first wanted.
+"""The code point tables that kernels/charset.py reads, made from Python's codecs and
+charset_data.py when first wanted.
 
 One array per process holds all tables made so far, so a column's plan needs only an offset in it.
 """
@@ -10,7 +11,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.charsets import CHARSETS, canonical
+from ray_canal.binlog.charsets import CHARSETS, canonical, character
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels import charset as k
 
@@ -23,10 +24,6 @@ _WIDE = {
     "utf16le": k.UTF16_LE,
     "utf32": k.UTF32_BE,
 }
-# Where MySQL's set has more characters than the codec of its name, the bigger relative fills in.
-_RELATIVES = {"big5": "cp950", "sjis": "cp932", "euckr": "cp949", "gb2312": "gb2312"}
-_CP1252_HOLES = (0x81, 0x8D, 0x8F, 0x90, 0x9D)
-
 _lock = threading.Lock()
 _offsets: dict[str, int] = {}
 _tables: npt.NDArray[np.int32] = np.full(256, k.UNDEFINED, np.int32)
@@ -51,7 +48,7 @@ def table_of(charset: str) -> tuple[int, int]:
     kind = {"euc-jp": k.EUC_JP, "gb18030": k.GB18030}.get(codec, k.SINGLE)
     with _lock:
         if name not in _offsets:
-            made = _make(name, codec, kind)
+            made = _make(name, kind)
             grown = np.concatenate([_tables, made])
             grown.flags.writeable = False
             _offsets[name] = _tables.size
@@ -59,37 +56,32 @@ def table_of(charset: str) -> tuple[int, int]:
         return kind, _offsets[name]
 
 
-def _make(name: str, codec: str, kind: int) -> npt.NDArray[np.int32]:
-    first = np.array([_point(bytes((b,)), name, codec) for b in range(256)], np.int32)
+def _make(name: str, kind: int) -> npt.NDArray[np.int32]:
+    first = np.array([_point(bytes((b,)), name) for b in range(256)], np.int32)
     if CHARSETS[name][1] == 1:
-        if name == "latin1":
-            first[list(_CP1252_HOLES)] = _CP1252_HOLES
         return first
     parts = [first, np.full(65536, k.UNDEFINED, np.int32)]
     for lead in range(0x80, 256):
         if first[lead] == k.UNDEFINED:
             first[lead] = k.LEAD
             for second in range(0x30, 256):
-                parts[1][lead << 8 | second] = _point(bytes((lead, second)), name, codec)
+                parts[1][lead << 8 | second] = _point(bytes((lead, second)), name)
     if kind == k.EUC_JP:
         three = np.full(65536, k.UNDEFINED, np.int32)
         for second in range(0xA1, 0xFF):
             for third in range(0xA1, 0xFF):
-                three[second << 8 | third] = _point(bytes((0x8F, second, third)), name, codec)
+                three[second << 8 | third] = _point(bytes((0x8F, second, third)), name)
         parts.append(three)
     if kind == k.GB18030:
-        four = [_point(_gb18030_bytes(n), name, codec) for n in range(k.LINEAR_COUNT)]
+        four = [_point(_gb18030_bytes(n), name) for n in range(k.LINEAR_COUNT)]
         parts.append(np.array(four, np.int32))
     return np.concatenate(parts)
 
 
-def _point(data: bytes, name: str, codec: str) -> int:
+def _point(data: bytes, name: str) -> int:
     """The one code point that these bytes stand for, or UNDEFINED."""
-    for each in (codec, _RELATIVES.get(name, codec)):
-        text = data.decode(each, "replace")
-        if len(text) == 1 and ord(text) != k.UNDEFINED:
-            return ord(text)
-    return k.UNDEFINED
+    text = character(data, name)
+    return ord(text) if len(text) == 1 else k.UNDEFINED
 
 
 def _gb18030_bytes(linear: int) -> bytes:

@@ -5,11 +5,14 @@ Numbers are information_schema.COLLATIONS' ids of MySQL 5.6 to 9.x and of MariaD
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
+from ray_canal.binlog.charset_data import DIFFERENCES
 from ray_canal.errors import UnsupportedEvent
 
-# charset: (Python codec or "" for none, most bytes per character)
+# charset: (the nearest Python codec, "" for none; most bytes per character). charset_data.py says
+# where MySQL differs from it.
 CHARSETS: Final[dict[str, tuple[str, int]]] = {
     "binary": ("", 1), "ascii": ("ascii", 1), "utf8mb4": ("utf-8", 4), "utf8mb3": ("utf-8", 3),
     "latin1": ("cp1252", 1), "latin2": ("iso8859-2", 1), "latin5": ("iso8859-9", 1),
@@ -19,11 +22,12 @@ CHARSETS: Final[dict[str, tuple[str, int]]] = {
     "koi8u": ("koi8-u", 1), "greek": ("iso8859-7", 1), "hebrew": ("iso8859-8", 1),
     "tis620": ("tis-620", 1), "macce": ("mac-latin2", 1), "macroman": ("mac-roman", 1),
     "hp8": ("hp-roman8", 1), "big5": ("big5", 2), "gbk": ("gbk", 2), "gb2312": ("gb2312", 2),
-    "sjis": ("shift_jis", 2), "cp932": ("cp932", 2), "euckr": ("euc-kr", 2),
+    "sjis": ("shift_jis", 2), "cp932": ("cp932", 2), "euckr": ("cp949", 2),
     "ujis": ("euc-jp", 3), "eucjpms": ("euc-jp", 3), "gb18030": ("gb18030", 4),
     "ucs2": ("utf-16-be", 2), "utf16": ("utf-16-be", 4), "utf16le": ("utf-16-le", 4),
     "utf32": ("utf-32-be", 4),
-    "dec8": ("", 1), "swe7": ("", 1), "armscii8": ("", 1), "geostd8": ("", 1), "keybcs2": ("", 1),
+    "dec8": ("ascii", 1), "swe7": ("ascii", 1), "armscii8": ("ascii", 1),
+    "geostd8": ("ascii", 1), "keybcs2": ("ascii", 1),
 }  # fmt: skip
 
 _IDS: Final[dict[str, tuple[int, ...]]] = {
@@ -42,6 +46,7 @@ _IDS: Final[dict[str, tuple[int, ...]]] = {
 }  # fmt: skip
 _BY_ID: Final = {number: name for name, numbers in _IDS.items() for number in numbers}
 
+_UNDEFINED: Final = "\ufffd"
 _MYSQL_UTF8MB4: Final = range(255, 324)
 # MariaDB: Croatian, Myanmar and Thai collations from 576 on; the NO PAD twin of a collation is 1024
 # higher; from 2048 on UCA 14.0.0, 256 numbers per character set.
@@ -84,16 +89,39 @@ def char_bytes_max(charset: str) -> int:
     return CHARSETS.get(canonical(charset), ("", 1))[1]
 
 
+@lru_cache(maxsize=64)
+def differences(charset: str) -> dict[bytes, str]:
+    """Characters of a character set for which its codec is not what the servers say."""
+    found = {}
+    for first, count, point in DIFFERENCES.get(charset, ()):
+        for k in range(count):
+            code = first + k
+            step = 0 if point == ord(_UNDEFINED) else k
+            found[code.to_bytes((code.bit_length() + 7) // 8, "big")] = chr(point + step)
+    return found
+
+
+def character(code: bytes, charset: str) -> str:
+    """The text of one character's bytes (one character, or U+FFFD, or several when broken)."""
+    known = differences(charset).get(code)
+    return code.decode(CHARSETS[charset][0], "replace") if known is None else known
+
+
 def decode_text(data: bytes, charset: str) -> str:
     """Text of small things: labels, names, statements. What a charset leaves undefined is
     U+FFFD."""
     name = canonical(charset)
-    if name == "latin1":
-        try:
-            return data.decode("cp1252")
-        except UnicodeDecodeError:  # MySQL's latin1 maps cp1252's five holes to C1 controls
-            return "".join(
-                bytes((b,)).decode("latin-1" if b in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else "cp1252")
-                for b in data
-            )
-    return data.decode(CHARSETS.get(name, ("", 1))[0] or "latin-1", "replace")
+    codec, width = CHARSETS.get(name, ("", 1))
+    if not differences(name):
+        return data.decode(codec or "latin-1", "replace")
+    parts = []
+    at = 0
+    while at < len(data):
+        size = 1
+        if width > 1 and character(data[at : at + 1], name) == _UNDEFINED:
+            size = 3 if data[at] == 0x8F and codec == "euc-jp" else 2
+            if codec == "gb18030" and data[at + 1 : at + 2].isdigit():
+                size = 4
+        parts.append(character(data[at : at + size], name))
+        at += size
+    return "".join(parts)

@@ -26,8 +26,9 @@ class TableMap:
     bytes of a STRING, VARCHAR, ENUM or SET, bits of a BIT, precision << 8 | scale of a NEWDECIMAL,
     digits of fractional seconds, length bytes of a blob; 0 where the type has none. The optional
     parts are None where the server did not write them: `unsigned`, `collations` (0: the column has
-    no character set), `names`, `labels`, `geometry_types`, `visible`. `primary_key` holds column
-    indexes, empty where the table has none or the server did not say.
+    no character set), `names`, `labels`, `geometry_types`, `visible`, `dimensions` (most elements
+    of a VECTOR). `primary_key` holds column indexes, empty where the table has none or the server
+    did not say.
     """
 
     table_id: int
@@ -43,6 +44,7 @@ class TableMap:
     geometry_types: tuple[int, ...] | None = None
     primary_key: tuple[int, ...] | None = None
     visible: tuple[bool, ...] | None = None
+    dimensions: tuple[int, ...] | None = None
 
     @property
     def full_name(self) -> str:
@@ -64,11 +66,12 @@ _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
 _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 5, 6, 7
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIX = 8, 9
 _ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, _VISIBILITY = 10, 11, 12
+_VECTOR_DIMENSIONS = 13
 
 
-def parse_table_map(body: bytes, id_bytes: int = 6) -> TableMap:
+def parse_table_map(body: bytes, id_bytes: int = 6, mariadb: bool = False) -> TableMap:
     """From an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION says that TABLE_MAP has 6 fixed
-    bytes."""
+    bytes. Columns with a character set include VECTOR in MySQL, geometry in MariaDB."""
     reader = Reader(body, "TABLE_MAP")
     table_id = reader.integer(id_bytes)
     reader.skip(2)
@@ -84,7 +87,7 @@ def parse_table_map(body: bytes, id_bytes: int = 6) -> TableMap:
     nulls = reader.take((count + 7) // 8)
     nullable = tuple(bool(nulls[c >> 3] >> (c & 7) & 1) for c in range(count))
     kinds = tuple(kind for kind, _ in columns)
-    optional = _optional(reader, kinds) if reader.left else {}
+    optional = _optional(reader, kinds, mariadb) if reader.left else {}
     return TableMap(
         table_id, schema, table, kinds, tuple(value for _, value in columns), nullable, **optional
     )
@@ -114,7 +117,7 @@ def _column_type(code: int, fields: Reader) -> tuple[int, int]:
     return first, second
 
 
-def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, Any]:
+def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str, Any]:
     raw: dict[int, bytes] = {}
     while reader.left:
         field = reader.integer(1)
@@ -123,7 +126,7 @@ def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, Any]:
     if _SIGNEDNESS in raw:
         numeric = [c for c, kind in enumerate(kinds) if kind in types.NUMERIC_TYPES]
         found["unsigned"] = _bits(raw[_SIGNEDNESS], numeric, len(kinds), False)
-    collations = _collations(raw, kinds)
+    collations = _collations(raw, kinds, mariadb)
     if collations is not None:
         found["collations"] = collations
     if _COLUMN_NAME in raw:
@@ -135,6 +138,11 @@ def _optional(reader: Reader, kinds: tuple[int, ...]) -> dict[str, Any]:
         numbers = Reader(raw[_GEOMETRY_TYPE], "TABLE_MAP geometry types")
         found["geometry_types"] = tuple(
             numbers.packed() if kind == types.GEOMETRY and numbers.left else 0 for kind in kinds
+        )
+    if _VECTOR_DIMENSIONS in raw:
+        numbers = Reader(raw[_VECTOR_DIMENSIONS], "TABLE_MAP vector dimensions")
+        found["dimensions"] = tuple(
+            numbers.packed() if kind == types.VECTOR and numbers.left else 0 for kind in kinds
         )
     key = _primary_key(raw, len(kinds))
     if key is not None:
@@ -154,11 +162,14 @@ def _bits(data: bytes, columns: list[int], count: int, default: bool) -> tuple[b
     return tuple(values)
 
 
-def _collations(raw: dict[int, bytes], kinds: tuple[int, ...]) -> tuple[int, ...] | None:
+def _collations(
+    raw: dict[int, bytes], kinds: tuple[int, ...], mariadb: bool
+) -> tuple[int, ...] | None:
+    characters = types.CHARACTER_TYPES | {types.GEOMETRY if mariadb else types.VECTOR}
     values = [0] * len(kinds)
     known = False
     for default, each, wanted in (
-        (_DEFAULT_CHARSET, _COLUMN_CHARSET, types.CHARACTER_TYPES | {types.VECTOR}),
+        (_DEFAULT_CHARSET, _COLUMN_CHARSET, characters),
         (_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, frozenset({types.ENUM, types.SET})),
     ):
         columns = [c for c, kind in enumerate(kinds) if kind in wanted]
@@ -180,8 +191,9 @@ def _collations(raw: dict[int, bytes], kinds: tuple[int, ...]) -> tuple[int, ...
                 values[column] = reader.packed()
     if not known:
         return None
-    # VECTOR is counted among them, as binary; it has no characters.
-    return tuple(0 if k == types.VECTOR else v for k, v in zip(kinds, values, strict=True))
+    # VECTOR or geometry is counted among them, as binary; it has no characters.
+    bare = {types.VECTOR, types.GEOMETRY}
+    return tuple(0 if k in bare else v for k, v in zip(kinds, values, strict=True))
 
 
 def _labels(
@@ -236,7 +248,6 @@ _PLAIN_NAMES = {
     types.DATETIME: "datetime",
     types.TIMESTAMP: "timestamp",
     types.JSON: "json",
-    types.VECTOR: "vector",
 }
 _FRACTION_NAMES = {
     types.TIME2: "time",
@@ -273,6 +284,9 @@ def _column_meta(table_map: TableMap, column: int) -> ColumnMeta:
         text = f"decimal({precision},{scale})"
     elif kind in _INTEGER_NAMES:
         text = _INTEGER_NAMES[kind]
+    elif kind == types.VECTOR:
+        length = table_map.dimensions[column] if table_map.dimensions else 0
+        text = f"vector({length})" if length else "vector"
     elif kind in _PLAIN_NAMES:
         text = _PLAIN_NAMES[kind]
     elif kind in _FRACTION_NAMES:

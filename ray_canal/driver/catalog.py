@@ -191,7 +191,7 @@ def _column(row: dict[str, Any]) -> ColumnMeta:
         nullable=row["IS_NULLABLE"] == "YES",
         is_key=row["COLUMN_KEY"] == "PRI",
         charset="binary" if is_bytes else str(row["CHARACTER_SET_NAME"] or ""),
-        length=int(row[fixed] or 0),
+        length=int(row[fixed] or 0) // (4 if data_type == "vector" else 1),
         precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,
         scale=int(row["NUMERIC_SCALE"] or 0) if is_decimal else 0,
         fraction=int(row["DATETIME_PRECISION"] or 0),

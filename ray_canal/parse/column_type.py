@@ -50,7 +50,7 @@ _SYNONYMS = {
 }  # fmt: skip
 """Other words for types (one, two or three), and the word that they mean."""
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
-_SIZED = {"char", "varchar", "binary", "varbinary", "bit"}
+_SIZED = {"char", "varchar", "binary", "varbinary", "bit", "vector"}
 _BYTES = {"uuid", "inet4", "inet6"}
 _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
 _TEXT_CODES = (types.STRING, types.VARCHAR, types.BLOB, types.ENUM, types.SET)

@@ -97,6 +97,8 @@ TESTED_ELSEWHERE = {
     "client/api": "tests/integration/test_main_job.py",
     "client/connector": "tests/integration/test_main_job.py",
     "client/transport": "tests/integration/test_main_job.py",
+    "binlog/charset_data": "tests/integration/test_charsets.py",
+    "binlog/charset_tables": "tests/integration/test_charsets.py",
     "binlog/layout": "tests/unit/binlog/test_decode.py",
     "binlog/plan": "tests/unit/binlog/test_decode.py",
     "binlog/reader": "tests/unit/binlog/test_decode.py",
