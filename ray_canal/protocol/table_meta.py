@@ -16,8 +16,8 @@ class ColumnMeta:
     told apart from STRING), `mysql_type` the column type as its DDL declared it (`bool`) or as
     `information_schema.COLUMN_TYPE` prints it (`varchar(50)`, `int unsigned`). `charset` is MySQL's
     character set name, `binary` for bytes, and empty where it does not apply. `length` is in
-    characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY, bits for BIT, elements for VECTOR; `precision`/`scale`
-    for DECIMAL; `fraction` for the digits of fractional seconds.
+    characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY, bits for BIT, elements for VECTOR;
+    `precision`/`scale` for DECIMAL; `fraction` for the digits of fractional seconds.
     """
 
     name: str

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.offline import chunk_batches, chunk_entries, decode_chunks
+from ray_canal.offline import decode_chunks
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.views.arrow import batches
+from ray_canal.views.entries import delimited
 from tests.canal_text import canal_text
 from tests.golden import split_delimited
 from tests.random_columns import Kind, random_kind
@@ -27,7 +29,6 @@ IMAGES = ["FULL", "MINIMAL", "NOBLOB"]
 ROWS = 12
 SEEDS = 4
 SOAK_SEEDS = int(os.environ.get("RAY_CANAL_SEEDS", "50"))
-FILTER = r"d\..*"
 
 
 class RandomTable:
@@ -104,13 +105,13 @@ class Replay:
 
     def chunk(self, chunk: DecodedChunk) -> None:
         changes = []
-        for batch in chunk_batches(chunk, FILTER):
+        for batch in batches(chunk, 0, chunk.layout.event_count):
             name = batch.schema.metadata[b"canal.table"].decode()
             types = [f.type for f in batch.schema.field("after").type]
             for row in batch.to_pylist():
                 changes.append((row["position"], row["row"], name, types, row))
         entries = {}
-        for message in split_delimited(chunk_entries(chunk, FILTER, "UTC")):
+        for message in split_delimited(delimited(chunk, 0, chunk.layout.event_count)):
             entry = pb.Entry.FromString(message)
             if entry.entryType == pb.ROWDATA:
                 place = (entry.header.logfileOffset, entry.header.tableName)
