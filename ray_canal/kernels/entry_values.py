@@ -14,16 +14,18 @@ import numpy as np
 
 from ray_canal.kernels import codes
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES, java_text
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import copy, load32, load64
 
 VALUE_BYTES_MAX: Final = MAX_TEXT_BYTES + 64
 LIMBS_MAX: Final = 8
 
 _BILLION = 1_000_000_000
+_PAIRS = np.frombuffer("".join(f"{k:02d}" for k in range(100)).encode(), np.uint8)
+_POWERS_OF_10 = np.array([10**k for k in range(19)], np.int64)
 
 
-@kernel
+@inlined
 def signed(arena, at, width):  # type: ignore[no-untyped-def]
     """The little-endian two's complement integer of 1, 2, 4 or 8 bytes."""
     if width == 8:
@@ -33,7 +35,7 @@ def signed(arena, at, width):  # type: ignore[no-untyped-def]
     return (value ^ sign) - sign
 
 
-@kernel
+@inlined
 def unsigned(arena, at, width):  # type: ignore[no-untyped-def]
     """The little-endian unsigned integer of 1, 2 or 4 bytes."""
     if width == 4:
@@ -44,19 +46,31 @@ def unsigned(arena, at, width):  # type: ignore[no-untyped-def]
     return value
 
 
-@kernel
+@inlined
 def digits_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
     """A non-negative integer in at least `count` digits."""
     end = pos - count
-    while value > 0 or pos > end:
-        quotient = value // 10
-        pos -= 1
-        buf[pos] = 48 + (value - quotient * 10)
+    while value >= 100:
+        quotient = value // 100
+        pair = (value - quotient * 100) * 2
+        pos -= 2
+        buf[pos] = _PAIRS[pair]
+        buf[pos + 1] = _PAIRS[pair + 1]
         value = quotient
+    if value >= 10:
+        pos -= 2
+        buf[pos] = _PAIRS[value * 2]
+        buf[pos + 1] = _PAIRS[value * 2 + 1]
+    elif value > 0:
+        pos -= 1
+        buf[pos] = 48 + value
+    while pos > end:
+        pos -= 1
+        buf[pos] = 48
     return pos
 
 
-@kernel
+@inlined
 def integer_back(value, buf, pos):  # type: ignore[no-untyped-def]
     """A signed 64-bit integer."""
     if value >= 0:
@@ -71,7 +85,7 @@ def integer_back(value, buf, pos):  # type: ignore[no-untyped-def]
     return pos
 
 
-@kernel
+@inlined
 def unsigned_back(value, buf, pos):  # type: ignore[no-untyped-def]
     """The unsigned reading of a 64-bit pattern."""
     if value >= 0:
@@ -83,14 +97,10 @@ def unsigned_back(value, buf, pos):  # type: ignore[no-untyped-def]
     return digits_back(tens, 1, buf, pos)
 
 
-@kernel
+@bare
 def decimal_back(arena, at, width, scale, limbs, buf, pos):  # type: ignore[no-untyped-def]
     """A scaled two's complement integer of 16 or 32 bytes, with all digits of its scale."""
-    high = np.int64(load64(arena, at + 8))
-    low = np.int64(load64(arena, at))
     negative = arena[at + width - 1] >= 128
-    if width == 16 and high == low >> 63 and low != codes.NULL_SLOT64:
-        return _scaled_back(-low if negative else low, scale, negative, buf, pos)
     count = width // 4
     carry = np.int64(1) if negative else np.int64(0)
     for i in range(count):
@@ -125,17 +135,17 @@ def decimal_back(arena, at, width, scale, limbs, buf, pos):  # type: ignore[no-u
     return pos
 
 
-@kernel
+@inlined
 def _scaled_back(value, scale, negative, buf, pos):  # type: ignore[no-untyped-def]
     """A magnitude below 2^63 with its point."""
     if scale > 0:
-        for _ in range(scale):
-            quotient = value // 10
-            pos -= 1
-            buf[pos] = 48 + (value - quotient * 10)
-            value = quotient
-        pos -= 1
+        quotient = np.int64(0)
+        if scale <= 18:
+            quotient = value // _POWERS_OF_10[scale]
+            value -= quotient * _POWERS_OF_10[scale]
+        pos = digits_back(value, scale, buf, pos) - 1
         buf[pos] = 46
+        value = quotient
     pos = digits_back(value, 1, buf, pos)
     if negative:
         pos -= 1
@@ -143,19 +153,17 @@ def _scaled_back(value, scale, negative, buf, pos):  # type: ignore[no-untyped-d
     return pos
 
 
-@kernel
+@inlined
 def _fraction_back(micros, fraction, buf, pos):  # type: ignore[no-untyped-def]
     if fraction <= 0:
         return pos
-    for _ in range(6 - fraction):
-        micros //= 10
-    pos = digits_back(micros, fraction, buf, pos)
+    pos = digits_back(micros // _POWERS_OF_10[6 - fraction], fraction, buf, pos)
     pos -= 1
     buf[pos] = 46
     return pos
 
 
-@kernel
+@inlined
 def _clock_back(seconds, hour_digits, buf, pos):  # type: ignore[no-untyped-def]
     pos = digits_back(seconds % 60, 2, buf, pos)
     pos -= 1
@@ -166,7 +174,7 @@ def _clock_back(seconds, hour_digits, buf, pos):  # type: ignore[no-untyped-def]
     return digits_back(seconds // 3600, hour_digits, buf, pos)
 
 
-@kernel
+@inlined
 def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
     pos = digits_back(day, 2, buf, pos)
     pos -= 1
@@ -177,7 +185,7 @@ def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
     return digits_back(year, 4, buf, pos)
 
 
-@kernel
+@inlined
 def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
     """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0)."""
     shifted = days + 719468
@@ -192,7 +200,7 @@ def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
     return _ymd_back(year, month, day, buf, pos)
 
 
-@kernel
+@bare
 def date_back(slot, buf, pos):  # type: ignore[no-untyped-def]
     """A DATE slot."""
     if slot < codes.IRREGULAR_END32:
@@ -201,7 +209,7 @@ def date_back(slot, buf, pos):  # type: ignore[no-untyped-def]
     return _days_back(slot, buf, pos)
 
 
-@kernel
+@bare
 def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     """A DATETIME slot, or a TIMESTAMP slot moved to its zone."""
     if slot < codes.IRREGULAR_END64:
@@ -224,7 +232,7 @@ def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     return _days_back(days, buf, pos)
 
 
-@kernel
+@bare
 def time_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     """A TIME slot: `-838:59:59.000`."""
     micros = -slot if slot < 0 else slot
@@ -236,7 +244,7 @@ def time_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     return pos
 
 
-@kernel
+@bare
 def zone_offset(seconds, transitions, offsets):  # type: ignore[no-untyped-def]
     """Seconds east of UTC at an instant; transitions[0] is before all instants."""
     low, high = 0, len(transitions)
@@ -249,7 +257,7 @@ def zone_offset(seconds, transitions, offsets):  # type: ignore[no-untyped-def]
     return offsets[low]
 
 
-@kernel
+@bare
 def latin1_back(arena, start, end, buf, pos):  # type: ignore[no-untyped-def]
     """Bytes as one Latin-1 character each, in UTF-8."""
     for at in range(end - 1, start - 1, -1):
@@ -264,7 +272,7 @@ def latin1_back(arena, start, end, buf, pos):  # type: ignore[no-untyped-def]
     return pos
 
 
-@kernel
+@inlined
 def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs, scratch, buf, pos):  # type: ignore[no-untyped-def]
     """Any fixed-width value. `parameter`: scale of a decimal, fraction digits of a time."""
     if code == codes.I32 or code == codes.I24:
@@ -276,7 +284,11 @@ def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs,
     if code == codes.U64 or code == codes.BIT or code == codes.SET:
         return unsigned_back(signed(arena, values + 8 * row, 8), buf, pos)
     if code == codes.DEC128:
-        return decimal_back(arena, values + 16 * row, 16, parameter, limbs, buf, pos)
+        at = values + 16 * row
+        low = load64(arena, at)
+        if load64(arena, at + 8) == low >> 63 and low != codes.NULL_SLOT64:
+            return _scaled_back(-low if low < 0 else low, parameter, low < 0, buf, pos)
+        return decimal_back(arena, at, 16, parameter, limbs, buf, pos)
     if code == codes.DATETIME:
         return datetime_back(signed(arena, values + 8 * row, 8), parameter, buf, pos)
     if code == codes.TIMESTAMP:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 
 MAX_TEXT_BYTES: Final = 352
 _K_MIN: Final = -324
@@ -48,7 +48,7 @@ def _powers() -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
 _POWERS = _powers()
 
 
-@kernel
+@bare
 def _multiply(a, b):  # type: ignore[no-untyped-def]
     """High and low 64 bits of a × b."""
     a1, a0 = a >> _S32, a & _M32
@@ -60,7 +60,7 @@ def _multiply(a, b):  # type: ignore[no-untyped-def]
     return high, ((other & _M32) << _S32) | (low & _M32)
 
 
-@kernel
+@bare
 def _rounded_odd(k, cp):  # type: ignore[no-untyped-def]
     """cp × g(k) / 2^127, its last bit set if anything was cut off."""
     g1, g0 = _POWERS[k - _K_MIN, 0], _POWERS[k - _K_MIN, 1]
@@ -71,7 +71,7 @@ def _rounded_odd(k, cp):  # type: ignore[no-untyped-def]
     return w | (((z & _M63) + _M63) >> _S63)
 
 
-@kernel
+@bare
 def _decimal(q, c, c_min, q_min):  # type: ignore[no-untyped-def]
     """(digits, exponent) of c × 2^q, digits possibly with trailing zeros."""
     out = c & _S1
@@ -106,7 +106,7 @@ def _decimal(q, c, c_min, q_min):  # type: ignore[no-untyped-def]
     return t, k
 
 
-@kernel
+@bare
 def shortest(bits, mantissa_bits, exponent_bits):  # type: ignore[no-untyped-def]
     """(digits, exponent) with value = digits × 10^exponent, no trailing zeros; of a finite number's
     bits without the sign: (52, 11) for a double, (23, 8) for a float. (0, 0) for zero."""
@@ -135,7 +135,7 @@ def shortest(bits, mantissa_bits, exponent_bits):  # type: ignore[no-untyped-def
     return _stripped(digits, k + shift)
 
 
-@kernel
+@bare
 def _stripped(digits, exponent):  # type: ignore[no-untyped-def]
     while digits != _ZERO and digits % _TEN == _ZERO:
         digits //= _TEN
@@ -143,7 +143,7 @@ def _stripped(digits, exponent):  # type: ignore[no-untyped-def]
     return digits, exponent
 
 
-@kernel
+@bare
 def _put_digits(digits, out, pos):  # type: ignore[no-untyped-def]
     """Write a positive integer's digits; returns the new position."""
     count = 1
@@ -157,7 +157,7 @@ def _put_digits(digits, out, pos):  # type: ignore[no-untyped-def]
     return pos + count
 
 
-@kernel
+@bare
 def _put_word(word, out, pos):  # type: ignore[no-untyped-def]
     for i in range(len(word)):
         out[pos + i] = word[i]
@@ -168,7 +168,7 @@ _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
 
-@kernel
+@bare
 def _put_plain(digits, exponent, out, pos):  # type: ignore[no-untyped-def]
     """`120.5`, `0.0012`, `100.0`: no exponent, at least one digit behind the point."""
     start = pos
@@ -197,7 +197,7 @@ def _put_plain(digits, exponent, out, pos):  # type: ignore[no-untyped-def]
     return end + lead
 
 
-@kernel
+@bare
 def _put_scientific(digits, exponent, always_point, mark, out, pos):  # type: ignore[no-untyped-def]
     """`1.5E-7` (mark E, with a point always) or `1e100` (mark e)."""
     end = _put_digits(digits, out, pos)
@@ -221,7 +221,7 @@ def _put_scientific(digits, exponent, always_point, mark, out, pos):  # type: ig
     return _put_digits(U(power), out, end)
 
 
-@kernel
+@bare
 def _put_special(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[no-untyped-def]
     """Infinity and NaN; -1 for a finite number."""
     if (bits >> mantissa_bits) & ((1 << exponent_bits) - 1) != (1 << exponent_bits) - 1:
@@ -234,7 +234,7 @@ def _put_special(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[
     return _put_word(_INFINITY, out, pos)
 
 
-@kernel
+@bare
 def java_text(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[no-untyped-def]
     """Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`,
     `-0.0`."""
@@ -253,7 +253,7 @@ def java_text(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[no-
     return _put_scientific(digits, exponent, True, 69, out, pos)
 
 
-@kernel
+@bare
 def _count(digits):  # type: ignore[no-untyped-def]
     count = 1
     digits //= _TEN
@@ -263,7 +263,7 @@ def _count(digits):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel
+@bare
 def mysql_json_text(bits, out, pos):  # type: ignore[no-untyped-def]
     """A double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`, `1234567890123456.5`."""
     end = _put_special(bits, 52, 11, out, pos)

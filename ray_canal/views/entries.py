@@ -24,9 +24,11 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
+from ray_canal.kernels import entry_rows as row_kernels
+from ray_canal.kernels.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.table_meta import HIDDEN_KEYS, TableMeta
+from ray_canal.protocol.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
 from ray_canal.views.sql_types import null_type, sql_type, widened
 
 Ints = npt.NDArray[np.int64]
@@ -90,7 +92,7 @@ def render_entries(
         done, used = kernels.write_entries(
             chosen, done, events, _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
             _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), transitions, offsets,
-            delimited, buffer, used, starts,
+            delimited, *_room(chunk), buffer, used, starts,
         )  # fmt: skip
         if not done:
             break
@@ -98,6 +100,17 @@ def render_entries(
         grown[len(grown) - used :] = buffer[len(buffer) - used :]
         buffer = grown
     return EntryBytes(buffer[len(buffer) - used :], np.append(used - starts, used))
+
+
+def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
+    """The kernel's room for intermediate things."""
+    queries = chunk.queries
+    names = queries["schema_bytes"].astype(np.int64) + queries["table_bytes"]
+    return (
+        np.zeros(LIMBS_MAX, np.int64),
+        np.zeros(VALUE_BYTES_MAX, np.uint8),
+        np.zeros(32 + int(names.max(initial=0)), np.uint8),
+    )
 
 
 def iter_entries(
@@ -164,31 +177,35 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _constants(meta: TableMeta) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]]:
-    """A table's header names, and each column's bytes around its value: (name and isKey,
-    mysqlType)."""
-    names = _field(0x42, meta.schema.encode()) + _field(0x4A, meta.table.encode())
-    columns = tuple(
-        (
-            _field(0x1A, column.name.encode()) + bytes([0x20, column.is_key]),
-            _field(0x52, column.mysql_type.encode()),
-        )
-        for column in meta.columns
+def _names(meta: TableMeta) -> bytes:
+    return _field(0x42, meta.schema.encode()) + _field(0x4A, meta.table.encode())
+
+
+@lru_cache(maxsize=1 << 16)
+def _constants(column: ColumnMeta, index: int, code: int) -> tuple[bytes, bytes, bytes, bytes]:
+    """A column's constant bytes: its head (index, sqlType, name, isKey) for a value, for NULL, and
+    for an unsigned value with its top bit set; its tail (mysqlType)."""
+    name = _field(0x1A, column.name.encode()) + bytes([0x20, column.is_key])
+    heads = (
+        b"\x08" + _varint(index) + b"\x10" + _varint(kind & 0xFFFFFFFFFFFFFFFF) + name
+        for kind in (sql_type(column, code), null_type(column, code), widened(column, code))
     )
-    return names, columns
+    value, null, wide = heads
+    return value, null, wide, _field(0x52, column.mysql_type.encode())
 
 
 def _tables(
     layouts: tuple[TableLayout, ...], blobs: _Blobs, fields: FieldFilter | None
 ) -> tuple[Ints, Ints]:
     """The kernel's `tables` and `columns` records."""
-    tables = np.zeros((len(layouts), kernels.TABLE_FIELDS), np.int64)
-    columns = np.zeros((sum(len(t.meta.columns) for t in layouts), kernels.COLUMN_FIELDS), np.int64)
+    tables = np.zeros((len(layouts), row_kernels.TABLE_FIELDS), np.int64)
+    size = sum(len(t.meta.columns) for t in layouts)
+    columns = np.zeros((size, row_kernels.COLUMN_FIELDS), np.int64)
     at = 0
     for number, table in enumerate(layouts):
-        names, constants = _constants(table.meta)
-        tables[number] = (at, len(constants), *blobs.add(names))
-        for index, column in enumerate(table.meta.columns):
+        meta = table.meta
+        tables[number] = (at, len(meta.columns), *blobs.add(_names(meta)))
+        for index, column in enumerate(meta.columns):
             sides = [None if side is None else side[index] for side in (table.before, table.after)]
             code = next((s.code for s in sides if s is not None), codes.TEXT)
             parameter = column.scale if code in (codes.DEC128, codes.DEC256) else column.fraction
@@ -196,18 +213,17 @@ def _tables(
                 (-1, -1, -1) if side is None else (side.validity, side.values, side.data)
                 for side in sides
             ]
-            name = (table.meta.schema, table.meta.table, column.name)
+            constants = _constants(column, index, code)
+            is_shown = not fields or fields.admits(meta.schema, meta.table, column.name)
             columns[at] = (
-                code if not fields or fields.admits(*name) else kernels.LEFT_OUT,
-                sql_type(column, code),
-                widened(column, code),
-                null_type(column, code),
+                code if is_shown else row_kernels.LEFT_OUT,
                 parameter,
-                *blobs.add(constants[index][0]),
-                *blobs.add(constants[index][1]),
+                *(number for blob in constants for number in blobs.add(blob)),
                 *places[0],
                 *places[1],
                 column.name in HIDDEN_KEYS,
+                sql_type(column, code) != widened(column, code),
+                VALUE_BYTES_MAX + max(map(len, constants)) * 2,
             )
             at += 1
     return tables, columns

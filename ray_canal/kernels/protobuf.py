@@ -1,0 +1,53 @@
+"""Protobuf's wire format written backwards: each function ends at `pos` and returns where it began.
+
+Format: protobuf.dev/programming-guides/encoding. The caller has left room.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_canal.kernels.jit import inlined
+from ray_canal.kernels.memory import copy
+
+
+@inlined
+def varint_back(value, buf, pos):  # type: ignore[no-untyped-def]
+    """A varint; negative numbers take ten bytes."""
+    if 0 <= value < 128:
+        buf[pos - 1] = value
+        return pos - 1
+    count = 1
+    rest = (value >> 7) & 0x01FFFFFFFFFFFFFF
+    while rest:
+        rest >>= 7
+        count += 1
+    pos -= count
+    for i in range(count):
+        buf[pos + i] = (value & 127) | (128 if i < count - 1 else 0)
+        value = (value >> 7) & 0x01FFFFFFFFFFFFFF
+    return pos
+
+
+@inlined
+def number_back(tag, value, buf, pos):  # type: ignore[no-untyped-def]
+    pos = varint_back(value, buf, pos) - 1
+    buf[pos] = tag
+    return pos
+
+
+@inlined
+def close_back(tag, end, buf, pos):  # type: ignore[no-untyped-def]
+    """Length and tag before the message that lies between pos and end."""
+    return number_back(tag, np.int64(end - pos), buf, pos)
+
+
+@inlined
+def blob_back(source, at, size, buf, pos):  # type: ignore[no-untyped-def]
+    copy(buf, pos - size, source, at, size)
+    return pos - size
+
+
+@inlined
+def text_back(tag, source, at, size, buf, pos):  # type: ignore[no-untyped-def]
+    return close_back(tag, pos, buf, blob_back(source, at, size, buf, pos))
