@@ -14,6 +14,7 @@
     │   ├── UnsupportedEvent         an event or column type that is not decoded
     │   ├── IncidentEvent            the server says that its binlog lacks events here
     │   └── TableMetaMismatch        the table's schema does not fit its TABLE_MAP
+    ├── CorruptPacket                bytes that are no packet of Canal's client protocol
     ├── ConsumerError                the caller's fault
     │   ├── NotSubscribed            get or ack before subscribe
     │   ├── BatchNotFirst            ack out of order (Canal's text)
@@ -131,6 +132,10 @@ class IncidentEvent(DecodeError):
 
 class TableMetaMismatch(DecodeError):
     """The known schema of a table does not fit its TABLE_MAP event, or there is no schema."""
+
+
+class CorruptPacket(CanalError):
+    """Bytes that are no packet of Canal's client protocol, or one beyond its limits."""
 
 
 class ConsumerError(CanalError):

@@ -18,6 +18,7 @@ from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import copy
 from ray_canal.kernels.protobuf import blob_back, close_back, number_back, text_back, varint_back
 
+LENGTH_PREFIX: Final = 1
 # Columns of `gtids`: blobs of header props, and of header.gtid.
 G_PROPS, G_PROPS_BYTES, G_SET, G_SET_BYTES = 0, 1, 2, 3
 GTID_FIELDS: Final = 4
@@ -172,15 +173,17 @@ def _query_names_back(event, query, arena, buf, pos):  # type: ignore[no-untyped
 @bare
 def write_entries(
     chosen, done, events, queries, tables, columns, widths, gtids, arena, blobs, journal_bytes,
-    transitions, offsets, delimited, limbs, scratch, names, buf, used, starts,
+    transitions, offsets, prefix, limbs, scratch, names, buf, used, starts,
 ):  # type: ignore[no-untyped-def] # fmt: skip
     """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
     end.
 
-    starts[i] becomes the distance from the buffer's end to entry i's first byte. Returns (entries
-    not yet written, bytes used); not zero entries left means that the buffer is too small: grow it,
-    keep its end, and call again. `limbs`, `scratch` and `names` are room for intermediate things:
-    int64[LIMBS_MAX], uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest names of a query.
+    `prefix`: what stands before each entry: nothing (0), its length as a varint (LENGTH_PREFIX), or
+    this tag and the length. starts[i] becomes the distance from the buffer's end to entry i's first
+    byte. Returns (entries not yet written, bytes used); not zero entries left means that the buffer
+    is too small: grow it, keep its end, and call again. `limbs`, `scratch` and `names` are room for
+    intermediate things: int64[LIMBS_MAX], uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest
+    names of a query.
     """
     pos = len(buf) - used
     while done > 0:
@@ -224,8 +227,11 @@ def write_entries(
             )
         if pos < 0 or pos < 16:
             return done, used
-        if delimited:
+        if prefix:
             pos = varint_back(end - pos, buf, pos)
+            if prefix != LENGTH_PREFIX:
+                pos -= 1
+                buf[pos] = prefix
         done -= 1
         used = len(buf) - pos
         starts[done] = used

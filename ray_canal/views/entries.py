@@ -63,14 +63,15 @@ def render_entries(
     gtid: bool = False,
     gtid_set: str = "",
     delimited: bool = False,
+    tag: int = 0,
     fields: FieldFilter | None = None,
 ) -> EntryBytes:
     """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire
     bytes; without the silent ones.
 
     `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the
-    set executed before the chunk. `delimited` puts each entry's length (varint) in front of it.
-    `fields` leaves columns out.
+    set executed before the chunk. `delimited` puts each entry's length (varint) in front of it,
+    `tag` that and a field's tag, as inside another message. `fields` leaves columns out.
     Raises ConfigError: no such time zone.
     """
     chosen = np.arange(first, last, dtype=np.int64)
@@ -82,17 +83,15 @@ def render_entries(
     tables, columns = _tables(chunk.layout.tables, blobs, fields)
     gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
     transitions, offsets = _zone(time_zone)
-    # A first guess: it grows. (Events that were compressed together all have the whole's length.)
-    lengths = int(events["length"][chosen].astype(np.int64).sum())
-    size = 2048 + min(4 * lengths, 4 * chunk.arena.size) + 400 * len(chosen)
-    buffer: Bytes = np.empty(size, np.uint8)
+    buffer: Bytes = np.empty(_first_guess_bytes(chunk, chosen), np.uint8)
+    prefix = np.int64(tag or (kernels.LENGTH_PREFIX if delimited else 0))
     starts = np.zeros(len(chosen), np.int64)
     done, used = len(chosen), 0
     while True:
         done, used = kernels.write_entries(
             chosen, done, events, _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
             _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), transitions, offsets,
-            delimited, *_room(chunk), buffer, used, starts,
+            prefix, *_room(chunk), buffer, used, starts,
         )  # fmt: skip
         if not done:
             break
@@ -111,6 +110,19 @@ def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
         np.zeros(VALUE_BYTES_MAX, np.uint8),
         np.zeros(32 + int(names.max(initial=0)), np.uint8),
     )
+
+
+def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
+    """How long the rendered entries may become; too little grows. Events that were compressed
+    together all have the whole's length."""
+    lengths = int(chunk.events["length"][chosen].astype(np.int64).sum())
+    return 2048 + min(4 * lengths, 4 * chunk.arena.size) + 400 * len(chosen)
+
+
+def guessed_bytes(chunk: DecodedChunk, first: int, last: int) -> int:
+    """About what the entries [first, last) will take when rendered, for whoever gives out
+    memory."""
+    return _first_guess_bytes(chunk, np.arange(first, last, dtype=np.int64))
 
 
 def iter_entries(

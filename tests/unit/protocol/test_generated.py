@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 
+from ray_canal.protocol.generated import CanalProtocol_pb2 as packets
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 
 
 def test_no_runtime_is_refused() -> None:
     """protoc 26 and later write a check that refuses other major versions of protobuf."""
-    assert "ValidateProtobufRuntimeVersion" not in inspect.getsource(pb)
+    for module in (pb, packets):
+        assert "ValidateProtobufRuntimeVersion" not in inspect.getsource(module)
 
 
 def test_fields_have_canals_numbers() -> None:

@@ -14,6 +14,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.offline import decode_chunks
+from ray_canal.protocol.generated import CanalProtocol_pb2 as packets
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.render import plain
 from ray_canal.views.arrow import batches
@@ -77,6 +78,16 @@ def test_slices_make_the_whole(chunk: DecodedChunk) -> None:
     pieces = [render_entries(chunk, low, min(low + 97, count)) for low in range(0, count, 97)]
     assert b"".join(p.buffer.tobytes() for p in pieces) == whole.buffer.tobytes()
     assert split_delimited(delimited(chunk, 0, count)) == [bytes(whole[i]) for i in range(count)]
+
+
+def test_a_tag_makes_entries_a_field_of_another_message(chunk: DecodedChunk) -> None:
+    """Canal's Messages.messages, field 2: what the TCP server sends."""
+    count = chunk.layout.event_count
+    whole = render_entries(chunk, 0, count)
+    messages = packets.Messages.FromString(
+        render_entries(chunk, 0, count, tag=0x12).buffer.tobytes()
+    )
+    assert list(messages.messages) == [bytes(whole[i]) for i in range(count)]
 
 
 def test_mask_chooses_entries_and_rows(chunk: DecodedChunk) -> None:
