@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import uuid
 from collections.abc import Iterator
 from itertools import compress
 from typing import Any
@@ -19,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import (
-    GTID_MARIADB,
-    GTID_MYSQL,
+    GTID,
     ColumnLayout,
     DecodedChunk,
     TableLayout,
@@ -28,6 +26,7 @@ from ray_canal.binlog.chunk import (
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
+from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.sql_types import storage_code
 
@@ -44,6 +43,13 @@ _PRIMITIVES = {
     codes.TEXT: pa.string(), codes.JSON: pa.string(), codes.BYTES: pa.binary(),
     codes.GEOMETRY: pa.binary(),
 }  # fmt: skip
+
+_GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
+_GTID_FIELDS = np.array(
+    [_GTID_OFFSETS[n] for n in ("sid", "gno", "domain", "server_id", "flavor", "tag")]
+    + [GTID["tag"].itemsize]
+)
+"""What kernels/gtid_text.py needs to know of a GTID record."""
 
 _ENVELOPE = [
     pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
@@ -198,18 +204,15 @@ def _envelope(
 
 
 def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
-    """The chunk's GTIDs as text, by index; one Python string a transaction with row events."""
-    texts = []
-    for gtid in chunk.gtids:
-        if gtid["flavor"] == GTID_MYSQL:
-            tag = gtid["tag"].decode("ascii")
-            source = str(uuid.UUID(bytes=gtid["sid"].tobytes())) + (f":{tag}" if tag else "")
-            texts.append(f"{source}:{gtid['gno']}")
-        elif gtid["flavor"] == GTID_MARIADB:
-            texts.append(f"{gtid['domain']}-{gtid['server_id']}-{gtid['gno']}")
-        else:
-            texts.append("")
-    return pa.array(texts, pa.string())
+    """The chunk's GTIDs as text, by index."""
+    gtids = np.ascontiguousarray(chunk.gtids)
+    records = gtids.view(np.uint8).reshape(-1)
+    records.flags.writeable = False
+    offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
+    text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
+    used = gtid_texts(records, GTID.itemsize, _GTID_FIELDS, offsets, text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text[:used])]
+    return pa.Array.from_buffers(pa.string(), len(gtids), buffers)
 
 
 def _side(
