@@ -56,6 +56,8 @@ def canal_text(value: Any, kind: pa.DataType, column_type: str, labels: tuple[st
         return "-" * (micros < 0) + clock + f".{rest:06d}"[: digits + bool(digits)]
     if isinstance(value, bytes):
         return value.decode("latin-1")
+    if word.startswith("vector"):
+        return np.array(value, "<f4").tobytes().decode("latin-1")
     if word == "enum":
         return str(labels.index(value) + 1 if value in labels else 0)
     if word == "set":

@@ -12,8 +12,10 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
+import struct
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Random = random.Random
@@ -264,8 +266,116 @@ def _geometry(r: Random) -> Kind:
     return Kind("geometry", literal, "hex({})", lambda v: None if v is None else v.hex().upper())
 
 
+def _json_value(r: Random, depth: int) -> str:
+    """An expression for a JSON value: every scalar, opaque ones too, nested at random."""
+    shape = r.random()
+    count = r.choice([0, 1, 2, 3, 5])
+    if depth and shape < 0.25:
+        keys = [
+            _quoted(_text(r, WIDE_LETTERS, r.choice([1, 3, 30])) + str(i)) for i in range(count)
+        ]
+        pairs = (f"{key},{_json_value(r, depth - 1)}" for key in keys)
+        return f"json_object({','.join(pairs)})"
+    if depth and shape < 0.5:
+        return f"json_array({','.join(_json_value(r, depth - 1) for _ in range(count))})"
+    number = r.randrange(10**20)
+    return r.choice(
+        [
+            "null",
+            "cast('true' as json)",
+            "cast('false' as json)",
+            str(r.randrange(-(2**15) - 3, 2**15 + 3)),
+            str(r.randrange(-(2**31) - 3, 2**31 + 3)),
+            str(r.randrange(-(2**63), 2**64)),
+            f"{r.uniform(-1, 1)}e{r.randint(-290, 290)}",
+            r.choice(["1e0", "-0e0", "1e15", "1e16", "123456789012345680e0", "1e-5", "0.1e0"]),
+            f"cast({r.choice('+-')}{number}.{number:020d} as decimal(50,{r.randint(0, 30)}))",
+            _quoted(_text(r, WIDE_LETTERS + "/\b\f\r\t", r.choice([1, 9, 200, 70_000]))),
+            f"cast('{_day(r)}' as date)",
+            f"cast('{_day(r)} {_clock(r, 6)}' as datetime({r.randint(0, 6)}))",
+            f"cast('-{r.randrange(838)}:59:01.5' as time({r.randint(0, 6)}))",
+            f"cast('{_clock(r, 6)}' as time(6))",
+            "timestamp'2024-02-29 01:02:03.000004'",
+            f"cast(x'{r.randbytes(r.randint(0, 9)).hex()}' as binary)",
+            f"b'{r.randrange(2**40):b}'",
+            "cast(2024 as year)",
+            "st_geomfromtext('POINT(1.5 -2)')",
+        ]
+    )
+
+
+def _json(r: Random) -> Kind:
+    return Kind(
+        "json",
+        lambda r: (
+            f"json_array({_json_value(r, 3)}, {_json_value(r, 2)})"
+            if r.random() < 0.7
+            else f"json_extract(json_array({_json_value(r, 0)}), '$[0]')"
+        ),
+        "hex(cast({} as char))",
+        _hexed,
+    )
+
+
+def _vector(r: Random) -> Kind:
+    size = r.choice([1, 3, 200, 2048])
+
+    def literal(r: Random) -> str:
+        elements = [r.choice([0.0, 1.5, 3.4e38, 1e-37, r.uniform(-1, 1)])] * r.randint(1, size)
+        return f"to_vector('[{','.join(f'{e:.9e}' for e in elements)}]')"
+
+    return Kind(
+        r.choice([f"vector({size})", "vector"]),
+        literal,
+        "hex({})",
+        lambda v: None if v is None else struct.pack(f"<{len(v)}f", *v).hex().upper(),
+    )
+
+
+def _compressed(r: Random) -> Kind:
+    kind = r.choice([lambda: _words(r, "mariadb"), lambda: _bytes(r)])()
+    while kind.ddl.startswith(("char(", "binary(")):
+        kind = r.choice([lambda: _words(r, "mariadb"), lambda: _bytes(r)])()
+    shape, space, charset = kind.ddl.partition(" ")
+    times = 1 if shape.endswith(")") or "tiny" in shape else 40
+
+    def literal(r: Random) -> str:
+        plain = kind.literal(r)
+        return f"repeat({plain},{r.choice([1, times])})"
+
+    return replace(kind, ddl=f"{shape} compressed{space}{charset}", literal=literal)
+
+
+def _address(r: Random) -> Kind:
+    word, size = r.choice([("uuid", 16), ("inet4", 4), ("inet6", 16)])
+
+    def literal(r: Random) -> str:
+        data = bytearray(r.randbytes(size))
+        for k in range(0, size, 2):
+            if r.random() < 0.6:
+                data[k : k + 2] = b"\0\0"
+        if r.random() < 0.3:
+            data[: size - 4] = bytes(size - 4)
+        if r.random() < 0.2:
+            data[10:12] = b"\xff\xff"
+        data = data[:size]
+        if word == "uuid":
+            text = str(uuid.UUID(bytes=bytes(data)))
+        elif word == "inet4":
+            text = ".".join(map(str, data))
+        else:
+            text = ":".join(data[k : k + 2].hex() for k in range(0, 16, 2))
+        return f"'{text}'"
+
+    return Kind(word, literal, "cast({} as char)")
+
+
 def random_kind(r: Random, server: str) -> Kind:
     """One of all types that this kind of server has."""
+    special: list[Callable[[], Kind]] = {
+        "mysql97": [lambda: _json(r), lambda: _json(r), lambda: _vector(r)],
+        "mariadb": [lambda: _compressed(r), lambda: _address(r)],
+    }.get(server, [])
     families: list[tuple[int, Callable[[], Kind]]] = [
         (4, lambda: r.choice(_integers())),
         (2, lambda: r.choice(_floats())),
@@ -277,6 +387,7 @@ def random_kind(r: Random, server: str) -> Kind:
         (1, lambda: _enum(r)),
         (1, lambda: _set(r)),
         (1, lambda: _geometry(r)),
+        *((2, make) for make in special),
     ]
     weights = [weight for weight, _ in families]
     return r.choices([make for _, make in families], weights)[0]()

@@ -32,6 +32,7 @@ from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
+from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.json_column import fill_json
 
 Int64s = npt.NDArray[np.int64]
@@ -47,6 +48,7 @@ _MESSAGES = {
     wire.BAD_DECIMAL: "a decimal has impossible digits",
     wire.BAD_TEMPORAL: "a date or time has impossible bits",
     wire.BAD_JSON: "a JSON value is broken",
+    wire.BAD_PACKED: "a vector, address or compressed value is broken",
     wire.NO_PROGRESS: "rows without columns",
 }
 
@@ -282,7 +284,13 @@ def _fill_columns(work: _Work, arena: Bytes) -> None:
     if code < 0:
         raise _failed(work, code, k)
     for table, column, base, rows in json:
-        code, row = fill_json(source, column, base, rows, work.dest, deferred, arena)
+        if work.plan[column, wire.WIRE] == wire.READ_INFLATED:
+            tables = charset_tables()
+            code, row = fill_inflated(
+                source, work.plan, column, base, rows, tables, work.dest, deferred, arena
+            )
+        else:
+            code, row = fill_json(source, column, base, rows, work.dest, deferred, arena)
         if code == wire.JSON_SPACE:
             raise _MoreRoom
         if code < 0:
@@ -292,10 +300,11 @@ def _fill_columns(work: _Work, arena: Bytes) -> None:
 
 
 def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
-    """(table, line in the plan, its side's first field in `dest`, rows) of JSON that has rows."""
+    """(table, line in the plan, its side's first field in `dest`, rows) of JSON and compressed
+    columns that have rows."""
     found = []
     lines = 0
-    for column in np.flatnonzero(work.plan[:, wire.WIRE] == wire.READ_JSON).tolist():
+    for column in np.flatnonzero(work.plan[:, wire.WIRE] >= wire.READ_JSON).tolist():
         table = int(np.searchsorted(work.shape[:, r.S_FIRST], column, side="right")) - 1
         rows = int(work.shape[table, r.S_ROWS])
         for side in (0, 1):

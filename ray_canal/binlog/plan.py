@@ -54,6 +54,8 @@ _OLD_FAMILIES = {
     t.TINY_BLOB: t.BLOB,
     t.MEDIUM_BLOB: t.BLOB,
     t.LONG_BLOB: t.BLOB,
+    t.MARIADB_VARCHAR_COMPRESSED: t.VARCHAR,
+    t.MARIADB_BLOB_COMPRESSED: t.BLOB,
 }
 _SAME_IN_CATALOG = ({t.BLOB, t.JSON}, {t.BLOB, t.GEOMETRY}, {t.DECIMAL, t.NEWDECIMAL})
 """Types that a schema's text and the TABLE_MAP may give differently (MariaDB's JSON is a text)."""
@@ -166,11 +168,15 @@ def _temporal(kind: int, digits: int) -> _Line:
     return read, size + fraction, null, code, 0, fraction, 0, 0
 
 
+_ADDRESSES = {"uuid": wire.READ_UUID, "inet4": wire.READ_INET4, "inet6": wire.READ_INET6}
+"""MariaDB's types that are BINARY to the TABLE_MAP."""
+
+
 def _string(table_map: TableMap, number: int, column: ColumnMeta) -> _Line:
     kind, meta = table_map.types[number], table_map.metadata[number]
-    if kind in (t.STRING, t.VARCHAR, t.VAR_STRING):
+    if kind in (t.STRING, t.VARCHAR, t.VAR_STRING, t.MARIADB_VARCHAR_COMPRESSED):
         prefix = 1 if meta <= 255 else 2
-    elif kind in t.BLOB_TYPES or kind in (t.JSON, t.GEOMETRY, t.VECTOR):
+    elif kind in t.BLOB_TYPES | {t.JSON, t.GEOMETRY, t.VECTOR, t.MARIADB_BLOB_COMPRESSED}:
         prefix = _size(meta, 1, 4)
     else:
         raise UnsupportedEvent(f"column type {t.type_name(kind)} is not decoded")
@@ -178,8 +184,18 @@ def _string(table_map: TableMap, number: int, column: ColumnMeta) -> _Line:
         return wire.READ_JSON, -prefix, wire.NULL_OFFSET, codes.JSON, 0, 0, 0, 0
     if kind == t.GEOMETRY:
         return wire.READ_COPY, -prefix, wire.NULL_OFFSET, codes.GEOMETRY, 0, 0, 0, 0
+    if kind == t.VECTOR:
+        return wire.READ_VECTOR, -prefix, wire.NULL_OFFSET, codes.VECTOR, 0, 0, 0, 0
     charset = _charset(table_map, number, column)
-    if charset == "binary" or kind == t.VECTOR:
+    if kind in (t.MARIADB_VARCHAR_COMPRESSED, t.MARIADB_BLOB_COMPRESSED):
+        code = codes.BYTES if charset == "binary" else codes.TEXT
+        plain = charset == "binary" or charset in UTF8_CHARSETS
+        family, offset = (0, 0) if plain else table_of(charset)
+        return wire.READ_INFLATED, -prefix, wire.NULL_OFFSET, code, meta, 0, offset, family
+    address = _ADDRESSES.get(column.mysql_type.lower())
+    if kind == t.STRING and address:
+        return address, -prefix, wire.NULL_OFFSET, codes.TEXT, meta, 0, 0, 0
+    if charset == "binary":
         read = wire.READ_PADDED if kind == t.STRING else wire.READ_COPY
         return read, -prefix, wire.NULL_OFFSET, codes.BYTES, meta, 0, 0, 0
     if charset in UTF8_CHARSETS:
@@ -193,6 +209,6 @@ def _charset(table_map: TableMap, number: int, column: ColumnMeta) -> str:
     collation = table_map.collations[number] if table_map.collations else 0
     if collation:
         return charset_of_collation(collation)
-    if not column.charset and table_map.types[number] != t.VECTOR:
+    if not column.charset:
         raise UnsupportedEvent("its character set is not known")
     return canonical(column.charset)

@@ -329,6 +329,8 @@ def _string_type(kind: int, meta: int, charset: str) -> tuple[str, int]:
     binary = charset == "binary"
     if kind in types.BLOB_TYPES or kind == types.MARIADB_BLOB_COMPRESSED:
         return _BLOB_SIZES.get(meta, "") + ("blob" if binary else "text"), 0
+    if kind == types.MARIADB_VARCHAR_COMPRESSED:
+        meta -= 1  # the byte that says how it is compressed
     length = meta // char_bytes_max(charset)
     if kind == types.STRING:
         return f"{'binary' if binary else 'char'}({length})", length

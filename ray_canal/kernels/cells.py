@@ -1,7 +1,8 @@
 """One value of a row image into its slot: the switch over how columns stand in rows.
 
 The caller has measured the row before, so nothing here reads past it or writes past what was laid
-out. A JSON value is only noted: its text has a kernel of its own, which most chunks do not need.
+out. JSON and compressed values are only noted: they have kernels of their own, which most chunks do
+not need.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels import wire as w
+from ray_canal.kernels.addresses import address_text
 from ray_canal.kernels.charset import to_utf8
 from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
@@ -132,12 +134,14 @@ def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-unty
 def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type: ignore[no-untyped-def]
     """Append to the column's data area; its new size."""
     read, data, used = plan[p, w.WIRE], dest[p, base + w.DATA], dest[p, base + w.USED]
-    if read == w.READ_COPY:
+    if read == w.READ_COPY or read == w.READ_VECTOR:
         copy(arena, data + used, source, at, count)
         return used + count
     if read == w.READ_PADDED:  # the arena is zero where nothing was written
         copy(arena, data + used, source, at, count)
         return used + max(count, plan[p, w.PRECISION])
+    if read != w.READ_TRANSCODED:
+        return address_text(source, at, count, read, arena, data + used) - data
     kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
     return to_utf8(source, at, at + count, kind, tables, table, arena, data + used) - data
 
@@ -150,7 +154,7 @@ def put_value(source, at, plan, p, tables, dest, base, arena, row, deferred):  #
     if size < 0:
         count = string_length(source, at, -size)
         at -= size
-        if read == w.READ_JSON:
+        if read >= w.READ_JSON:
             note = dest[p, base + w.DEFERRED] + row
             deferred[note, 0] = at
             deferred[note, 1] = count

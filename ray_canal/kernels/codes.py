@@ -20,6 +20,7 @@ Variable-width slots hold int32 offsets (rows + 1 of them) into a data area:
     TEXT                 UTF-8            BYTES  bytes as they are (BINARY padded to its length)
     JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it
     GEOMETRY             4-byte SRID + WKB
+    VECTOR               float32 elements; offsets are in bytes, multiples of 4
 
 A temporal value that no calendar has (zero date, partial date, day 31 of a short month, year 0)
 keeps its digits: the slot holds `IRREGULAR + packed` and the row's validity bit is 0; a true NULL
@@ -60,6 +61,7 @@ TEXT: Final = 30
 BYTES: Final = 31
 JSON: Final = 32
 GEOMETRY: Final = 33
+VECTOR: Final = 34
 
 FIRST_VARIABLE: Final = TEXT
 """Codes from here on are variable-width."""
@@ -68,6 +70,7 @@ WIDTH_BYTES: Final = {
     I8: 1, U8: 1, I16: 2, U16: 2, I24: 4, U24: 4, I32: 4, U32: 4, I64: 8, U64: 8,
     F32: 4, F64: 8, YEAR: 2, BIT: 8, SET: 8, ENUM: 2, DEC128: 16, DEC256: 32,
     DATE: 4, DATETIME: 8, TIMESTAMP: 8, TIME: 8, TEXT: 4, BYTES: 4, JSON: 4, GEOMETRY: 4,
+    VECTOR: 4,
 }  # fmt: skip
 """Bytes of one slot (of one offset for variable-width codes)."""
 

@@ -12,8 +12,10 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels import wire as w
+from ray_canal.kernels.addresses import address_bytes
 from ray_canal.kernels.cells import put_null, put_value, string_length
 from ray_canal.kernels.charset import utf8_bytes
+from ray_canal.kernels.inflate import inflated_bytes
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import copy, load16, load_le, store32
 
@@ -50,6 +52,7 @@ S_ROW_EVENT: Final = 5  # arena offset
 SHAPE_FIELDS: Final = 6
 
 _JSON_SLACK_BYTES: Final = 32
+_UTF8_FACTOR: Final = 3  # no character set takes fewer than a third of its bytes in UTF-8
 
 
 @bare
@@ -87,11 +90,22 @@ def _present_columns(source, bitmap, columns):  # type: ignore[no-untyped-def]
     return count
 
 
+@bare
+def _packed_bytes(source, at, count, read, charset):  # type: ignore[no-untyped-def]
+    """Most bytes that a value of the rarer types takes, or BAD_PACKED."""
+    if read == w.READ_VECTOR:
+        return w.BAD_PACKED if count & 3 else count
+    if read == w.READ_INFLATED:
+        size = inflated_bytes(source, at, count)
+        return size * _UTF8_FACTOR if size > 0 and charset else size
+    return address_bytes(read, count)
+
+
 @inlined
 def _measure_image(  # type: ignore[no-untyped-def]
     source, at, end, bitmap, present, columns, first, plan, tables, sizes, side, json_factor
 ):
-    """Offset behind one image, or TRUNCATED; adds its texts' bytes to `sizes`."""
+    """Offset behind one image, or an error code; adds its texts' bytes to `sizes`."""
     nulls = at
     at += (present + 7) >> 3
     if at > end:
@@ -117,13 +131,19 @@ def _measure_image(  # type: ignore[no-untyped-def]
             return w.TRUNCATED
         read = plan[p, w.WIRE]
         taken = count
-        if read == w.READ_PADDED:
+        if read == w.READ_COPY:
+            pass
+        elif read == w.READ_PADDED:
             taken = max(count, plan[p, w.PRECISION])
         elif read == w.READ_TRANSCODED:
             kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
             taken = utf8_bytes(source, at, at + count, kind, tables, table)
         elif read == w.READ_JSON:
             taken = count * json_factor + _JSON_SLACK_BYTES
+        else:
+            taken = _packed_bytes(source, at, count, read, plan[p, w.CHARSET])
+            if taken < 0:
+                return taken
         sizes[p, side] += taken
         at += count
     return at if at <= end else w.TRUNCATED

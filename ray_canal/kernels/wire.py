@@ -26,7 +26,7 @@ DATA: Final = 2
 DATA_END: Final = 3
 USED: Final = 4  # bytes of the data area that are filled
 VALID: Final = 5  # values that are not NULL
-DEFERRED: Final = 6  # JSON: its first line in `deferred` (offset and length of each row's value)
+DEFERRED: Final = 6  # READ_JSON and above: first line in `deferred` (each value's offset, length)
 DEST_FIELDS: Final = 7
 COLUMN_DEST: Final = 2 * DEST_FIELDS
 
@@ -58,7 +58,12 @@ READ_TIME: Final = 20
 READ_COPY: Final = 21
 READ_PADDED: Final = 22
 READ_TRANSCODED: Final = 23
-READ_JSON: Final = 24
+READ_VECTOR: Final = 24
+READ_UUID: Final = 25
+READ_INET4: Final = 26
+READ_INET6: Final = 27
+READ_JSON: Final = 28  # from here on: noted, and filled by kernels of their own
+READ_INFLATED: Final = 29  # MariaDB's compressed columns; CHARSET is 0 where they are copied
 
 # Codes of the row kernels; negative, because offsets are not.
 TRUNCATED: Final = -1
@@ -69,3 +74,4 @@ BAD_JSON: Final = -5
 JSON_SPACE: Final = -6  # not an error: the text needs more room than was laid out
 NO_PROGRESS: Final = -7  # bytes left, but images without columns
 BAD_LENGTH: Final = -8  # a string longer than its column
+BAD_PACKED: Final = -10  # a VECTOR, UUID, INET or compressed value of impossible size or bits

@@ -41,7 +41,7 @@ _PRIMITIVES = {
     codes.DATE: pa.date32(), codes.DATETIME: pa.timestamp("us"),
     codes.TIMESTAMP: pa.timestamp("us", "UTC"), codes.TIME: pa.duration("us"),
     codes.TEXT: pa.string(), codes.JSON: pa.string(), codes.BYTES: pa.binary(),
-    codes.GEOMETRY: pa.binary(),
+    codes.GEOMETRY: pa.binary(), codes.VECTOR: pa.list_(pa.float32()),
 }  # fmt: skip
 
 _GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
@@ -252,6 +252,11 @@ def _column(
     if layout.code >= codes.FIRST_VARIABLE:
         offsets = _buffer(chunk, layout.values, (rows + 1) * 4)
         data = _buffer(chunk, layout.data, layout.data_bytes)
+        if layout.code == codes.VECTOR:
+            elements = pa.Array.from_buffers(pa.float32(), layout.data_bytes // 4, [None, data])
+            starts = np.frombuffer(offsets, np.int32) // 4
+            parts = [validity, pa.py_buffer(starts)]
+            return pa.Array.from_buffers(kind, rows, parts, children=[elements])
         return pa.Array.from_buffers(kind, rows, [validity, offsets, data])
     values = _buffer(chunk, layout.values, rows * width)
     if layout.code == codes.ENUM:

@@ -21,7 +21,7 @@ _BY_CODE = {
     codes.YEAR: VARCHAR, codes.BIT: BIT, codes.SET: BIT, codes.ENUM: INTEGER,
     codes.DEC128: DECIMAL, codes.DEC256: DECIMAL, codes.DATE: DATE,
     codes.DATETIME: TIMESTAMP, codes.TIMESTAMP: TIMESTAMP, codes.TIME: TIME,
-    codes.BYTES: BLOB, codes.GEOMETRY: BLOB, codes.JSON: VARCHAR,
+    codes.BYTES: BLOB, codes.GEOMETRY: BLOB, codes.VECTOR: BLOB, codes.JSON: VARCHAR,
 }  # fmt: skip
 _WIDENED = {
     codes.U8: SMALLINT, codes.U16: INTEGER, codes.U24: INTEGER, codes.U32: BIGINT,
@@ -37,7 +37,7 @@ _INTEGERS = {
 _STORAGE = {
     t.FLOAT: codes.F32, t.DOUBLE: codes.F64, t.YEAR: codes.YEAR, t.BIT: codes.BIT,
     t.ENUM: codes.ENUM, t.SET: codes.SET, t.JSON: codes.JSON, t.GEOMETRY: codes.GEOMETRY,
-    t.VECTOR: codes.BYTES, t.DATE: codes.DATE, t.NEWDATE: codes.DATE,
+    t.VECTOR: codes.VECTOR, t.DATE: codes.DATE, t.NEWDATE: codes.DATE,
     t.TIME: codes.TIME, t.TIME2: codes.TIME,
     t.DATETIME: codes.DATETIME, t.DATETIME2: codes.DATETIME,
     t.TIMESTAMP: codes.TIMESTAMP, t.TIMESTAMP2: codes.TIMESTAMP,
@@ -47,6 +47,8 @@ _TEXTS = {
     t.MARIADB_VARCHAR_COMPRESSED: VARCHAR,
 }  # fmt: skip
 _DIGITS_128 = 38
+_ADDRESSES = ("uuid", "inet4", "inet6")
+"""MariaDB's types that the binlog has as bytes and SELECT shows as text."""
 
 
 def storage_code(column: ColumnMeta) -> int:
@@ -59,6 +61,8 @@ def storage_code(column: ColumnMeta) -> int:
         return _INTEGERS[kind][1 if column.unsigned else 0]
     if kind in (t.DECIMAL, t.NEWDECIMAL):
         return codes.DEC128 if column.precision <= _DIGITS_128 else codes.DEC256
+    if kind == t.STRING and column.mysql_type.lower() in _ADDRESSES:
+        return codes.TEXT
     if kind in t.CHARACTER_TYPES:
         return codes.BYTES if column.charset == "binary" else codes.TEXT
     if kind not in _STORAGE:

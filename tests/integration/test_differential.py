@@ -213,7 +213,7 @@ def _try_seeds(server: Server, seeds: range, folder: Path) -> None:
     server.execute("flush binary logs")
     replays = [Replay(table) for table in tables]
     files = server.binlogs()[first:-1]
-    given = schema if server.kind == "mysql56" else None
+    given = None if server.kind == "mysql97" else schema  # MariaDB: uuid is binary(16) otherwise
     for _, chunk in decode_chunks(files, schema_sql=given):
         for replay in replays:
             replay.chunk(chunk)

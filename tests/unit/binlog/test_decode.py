@@ -16,11 +16,24 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from ray_canal.binlog.assemble import assemble, walk
 from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
+from ray_canal.binlog.decode import decode
+from ray_canal.binlog.parsed import TableVersion
+from ray_canal.binlog.plan import make_plan
 from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels import codes
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from tests.unit.binlog.golden import GOLDEN, decode_chunk, golden_chunk, needs_golden, values
+from ray_canal.views.arrow import batches
+from tests.unit.binlog.golden import (
+    GOLDEN,
+    classify,
+    decode_chunk,
+    golden_chunk,
+    needs_golden,
+    resolve,
+    values,
+)
 
 pytestmark = needs_golden
 
@@ -282,16 +295,24 @@ def test_unsupported_event_is_named() -> None:
 
 
 def test_unsupported_column_is_named() -> None:
-    info, _ = decode_chunk(golden_chunk("mariadb1011/maria_maria10"))
-    assert isinstance(info.failure, UnsupportedEvent)
-    assert "g_maria10.t_m.c4" in str(info.failure)
+    raw = golden_chunk("mysql97/mysql_strings")
+    parsed = assemble(raw, walk(raw), resolve, classify)
+    version = next(v for v in parsed.tables if "varchar" in str(v.meta.columns))
+    columns = tuple(replace(column, charset="") for column in version.meta.columns)
+    bare = replace(version.table_map, collations=None)
+    with pytest.raises(UnsupportedEvent, match="its character set is not known") as found:
+        make_plan(TableVersion(replace(version.meta, columns=columns), bare))
+    assert version.meta.full_name in str(found.value)
+
+
+def test_compressed_columns() -> None:
+    _, chunk = decode_chunk(golden_chunk("mariadb1011/maria_maria10"))
+    [row] = next(batches(chunk, 0, chunk.layout.event_count)).to_pylist()
+    values = list(row["after"].values())
+    assert values[4:6] == ["z" * 3000, b"q" * 3000]
 
 
 def test_schema_that_does_not_fit() -> None:
-    from ray_canal.binlog.assemble import assemble, walk
-    from ray_canal.binlog.decode import decode
-    from tests.unit.binlog.golden import classify, resolve
-
     raw = golden_chunk("mysql97/mysql_dml")
 
     def shorter(table_map, position):  # type: ignore[no-untyped-def]

@@ -169,5 +169,5 @@ def test_broken_text_becomes_replacement_characters() -> None:
 
 
 def test_character_set_without_a_table() -> None:
-    with pytest.raises(UnsupportedEvent, match="armscii8"):
-        table_of("armscii8")
+    with pytest.raises(UnsupportedEvent, match="klingon"):
+        table_of("klingon")
