@@ -129,6 +129,21 @@ class RayConfig(_Section):
     namespace: str = "ray_canal"
 
 
+class TsdbConfig(_Section):
+    """The table meta history (canal.instance.tsdb.*): schemas by place in the log.
+
+    `path` empty: beside the cursors' file. `on_ddl_error` says what happens to a table that a DDL
+    left without a known schema: `catalog` reads it anew where that is provably right, else stops;
+    `quarantine` does so too, else keeps the table's events aside; `stop` stops at once.
+    """
+
+    enable: bool = True
+    path: str = ""
+    snapshot_interval_hours: float = Field(default=24.0, ge=0)
+    snapshot_expire_hours: float = Field(default=360.0, gt=0)
+    on_ddl_error: Literal["catalog", "quarantine", "stop"] = "catalog"
+
+
 class InstanceConfig(_Section):
     """One destination: a source, its pipeline and its log."""
 
@@ -136,6 +151,7 @@ class InstanceConfig(_Section):
     source: SourceConfig
     filter: FilterConfig = FilterConfig()
     store: StoreConfig = StoreConfig()
+    tsdb: TsdbConfig = TsdbConfig()
     decoders: Literal["auto"] | int = "auto"
     chunk_bytes: int = Field(4 << 20, ge=4 << 10)
     linger_ms: float = Field(5.0, ge=0)
@@ -223,6 +239,9 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
                 source["files"] = [str(base / name) for name in source["files"]]
             if isinstance(source.get("schema_sql"), str) and source["schema_sql"]:
                 source["schema_sql"] = str(base / source["schema_sql"])
+        tsdb = instance.get("tsdb") if isinstance(instance, dict) else None
+        if isinstance(tsdb, dict) and isinstance(tsdb.get("path"), str) and tsdb["path"]:
+            tsdb["path"] = str(base / tsdb["path"])
 
 
 def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:

@@ -15,7 +15,7 @@ from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.history import SchemaHistory
+from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.store.transaction_buffer import gtid_set_after
 from ray_canal.views.arrow import batches as arrow_batches
@@ -50,7 +50,7 @@ def decode_chunks(
             sql = Path(schema_sql).read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot read {schema_sql}: {error.strerror}") from error
-    parser = EventParser(SchemaRegistry(sql, history=SchemaHistory()))
+    parser = EventParser(SchemaRegistry(sql), SchemaKeeper(None))
     source = open_source(config)
     try:
         source.open(None)

@@ -15,6 +15,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
 
 
 class Fetcher:
@@ -40,6 +41,13 @@ class Fetcher:
         """
         position = self._source.open(start)
         return position, self._source.identity
+
+    def begin(
+        self, records: tuple[SchemaRecord, ...], server: str, start: EntryPosition
+    ) -> tuple[SchemaRecord, ...]:
+        """Fused mode: see EventParser.begin."""
+        new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start)
+        return new
 
     def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, bool]:
         """(head, chunk, finished): the next raw chunk, or None after `wait_s` without events."""

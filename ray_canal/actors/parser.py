@@ -1,4 +1,5 @@
-"""The parser actor: walks a raw chunk's headers and resolves its tables. No state but caches."""
+"""The parser actor: walks a raw chunk's headers and resolves its tables. Its state, the schema
+history, comes from the store actor and goes back to it as records."""
 
 from __future__ import annotations
 
@@ -6,18 +7,22 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.parse.event_parser import EventParser
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.schema_record import SchemaRecord
 
 
 def event_parser(config: InstanceConfig) -> EventParser:
-    """The EventParser of a destination: row metadata, then the given CREATE TABLEs, then the
-    catalog."""
+    """The EventParser of a destination: row metadata, then the given CREATE TABLEs, else the schema
+    history, else (tsdb.enable = false) the catalog."""
     from pathlib import Path
 
     from ray_canal.driver.catalog import Catalog
+    from ray_canal.driver.catalog_tables import CatalogTables
     from ray_canal.errors import ConfigError
+    from ray_canal.parse.schema_keeper import SchemaKeeper
     from ray_canal.parse.schemas import SchemaRegistry
 
-    source = config.source
+    source, tsdb = config.source, config.tsdb
     sql = ""
     if source.schema_sql:
         try:
@@ -29,15 +34,25 @@ def event_parser(config: InstanceConfig) -> EventParser:
     catalog = Catalog(source) if source.address else None
     named = "" if source.hidden_key == "auto" else source.hidden_key
     hidden_key = catalog.hidden_key if catalog and source.hidden_key == "auto" else lambda: named
-    table = catalog.table if catalog else None
-    return EventParser(SchemaRegistry(sql, table, hidden_key=hidden_key))
+    schemas = SchemaRegistry(sql, catalog.table if catalog else None, hidden_key=hidden_key)
+    keeper = None
+    if tsdb.enable and not sql:
+        tables = CatalogTables(source) if source.address else None
+        keeper = SchemaKeeper(tables, tsdb.on_ddl_error, tsdb.snapshot_interval_hours)
+    return EventParser(schemas, keeper)
 
 
 class Parser:
-    """One destination's parser. Chunks may come in any order (each carries what it depends on)."""
+    """One destination's parser. Chunks come in the log's order, as one caller sends them."""
 
     def __init__(self, instance_json: str) -> None:
         self._parser = event_parser(InstanceConfig.model_validate_json(instance_json))
+
+    def begin(
+        self, records: tuple[SchemaRecord, ...], server: str, start: EntryPosition
+    ) -> tuple[SchemaRecord, ...]:
+        """See EventParser.begin."""
+        return self._parser.begin(records, server, start)
 
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. Raises CanalError only when nothing of it could be used."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import ray
@@ -24,6 +24,7 @@ from ray_canal.actors import spawn
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"
@@ -57,8 +58,11 @@ class Pump:
     def decoders(self) -> int:
         return self._decoders
 
-    async def open(self, start: EntryPosition | None) -> tuple[EntryPosition, SourceIdentity]:
-        """Stand at the source. Raises SourceError."""
+    async def open(
+        self, start: EntryPosition | None, records: Sequence[SchemaRecord]
+    ) -> tuple[EntryPosition, SourceIdentity, tuple[SchemaRecord, ...]]:
+        """Stand at the source, with the schema history that is known. Returns where, which log,
+        and new records of its schemas. Raises SourceError."""
         position, identity = await self._fetcher.open.remote(start)
         gtid_set = start.gtid if start is not None and start.gtid else position.gtid
         if self._decoders == 0:
@@ -66,7 +70,10 @@ class Pump:
         else:
             self._parser = spawn.parser(self._instance_json)
             self._buffer = spawn.transaction_buffer(position, gtid_set)
-        return position, identity
+        parser = self._fetcher if self._parser is None else self._parser
+        server = identity.server_uuid or identity.address
+        new = await parser.begin.remote(tuple(records), server, position)
+        return position, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
         """Pump until the source ends (binlog files) or something fails.

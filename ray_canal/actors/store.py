@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
@@ -30,8 +31,12 @@ from ray_canal.errors import (
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.schema_store import open_schema_store
+from ray_canal.parse.history import place_of
+from ray_canal.parse.records import expired
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.event_store import EventStore
 from ray_canal.store.transaction_buffer import LogChunk
 
@@ -57,7 +62,14 @@ class StoreActor:
     ) -> None:
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
-        self._meta = MetaManager(open_backend(MetaConfig.model_validate_json(meta_json)))
+        meta = MetaConfig.model_validate_json(meta_json)
+        self._meta = MetaManager(open_backend(meta))
+        self._schemas = open_schema_store(meta, self._config.tsdb.path)
+        self._quarantined = {
+            table
+            for held in self._schemas.quarantined(self._destination)
+            for table in held.tables
+        }
         self._changed = asyncio.Condition()
         self._state = STARTING
         self._failure: Exception | None = None
@@ -103,10 +115,13 @@ class StoreActor:
         known = self._meta.load(self._destination)
         cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
         pump = self._pump = Pump(self._config)
-        start, identity = await pump.open(min(cursors) if cursors else self._start)
+        records = self._schemas.records(self._destination)
+        at = min(cursors) if cursors else self._start
+        start, identity, new_records = await pump.open(at, records)
         self._refuse_foreign(known, identity)
         self._epoch = self._meta.acquire(self._destination)
         self._identity, self._start = identity, start
+        self._keep_schemas([*records, *new_records], new_records)
         self._subscribers = self._meta.load(self._destination)
         store = EventStore(self._config.store, start)
         for client_id, subscriber in self._subscribers.items():
@@ -116,6 +131,19 @@ class StoreActor:
         await self._set(RUNNING, None)
         await pump.run(self._deliver, self._wait_for_room)
         await self._set(FINISHED, None)
+
+    def _keep_schemas(
+        self, records: Sequence[SchemaRecord], new: Sequence[SchemaRecord]
+    ) -> None:
+        """Write new records; forget what no cursor needs any more."""
+        assert self._start is not None
+        self._schemas.append(self._destination, new)
+        server = self._identity.server_uuid or self._identity.address
+        hours = self._config.tsdb.snapshot_expire_hours
+        place = place_of(self._start.journal_name, self._start.position)
+        oldest = expired(records, server, time.time(), hours, place)
+        if oldest is not None:
+            self._schemas.forget_before(self._destination, oldest)
 
     async def _set(self, state: str, failure: Exception | None) -> None:
         self._state, self._failure = state, failure
@@ -132,8 +160,12 @@ class StoreActor:
 
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         assert self._store is not None
-        self._store.put(chunk, payload)
         info = chunk.info
+        # Durable before anything of the chunk is seen: a cursor behind it needs them.
+        self._schemas.append(self._destination, info.records)
+        self._schemas.quarantine(self._destination, info.quarantined)
+        self._quarantined.update(table for held in info.quarantined for table in held.tables)
+        self._store.put(chunk, payload)
         self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
         if len(info.entries):
             self._last_event_time = int(info.entries["timestamp"][-1])
@@ -283,6 +315,7 @@ class StoreActor:
             "lag_bytes": None if source is None else source.lag_bytes,
             "lag_seconds": _lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
+            "quarantined": [f"{schema}.{table}" for schema, table in sorted(self._quarantined)],
             "store": stats,
         }
 
@@ -292,6 +325,7 @@ class StoreActor:
         await asyncio.gather(self._life, return_exceptions=True)
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
         self._meta.close()
+        self._schemas.close()
 
     # --- small parts --------------------------------------------------------------------------
 

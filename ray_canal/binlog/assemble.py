@@ -24,8 +24,9 @@ from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.table_meta import TableMeta
 
-Resolve = Callable[[TableMap, int], TableMeta]
-"""Asked with the TABLE_MAP and the offset of the first row event behind it."""
+Resolve = Callable[[TableMap, int], TableMeta | None]
+"""Asked with the TABLE_MAP and the offset of the first row event behind it. None: the events of
+this table are left out (they are kept elsewhere)."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
 __all__ = ["assemble", "walk"]
@@ -53,6 +54,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     tables: list[TableVersion] = []
     table_index = np.full(walked.maps.shape[1], -1, np.int64)
     answers: list[tuple[int, Sequence[QueryRecord]]] = []
+    left_out: list[int] = []
     for entry in _open_questions(walked):
         try:
             if found[w.KIND, entry] == w.KIND_SPECIAL:
@@ -60,7 +62,11 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
             else:
                 number = int(found[w.TABLE, entry])
                 position = int(found[w.POSITION, entry])
-                tables.append(_table(raw, walked, number, position, resolve))
+                table = _table(raw, walked, number, position, resolve)
+                if table is None:
+                    left_out.append(number)
+                    continue
+                tables.append(table)
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
             failure = at_event(error, raw, int(found[w.BODY_START, entry]) - types.HEADER_BYTES)
@@ -69,6 +75,8 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     repeats = np.ones(found.shape[1], np.int64)
     for entry, records in answers:
         repeats[entry] = len(records)
+    if left_out:
+        repeats[np.isin(found[w.TABLE], left_out)] = 0
     source = np.repeat(np.arange(found.shape[1]), repeats)
     events = np.zeros(source.size, EVENT)
     for name, field in _EVENT_FIELDS:
@@ -98,11 +106,12 @@ def _parsed_table_map(body: bytes, id_bytes: int, mariadb: bool) -> TableMap:
 
 def _table(
     raw: RawChunk, walked: Walked, number: int, position: int, resolve: Resolve
-) -> TableVersion:
+) -> TableVersion | None:
     start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
     body = raw.data[start - walked.id_bytes : end].tobytes()
     table_map = _parsed_table_map(body, walked.id_bytes, raw.head.flavor == FLAVOR_MARIADB)
-    return TableVersion(resolve(table_map, position), table_map)
+    meta = resolve(table_map, position)
+    return None if meta is None else TableVersion(meta, table_map)
 
 
 def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:

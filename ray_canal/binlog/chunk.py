@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.errors import DecodeError
+from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.protocol.table_meta import TableMeta
 
 Bytes = npt.NDArray[np.uint8]
@@ -184,6 +185,7 @@ class ChunkLayout:
     query_count: int
     tables: tuple[TableLayout, ...]
     flavor: str = FLAVOR_MYSQL
+    changes: tuple[SchemaChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ class ChunkInfo:
     """The control plane's view of a decoded chunk: small, travels by value.
 
     `failure`: the first event that could not be decoded; `entries` hold all good ones before it.
+    `records` and `quarantined` are to be kept durably before the chunk is handed out.
     `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
     """
 
@@ -229,6 +232,8 @@ class ChunkInfo:
     failure: DecodeError | None = None
     stage_seconds: dict[str, float] = field(default_factory=dict)
     renamed: tuple[tuple[int, str, str], ...] = ()
+    records: tuple[SchemaRecord, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
 
     def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
         """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,

@@ -110,6 +110,8 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         failure,
         seconds,
         renamed,
+        parsed.records,
+        parsed.quarantined,
     )
     return info, chunk
 
@@ -262,6 +264,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
         len(queries),
         tuple(layouts),
         work.raw.head.flavor,
+        parsed.changes,
     )
     return DecodedChunk(layout, arena)
 

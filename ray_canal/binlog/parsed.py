@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import DecodeError
+from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.protocol.table_meta import TableMeta
 
 Int64s = npt.NDArray[np.int64]
@@ -76,6 +77,8 @@ class ParsedChunk:
     The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start`
     is the offset in RawChunk.data just behind the event header, `body_end` that of its end
     (checksum excluded), `version` the version of the rows event (0, 1 or 2).
+    `changes` are those of schemas, for subscribers; `records` and `quarantined` are to be kept
+    durably before the chunk is handed out.
     """
 
     events: npt.NDArray[np.void]
@@ -86,4 +89,7 @@ class ParsedChunk:
     gtids: npt.NDArray[np.void]
     queries: tuple[QueryRecord, ...]
     failure: DecodeError | None = None
+    changes: tuple[SchemaChange, ...] = ()
+    records: tuple[SchemaRecord, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
     stage_seconds: dict[str, float] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import contextlib
 import re
 from typing import Any
 
+from ray_canal.binlog.charsets import canonical
 from ray_canal.config import SourceConfig
 from ray_canal.driver.connection import connect, query
 from ray_canal.errors import (
@@ -99,7 +100,7 @@ class Catalog:
     def table(self, schema: str, table: str) -> TableMeta | None:
         """The table as it is now; None if there is none (or no right to see it)."""
         rows = self.rows(_COLUMNS, schema, table)
-        return TableMeta(schema, table, tuple(_column(row) for row in rows)) if rows else None
+        return TableMeta(schema, table, tuple(column_of_row(row) for row in rows)) if rows else None
 
     def hidden_key(self) -> str:
         """The key that this server adds to keyless tables, unseen; empty: it does not."""
@@ -172,7 +173,9 @@ class Catalog:
         return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]
 
 
-def _column(row: dict[str, Any]) -> ColumnMeta:
+def column_of_row(row: dict[str, Any], is_key: bool | None = None) -> ColumnMeta:
+    """A column of information_schema.COLUMNS. `is_key` where it is known: COLUMN_KEY also takes a
+    unique key of a table without a primary one for it."""
     data_type, mysql_type = str(row["DATA_TYPE"]).lower(), str(row["COLUMN_TYPE"])
     if isinstance(row["COLUMN_TYPE"], bytes):
         mysql_type = row["COLUMN_TYPE"].decode("utf-8")
@@ -189,8 +192,8 @@ def _column(row: dict[str, Any]) -> ColumnMeta:
         mysql_type=mysql_type,
         unsigned="unsigned" in mysql_type.lower().replace(")", ") ").split(),
         nullable=row["IS_NULLABLE"] == "YES",
-        is_key=row["COLUMN_KEY"] == "PRI",
-        charset="binary" if is_bytes else str(row["CHARACTER_SET_NAME"] or ""),
+        is_key=row["COLUMN_KEY"] == "PRI" if is_key is None else is_key,
+        charset="binary" if is_bytes else canonical(str(row["CHARACTER_SET_NAME"] or "")),
         length=int(row[fixed] or 0) // (4 if data_type == "vector" else 1),
         precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,
         scale=int(row["NUMERIC_SCALE"] or 0) if is_decimal else 0,

@@ -3,54 +3,141 @@ classified and applied to schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from ray_canal.binlog import types
 from ray_canal.binlog.assemble import assemble
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.format import version_numbers
+from ray_canal.binlog.format import parse_query, version_numbers
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
-from ray_canal.binlog.walked import walk
+from ray_canal.binlog.walked import Walked, walk
+from ray_canal.errors import TableMetaMismatch
+from ray_canal.kernels import walk as w
+from ray_canal.parse.apply_ddl import is_ddl
 from ray_canal.parse.ddl import classify
+from ray_canal.parse.quarantine import pack
+from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.parse.table_state import Session
 from ray_canal.parse.words import Dialect
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.protocol.table_meta import TableMeta
 
 
 class EventParser:
-    """Parses chunks of one source. Where the registry keeps a history, chunks come in the log's
-    order (they may come again); else in any order."""
+    """Parses chunks of one source. With a keeper of schemas, chunks come in the log's order (they
+    may come again); else in any order."""
 
-    def __init__(self, schemas: SchemaRegistry) -> None:
+    def __init__(self, schemas: SchemaRegistry, keeper: SchemaKeeper | None = None) -> None:
         self._schemas = schemas
+        self._keeper = keeper
+        if keeper is not None:
+            schemas.use(keeper.history)
+
+    def begin(
+        self, records: Iterable[SchemaRecord], server: str, start: EntryPosition
+    ) -> tuple[SchemaRecord, ...]:
+        """Stand at a place of a server's log, with the schema history that is known of it; see
+        SchemaKeeper.begin."""
+        if self._keeper is None:
+            return ()
+        new = self._keeper.begin(records, server, start)
+        self._schemas.use(self._keeper.history)
+        return new
 
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. The first event that cannot be read is the result's `failure`."""
-        journal_name = raw.head.journal_name
+        walked = walk(raw)
+        task = _Chunk(raw, walked, self._schemas, self._keeper)
+        parsed = assemble(raw, walked, task.resolve, task.classified)
+        if self._keeper is None:
+            return parsed
+        records = self._keeper.take_records()
+        if not (records or task.changes or task.reasons):
+            return parsed
+        return replace(
+            parsed, changes=tuple(task.changes), records=records, quarantined=task.quarantined()
+        )
 
-        def resolve(table_map: TableMap, position: int) -> TableMeta:
-            return self._schemas.resolve(table_map, journal_name, position)
+    def decode_chunk(self, raw: RawChunk) -> tuple[ChunkInfo, DecodedChunk]:
+        """Parse and decode in this process: fused mode, and decoding files offline."""
+        return decode(raw, self.parse(raw))
 
-        def classified(event: QueryEvent) -> Sequence[QueryRecord]:
-            return self._classified(raw.head, event)
 
-        return assemble(raw, walk(raw), resolve, classified)
+class _Chunk:
+    """One chunk on its way through `assemble`: what it asks, and what is learned of schemas."""
 
-    def _classified(self, head: ChunkHead, event: QueryEvent) -> Sequence[QueryRecord]:
+    def __init__(
+        self, raw: RawChunk, walked: Walked, schemas: SchemaRegistry, keeper: SchemaKeeper | None
+    ) -> None:
+        self._raw = raw
+        self._walked = walked
+        self._schemas = schemas
+        self._keeper = keeper
+        self.changes: list[SchemaChange] = []
+        self.reasons: dict[tuple[str, str], str] = {}
+        self._first_left_out = 0
+
+    def resolve(self, table_map: TableMap, position: int) -> TableMeta | None:
+        """The table's schema; None if its events go to quarantine."""
+        head, keeper = self._raw.head, self._keeper
+        try:
+            return self._schemas.resolve(table_map, head.journal_name, position)
+        except TableMetaMismatch as error:
+            if keeper is None:
+                raise
+            if not self._ends_with_ddl() and keeper.found_again(table_map, head, position):
+                return self._schemas.resolve(table_map, head.journal_name, position)
+            if keeper.on_ddl_error != "quarantine":
+                raise
+            self._first_left_out = self._first_left_out or position
+            self.reasons.setdefault((table_map.schema, table_map.table), str(error))
+            return None
+
+    def _ends_with_ddl(self) -> bool:
+        found = self._walked.found
+        for entry in np.flatnonzero(found[w.KIND] == w.KIND_SPECIAL)[::-1].tolist():
+            if found[w.TYPE_CODE, entry] == types.QUERY_EVENT:
+                start, end = (int(found[field, entry]) for field in (w.BODY_START, w.BODY_END))
+                if is_ddl(parse_query(self._raw.data[start:end].tobytes()).sql):
+                    return True
+        return False
+
+    def classified(self, event: QueryEvent) -> Sequence[QueryRecord]:
+        """The statement's records; what it does to schemas is done."""
+        head = self._raw.head
         records = classify(event)
-        if not event.is_annotation:
+        if self._keeper is not None and not event.is_annotation and is_ddl(event.sql):
             session = session_of(head, event)
-            self._schemas.apply(head.journal_name, event.position, event.sql, session)
+            self.changes += self._keeper.applied(head, event.position, event.sql, session)
         for record in records:
             if record.is_ddl:
                 self._schemas.changed(record.schema or event.schema)
         return records
 
-    def decode_chunk(self, raw: RawChunk) -> tuple[ChunkInfo, DecodedChunk]:
-        """Parse and decode in this process: fused mode, and decoding files offline."""
-        return decode(raw, self.parse(raw))
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """The chunk, if events of it were left out."""
+        if not self.reasons or self._keeper is None:
+            return ()
+        reason = "; ".join(dict.fromkeys(self.reasons.values()))
+        return (
+            Quarantined(
+                self._keeper.server,
+                self._raw.head.journal_name,
+                self._first_left_out,
+                tuple(self.reasons),
+                time.time(),
+                reason,
+                pack(self._raw),
+            ),
+        )
 
 
 def session_of(head: ChunkHead, event: QueryEvent) -> Session:

@@ -8,6 +8,7 @@ from ray_canal.binlog import types
 from ray_canal.binlog.charsets import canonical, char_bytes_max, charset_of_collation
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.parse.column_type import DEFAULT_CHARSET, blob_size, is_text
+from ray_canal.protocol.schema_record import TableState
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 
 _KINDS = {
@@ -87,6 +88,11 @@ def _label_bytes(kind: int, column: ColumnMeta) -> int:
         return 1 if count < 256 else 2
     size = (count + 7) // 8
     return 8 if size > 4 else size
+
+
+def misfit_of_state(table_map: TableMap, state: TableState) -> str:
+    """As `misfit`, of a table whose columns may not be known."""
+    return state.problem or misfit(table_map, state.meta)
 
 
 def fitted(table_map: TableMap, meta: TableMeta) -> TableMeta:

@@ -47,15 +47,10 @@ class Versions:
         at = bisect_right(self._places, place)
         return (True, self._values[at - 1]) if at else (False, None)
 
-    def first(self) -> TableState | None:
-        return self._values[0] if self._values else None
-
-    def forget_before(self, place: Place) -> None:
-        """Drop versions that no place from `place` on needs."""
-        at = bisect_right(self._places, place) - 1
-        if at > 0:
-            del self._places[:at]
-            del self._values[:at]
+    def has(self, place: Place) -> bool:
+        """Whether a version begins at exactly this place."""
+        at = bisect_right(self._places, place)
+        return bool(at) and self._places[at - 1] == place
 
 
 class _At:
@@ -160,3 +155,11 @@ class SchemaHistory:
     def charsets_at(self, place: Place) -> dict[str, str]:
         found = {schema: self.charset_of(schema, place) for schema in self._charsets}
         return {schema: charset for schema, charset in found.items() if charset}
+
+    def changed_at(self, place: Place) -> dict[Name, TableState | None]:
+        """The tables that have a version from exactly this place on."""
+        return {
+            name: versions.at(place)[1]
+            for name, versions in self._tables.items()
+            if versions.has(place)
+        }

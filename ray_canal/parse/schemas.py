@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
-from ray_canal.parse.apply_ddl import Effects
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.fit import fitted, misfit, same_type, with_hidden_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
-from ray_canal.parse.table_state import Session, TableState
+from ray_canal.parse.table_state import TableState
 from ray_canal.protocol.table_meta import TableMeta
 
 Catalog = Callable[[str, str], TableMeta | None]
@@ -123,13 +122,11 @@ class SchemaRegistry:
             "(decode --schema, source.schema_sql)"
         )
 
-    def apply(
-        self, journal_name: str, position: int, sql: str, session: Session
-    ) -> Effects | None:
-        """A DDL ran. What it changed; None: no history is kept, or it was applied before."""
-        if self._history is None:
-            return None
-        return self._history.apply(place_of(journal_name, position), sql, session)
+    def use(self, history: SchemaHistory) -> None:
+        """Go on with this history; a given text stays alone."""
+        self._resolved.clear()
+        if not self._given:
+            self._history, self._catalog = history, None
 
     def changed(self, schema: str) -> None:
         """A DDL ran in this schema: what the catalog said of it is out of date."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ray_canal.parse.words import Dialect
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.protocol.schema_record import TableState
+from ray_canal.protocol.table_meta import TableMeta
+
+__all__ = ["DdlNotApplied", "Session", "TableState", "unknown"]
 
 
 class DdlNotApplied(Exception):
@@ -21,31 +24,6 @@ class Session:
     server_charset: str = ""
     dialect: Dialect = field(default_factory=Dialect)
     error_code: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """A table at one place of the log.
-
-    `charset` is the default of columns to come, empty where it is not known (as that of a column).
-    `hidden_period`: MariaDB's system versioning put row_start and row_end behind the columns.
-    `problem` says why the columns are not known.
-    """
-
-    meta: TableMeta
-    charset: str
-    hidden_period: bool = False
-    problem: str = ""
-
-    @property
-    def columns(self) -> tuple[ColumnMeta, ...]:
-        return self.meta.columns
-
-    def with_columns(self, columns: list[ColumnMeta]) -> TableState:
-        return replace(self, meta=replace(self.meta, columns=tuple(columns)))
-
-    def renamed(self, schema: str, table: str) -> TableState:
-        return replace(self, meta=replace(self.meta, schema=schema, table=table))
 
 
 def unknown(schema: str, table: str, problem: str) -> TableState:

@@ -4,6 +4,7 @@ DDL says of every table is what information_schema says."""
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,25 @@ from typing import Any
 import pymysql
 import pytest
 
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.driver.catalog_tables import CatalogTables
 from ray_canal.driver.source import open_source
 from ray_canal.parse.column_type import column_meta
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.fit import same_type
 from ray_canal.parse.history import SchemaHistory, place_of
+from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.views.entries import iter_entries
 from tests.ddl_maker import SCHEMAS, DdlMaker, quoted
 from tests.servers import Server
 
-STATEMENTS = 150
+STATEMENTS = 100
+Step = tuple[str, int, str, "Described"]
 Described = dict[tuple[str, str], list[ColumnMeta]]
 
 _COLUMNS = (
@@ -57,7 +65,7 @@ def described(cursor: Any) -> Described:
 
 def run_random(
     server: Server, seed: int, count: int
-) -> tuple[list[tuple[str, int, str, Described]], str, int]:
+) -> tuple[list[Step], str, int]:
     """Run random DDL; after each statement (file, position, sql, the server's description)."""
     maker = DdlMaker(server.kind, seed)
     steps = []
@@ -96,16 +104,15 @@ def insert_defaults(cursor: Any, maker: DdlMaker) -> None:
 
 
 def parser_of(history: SchemaHistory) -> EventParser:
-    return EventParser(SchemaRegistry(history=history))
+    keeper = SchemaKeeper(None)
+    keeper.history = history
+    return EventParser(SchemaRegistry(), keeper)
 
 
-def chunks(path: Path, chunk_bytes: int = 1 << 16) -> Iterator[Any]:
-    source = open_source(
-        InstanceConfig.model_validate(
-            {"destination": "x", "source": {"files": [str(path)]}, "chunk_bytes": chunk_bytes}
-        )
-    )
-    source.open(None)
+def chunks(path: Path, position: int = 4) -> Iterator[Any]:
+    config = {"destination": "x", "source": {"files": [str(path)]}, "chunk_bytes": 1 << 16}
+    source = open_source(InstanceConfig.model_validate(config))
+    source.open(EntryPosition(path.name, position))
     try:
         while (chunk := source.read(0.0, 0.0)) is not None:
             yield chunk
@@ -134,6 +141,12 @@ def test_after_each_ddl_the_history_is_the_catalog(server: Server, seed: int) ->
     for chunk in chunks(server.datadir / file):
         info, _ = parser.decode_chunk(chunk)
         assert info.failure is None, info.failure
+    check_every_step(steps, history)
+    check_snapshot(server, steps[-1][3])
+    check_restarts(server.datadir / file, steps, seed)
+
+
+def check_every_step(steps: list[Step], history: SchemaHistory) -> None:
     compared = 0
     for journal_name, position, sql, expected in steps:
         place = place_of(journal_name, position - 1)
@@ -148,6 +161,57 @@ def test_after_each_ddl_the_history_is_the_catalog(server: Server, seed: int) ->
             columns = list(state.columns)
             mine = columns[:-2] if state.hidden_period else columns
             problem = differences(mine, expected[name])
-            assert not problem, f"seed {seed}, {quoted(name[1])} after {sql}: {problem}"
+            assert not problem, f"{quoted(name[1])} after {sql}: {problem}"
             compared += 1
     assert compared > STATEMENTS
+
+
+def check_snapshot(server: Server, expected: Described) -> None:
+    """The catalog's snapshot says what information_schema said."""
+    config = SourceConfig(address=server.address, username="root")
+    catalog = CatalogTables(config)
+    snapshot = catalog.snapshot()
+    found = {(s.meta.schema, s.meta.table): s for s in snapshot.tables}
+    assert {name for name in found if name[0] in SCHEMAS} == expected.keys()
+    for name, columns in expected.items():
+        assert not differences(list(found[name].columns), columns)
+        (state,) = catalog.table_now(*name).tables
+        assert state == found[name]
+    assert snapshot.charsets.keys() >= {schema for schema, _ in expected}
+    assert (snapshot.journal_name, snapshot.position) == server.position()
+    catalog.close()
+
+
+def check_restarts(path: Path, steps: list[Step], seed: int) -> None:
+    """From the records of the first run, a run from any old place gives the same bytes."""
+    keeper = SchemaKeeper(None)
+    keeper.begin([], "server", EntryPosition(path.name, 4))
+    whole, records = entries_from(path, keeper, 4)
+    assert len(whole) > 100
+    rows = sum(1 for entry in whole if entry[1])
+    assert rows > 20
+    chooser = random.Random(seed)
+    for _, position, *_ in chooser.sample(steps, 5):
+        again = SchemaKeeper(None)
+        assert again.begin(records, "server", EntryPosition(path.name, position)) == ()
+        part, new = entries_from(path, again, position)
+        assert part == [entry for entry in whole if entry[0] >= position]
+        assert new == []
+
+
+def entries_from(
+    path: Path, keeper: SchemaKeeper, position: int
+) -> tuple[list[tuple[int, bool, bytes]], list[SchemaRecord]]:
+    """(offset, whether it has rows, bytes) of each entry, and the schema records."""
+    parser = EventParser(SchemaRegistry(), keeper)
+    entries, records = [], []
+    for chunk in chunks(path, position):
+        info, decoded = parser.decode_chunk(chunk)
+        assert info.failure is None, info.failure
+        records += info.records
+        for entry in iter_entries(decoded, 0, len(info.entries)):
+            change = pb.RowChange.FromString(entry.storeValue) if entry.entryType == 2 else None
+            has_rows = change is not None and bool(change.rowDatas)
+            offset = entry.header.logfileOffset
+            entries.append((offset, has_rows, entry.SerializeToString(deterministic=True)))
+    return entries, records

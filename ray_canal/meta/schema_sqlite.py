@@ -1,0 +1,156 @@
+"""Schema histories and quarantined events in one SQLite file: the default.
+
+Committed is on the disk, as in sqlite.py. Bodies are compressed by those who made them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.meta.schema_store import is_before, record_order
+from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+
+_BUSY_S = 10.0
+_VERSION = 1
+_SCHEMA = """
+create table if not exists schema_record (
+    destination text not null, server text not null, journal_name text not null,
+    position integer not null, kind text not null, recorded_at real not null, body blob not null
+);
+create unique index if not exists schema_place on schema_record
+    (destination, server, journal_name, position, kind, body);
+create table if not exists quarantined (
+    destination text not null, server text not null, journal_name text not null,
+    position integer not null, tables text not null, recorded_at real not null,
+    reason text not null, data blob not null,
+    primary key (destination, server, journal_name, position)
+)
+"""
+_WHICH = "destination = ? and server = ? and journal_name = ? and position = ?"
+
+
+class SqliteSchemaStore:
+    """See SchemaStore. Raises ConfigError on opening, InstanceError later."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._database.execute("pragma synchronous=extra")
+            version = self._database.execute("pragma user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                raise sqlite3.DatabaseError(f"version {version}, this program reads {_VERSION}")
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute(f"pragma user_version={_VERSION}")
+        except (sqlite3.Error, OSError, InstanceError) as error:
+            raise ConfigError(
+                f"schema history {path} cannot be used: {error}. If it is damaged, put back a "
+                "copy; without one, move it away: the history then starts from the catalog as it "
+                "is now"
+            ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        database = self._database
+        try:
+            database.execute("begin immediate")
+            try:
+                yield database
+                database.execute("commit")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("rollback")
+                raise
+        except sqlite3.Error as error:
+            raise InstanceError(
+                f"schema history {self._path} cannot be written: {error}"
+            ) from error
+
+    def _rows(self, sql: str, destination: str) -> list[tuple[object, ...]]:
+        try:
+            return self._database.execute(sql, (destination,)).fetchall()
+        except sqlite3.Error as error:
+            raise InstanceError(f"schema history {self._path} cannot be read: {error}") from error
+
+    def records(self, destination: str) -> list[SchemaRecord]:
+        rows = self._rows(
+            "select server, journal_name, position, kind, recorded_at, body from schema_record"
+            " where destination = ? order by rowid",
+            destination,
+        )
+        return [SchemaRecord(*row) for row in rows]  # type: ignore[arg-type]
+
+    def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
+        if not records:
+            return
+        with self._transaction() as database:
+            database.executemany(
+                "insert or ignore into schema_record values (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        destination, r.server, r.journal_name, r.position, r.kind, r.recorded_at,
+                        r.body,
+                    )
+                    for r in records
+                ],
+            )  # fmt: skip
+
+    def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
+        gone = [r for r in self.records(destination) if is_before(r, snapshot)]
+        with self._transaction() as database:
+            database.executemany(
+                f"delete from schema_record where {_WHICH} and kind = ?",
+                [(destination, r.server, r.journal_name, r.position, r.kind) for r in gone],
+            )
+
+    def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
+        if not chunks:
+            return
+        with self._transaction() as database:
+            database.executemany(
+                "insert or replace into quarantined values (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        destination, c.server, c.journal_name, c.position, json.dumps(c.tables),
+                        c.recorded_at, c.reason, c.data,
+                    )
+                    for c in chunks
+                ],
+            )  # fmt: skip
+
+    def quarantined(self, destination: str) -> list[Quarantined]:
+        rows = self._rows(
+            "select server, journal_name, position, tables, recorded_at, reason, data"
+            " from quarantined where destination = ?",
+            destination,
+        )
+        found = []
+        for server, journal_name, position, tables, recorded_at, reason, data in rows:
+            names = tuple((s, t) for s, t in json.loads(str(tables)))
+            found.append(
+                Quarantined(
+                    str(server), str(journal_name), int(position), names,  # type: ignore[call-overload]
+                    float(recorded_at), str(reason), bytes(data),  # type: ignore
+                )
+            )  # fmt: skip
+        return sorted(found, key=record_order)
+
+    def release(self, destination: str, chunk: Quarantined) -> None:
+        with self._transaction() as database:
+            database.execute(
+                f"delete from quarantined where {_WHICH}",
+                (destination, chunk.server, chunk.journal_name, chunk.position),
+            )
+
+    def close(self) -> None:
+        self._database.close()

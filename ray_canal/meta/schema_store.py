@@ -1,0 +1,101 @@
+"""The port behind which schema histories and quarantined events live, and a backend in memory.
+
+What is written are facts about a log: writing one again changes nothing. So no owner needs to be
+fenced, as cursors need it (backend.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ray_canal.config import MetaConfig
+from ray_canal.protocol.position import journal_key
+from ray_canal.protocol.schema_record import SNAPSHOT, Quarantined, SchemaRecord
+
+
+class SchemaStore(Protocol):
+    """Durable records by destination. A returned write is on the disk."""
+
+    def records(self, destination: str) -> list[SchemaRecord]: ...
+
+    def append(self, destination: str, records: Sequence[SchemaRecord]) -> None: ...
+
+    def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
+        """Forget the records of the snapshot's server that lie before it."""
+        ...
+
+    def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None: ...
+
+    def quarantined(self, destination: str) -> list[Quarantined]:
+        """In the log's order."""
+        ...
+
+    def release(self, destination: str, chunk: Quarantined) -> None:
+        """Forget one chunk: its events were handed out."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def record_order(record: SchemaRecord | Quarantined) -> tuple[tuple[str, int], int]:
+    return journal_key(record.journal_name), record.position
+
+
+class MemorySchemaStore:
+    """A SchemaStore that ends with its process: for tests, and with the memory meta backend."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[tuple[object, ...], SchemaRecord]] = {}
+        self._quarantined: dict[str, dict[tuple[object, ...], Quarantined]] = {}
+
+    def records(self, destination: str) -> list[SchemaRecord]:
+        return list(self._records.get(destination, {}).values())
+
+    def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
+        for record in records:
+            self._records.setdefault(destination, {})[record_key(record)] = record
+
+    def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
+        self._records[destination] = {
+            key: record
+            for key, record in self._records.get(destination, {}).items()
+            if not is_before(record, snapshot)
+        }
+
+    def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
+        for chunk in chunks:
+            key = (chunk.server, chunk.journal_name, chunk.position)
+            self._quarantined.setdefault(destination, {})[key] = chunk
+
+    def quarantined(self, destination: str) -> list[Quarantined]:
+        return sorted(self._quarantined.get(destination, {}).values(), key=record_order)
+
+    def release(self, destination: str, chunk: Quarantined) -> None:
+        key = (chunk.server, chunk.journal_name, chunk.position)
+        self._quarantined.get(destination, {}).pop(key, None)
+
+    def close(self) -> None:
+        pass
+
+
+def record_key(record: SchemaRecord) -> tuple[object, ...]:
+    """What makes a record one and the same. Two tables at one place are two records."""
+    is_snapshot = record.kind == SNAPSHOT
+    content = b"" if is_snapshot else record.body
+    return record.server, record.journal_name, record.position, record.kind, content
+
+
+def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
+    """Whether the snapshot makes a record needless."""
+    return record.server == snapshot.server and record_order(record) < record_order(snapshot)
+
+
+def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
+    """The store at `path`; by default beside the cursors' file. Raises ConfigError."""
+    from ray_canal.meta.schema_sqlite import SqliteSchemaStore
+
+    if meta.backend == "memory" and not path:
+        return MemorySchemaStore()
+    return SqliteSchemaStore(path or str(Path(meta.path).with_suffix(".tsdb.db")))

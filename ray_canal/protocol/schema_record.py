@@ -1,0 +1,88 @@
+"""What is kept durably of schemas, and what subscribers hear of them: plain records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+
+SNAPSHOT, DDL, TABLE = "snapshot", "ddl", "table"
+"""Kinds of a SchemaRecord: every table at a place, a statement, one table from a place on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table at one place of the log.
+
+    `charset` is the default of columns to come, empty where it is not known (as that of a column).
+    `hidden_period`: MariaDB's system versioning put row_start and row_end behind the columns.
+    `problem` says why the columns are not known.
+    """
+
+    meta: TableMeta
+    charset: str
+    hidden_period: bool = False
+    problem: str = ""
+
+    @property
+    def columns(self) -> tuple[ColumnMeta, ...]:
+        return self.meta.columns
+
+    def with_columns(self, columns: list[ColumnMeta]) -> TableState:
+        return replace(self, meta=replace(self.meta, columns=tuple(columns)))
+
+    def renamed(self, schema: str, table: str) -> TableState:
+        return replace(self, meta=replace(self.meta, schema=schema, table=table))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSnapshot:
+    """Every table that a server's catalog had when its log was at a position, and the default
+    character sets of its databases."""
+
+    journal_name: str
+    position: int
+    tables: tuple[TableState, ...] = ()
+    charsets: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """One durable fact about the schemas of one server's log. `body` is parse/records.py's.
+
+    Records of one kind at one place of one server are one record: writing it again changes
+    nothing. `recorded_at` is time.time().
+    """
+
+    server: str
+    journal_name: str
+    position: int
+    kind: str
+    recorded_at: float
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Events that could not be decoded, as no schema of their tables was known: the raw chunk that
+    holds them (parse/quarantine.py packs it)."""
+
+    server: str
+    journal_name: str
+    position: int
+    tables: tuple[tuple[str, str], ...]
+    recorded_at: float
+    reason: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """A DDL at `position` gave a table other columns. `meta` is None where the table is gone, or
+    where its columns are not known (then `problem` says why)."""
+
+    position: int
+    schema: str
+    table: str
+    meta: TableMeta | None
+    problem: str = ""
