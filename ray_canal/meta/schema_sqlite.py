@@ -53,6 +53,8 @@ class SqliteSchemaStore:
                     self._database.execute(statement)
                 self._database.execute(f"pragma user_version={_VERSION}")
         except (sqlite3.Error, OSError, InstanceError) as error:
+            if hasattr(self, "_database"):
+                self._database.close()
             raise ConfigError(
                 f"schema history {path} cannot be used: {error}. If it is damaged, put back a "
                 "copy; without one, move it away: the history then starts from the catalog as it "

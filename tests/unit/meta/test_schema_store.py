@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> SchemaStore:
-    if request.param == "memory":
-        return open_schema_store(MetaConfig(backend="memory"), "")
-    return open_schema_store(MetaConfig(path=str(tmp_path / "meta.db")), "")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SchemaStore]:
+    config = MetaConfig(backend=request.param, path=str(tmp_path / "meta.db"))
+    opened = open_schema_store(config, "")
+    yield opened
+    opened.close()
 
 
 def record(position: int, kind: str = "ddl", body: bytes = b"x", server: str = "u") -> SchemaRecord:
@@ -54,7 +56,6 @@ def test_quarantine_in_the_logs_order(store: SchemaStore) -> None:
     store.release("d", chunks[2])
     assert store.quarantined("d") == [chunks[1], chunks[0]]
     assert store.quarantined("other") == []
-    store.close()
 
 
 def test_it_survives_and_lies_beside_the_cursors(tmp_path: Path) -> None:
