@@ -22,6 +22,7 @@ from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
+from ray_canal.kernels.records import place_events
 from ray_canal.protocol.table_meta import TableMeta
 
 Resolve = Callable[[TableMap, int], TableMeta | None]
@@ -30,21 +31,6 @@ this table are left out (they are kept elsewhere)."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
 __all__ = ["assemble", "walk"]
-
-_EVENT_FIELDS = (
-    ("position", w.POSITION),
-    ("aux", w.AUX),
-    ("timestamp", w.TIMESTAMP),
-    ("length", w.LENGTH),
-    ("inner", w.INNER),
-    ("server_id", w.SERVER_ID),
-    ("table", w.TABLE),
-    ("gtid", w.GTID),
-    ("kind", w.KIND),
-    ("event_type", w.EVENT_TYPE),
-    ("type_code", w.TYPE_CODE),
-    ("flags", w.FLAGS),
-)
 
 
 def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
@@ -79,14 +65,10 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
         repeats[np.isin(found[w.TABLE], left_out)] = 0
     source = np.repeat(np.arange(found.shape[1]), repeats)
     events = np.zeros(source.size, EVENT)
-    for name, field in _EVENT_FIELDS:
-        events[name] = found[field, source]
-    rows = events["table"] >= 0
-    events["table"][rows] = table_index[events["table"][rows]]
-    events["present"] = -1
+    body_start, body_end = (np.zeros(source.size, np.int64) for _ in range(2))
+    version = np.zeros(source.size, np.uint8)
+    place_events(found, source, table_index, events, body_start, body_end, version)
     queries = _place_queries(events, answers, np.cumsum(repeats) - repeats)
-    body_start, body_end = (np.where(rows, found[f, source], 0) for f in (w.BODY_START, w.BODY_END))
-    version = np.where(rows, np.where(events["type_code"] >= 30, 2, 1), 0).astype(np.uint8)
     return ParsedChunk(
         events, body_start, body_end, version, tuple(tables), walked.gtids, queries, failure
     )

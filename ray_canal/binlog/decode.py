@@ -34,6 +34,7 @@ from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
 from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.json_column import fill_json
+from ray_canal.kernels.records import place_entries, place_rows
 
 Int64s = npt.NDArray[np.int64]
 
@@ -122,8 +123,7 @@ def _control_plane(
     """ChunkInfo's entries, tables and renamed ones. DDL of a table has its table there too: it is
     filtered by name as rows are."""
     entries = np.empty(len(events), ENTRY)
-    for name in ENTRY.names or ():
-        entries[name] = events["gtid" if name == "transaction" else name]
+    place_entries(events, entries)
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     if parsed.queries:
@@ -245,7 +245,9 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
     arena = np.zeros(sketch.size_bytes, np.uint8)
     _fill_columns(work, arena)
-    _write(arena, events_at, _finished_events(work, count))
+    events = arena[events_at : events_at + count * EVENT.itemsize].view(EVENT)
+    events[:] = parsed.events[:count]
+    place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)
     _write(arena, gtids_at, parsed.gtids)
     _write(arena, queries_at, queries)
     for at, text in texts:
@@ -317,15 +319,6 @@ def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
                 found.append((table, column, base, rows))
                 lines += rows
     return found
-
-
-def _finished_events(work: _Work, count: int) -> npt.NDArray[np.void]:
-    events = work.parsed.events[:count].copy()
-    numbers = work.events[:, r.E_NUMBER]
-    events["rows"][numbers] = work.heads[:, r.ROWS]
-    events["row"][numbers] = work.heads[:, r.ROW]
-    events["present"][numbers] = work.heads[:, r.PRESENT]
-    return events
 
 
 def _write(arena: Bytes, at: int, records: npt.NDArray[np.void]) -> None:

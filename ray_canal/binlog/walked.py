@@ -13,6 +13,7 @@ from ray_canal.binlog import types
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_MYSQL, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import walk as w
+from ray_canal.kernels.records import place_gtids
 
 Int64s = npt.NDArray[np.int64]
 
@@ -142,17 +143,7 @@ def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.
     records = np.zeros(gtids.shape[1], GTID)
     if not records.size:
         return records
-    for name, field in (
-        ("gno", w.G_GNO),
-        ("last_committed", w.G_LAST_COMMITTED),
-        ("sequence_number", w.G_SEQUENCE),
-        ("commit_us", w.G_COMMIT_US),
-        ("position", w.G_POSITION),
-        ("domain", w.G_DOMAIN),
-        ("server_id", w.G_SERVER_ID),
-        ("flavor", w.G_FLAVOR),
-    ):
-        records[name] = gtids[field]
+    place_gtids(gtids, records)
     mysql = np.flatnonzero(gtids[w.G_FLAVOR] == GTID_MYSQL)
     uuids = np.ascontiguousarray(gtids[w.G_UUID : w.G_UUID + 2, mysql].T)
     records["sid"][mysql] = uuids.astype(">i8").view(np.uint8).reshape(-1, 16)

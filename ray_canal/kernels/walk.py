@@ -111,7 +111,7 @@ def survey(data):  # type: ignore[no-untyped-def]
     return events, gtids, maps
 
 
-@bare
+@inlined
 def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
     """Whether data[at:end] is these letters (upper case), in either case."""
     if end - at != word.size:
@@ -256,11 +256,17 @@ def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
     return at >= 0 and seen & 0b0110 == 0b0110
 
 
-@bare
+@inlined
 def _same(data, a, b, count):  # type: ignore[no-untyped-def]
-    for k in range(count):
+    k = 0
+    while count - k >= 8:
+        if load64(data, a + k) != load64(data, b + k):
+            return False
+        k += 8
+    while k < count:
         if data[a + k] != data[b + k]:
             return False
+        k += 1
     return True
 
 
@@ -284,7 +290,7 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
     return count
 
 
-@bare
+@inlined
 def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
     """Where a table id is, or would be, in the open-addressed `ids` (-1: free)."""
     slot = ((table_id & 0x7FFFFFFF) * 0x9E3779B1 >> 8) & (ids.size - 1)
@@ -377,9 +383,15 @@ def walk(  # type: ignore[no-untyped-def]
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             table_id = load_le(data, body, id_bytes)
-            k = _intern(data, body + id_bytes, end, at, maps, map_count, slots)
-            map_count += k == map_count
             slot = _slot_of(ids, table_id)
+            k = active[slot]
+            first = maps[M_START, k] if k >= 0 else 0
+            size = end - body - id_bytes
+            if k < 0 or maps[M_END, k] - first != size or not _same(
+                data, first, body + id_bytes, size
+            ):
+                k = _intern(data, body + id_bytes, end, at, maps, map_count, slots)
+                map_count += k == map_count
             ids[slot] = table_id
             active[slot] = k
         elif 23 <= kind <= 25 or 30 <= kind <= 32:

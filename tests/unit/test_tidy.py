@@ -116,6 +116,7 @@ TESTED_ELSEWHERE = {
     "kernels/json_column": "tests/unit/binlog/test_decode.py",
     "kernels/entry_bytes": "tests/golden/test_entries.py",
     "kernels/entry_rows": "tests/golden/test_entries.py",
+    "kernels/records": "tests/unit/binlog/test_decode.py",
     "kernels/protobuf": "tests/golden/test_entries.py",
     "kernels/entry_values": "tests/golden/test_entries.py",
     "kernels/scan": "tests/unit/binlog/test_cutter.py",
