@@ -1,0 +1,169 @@
+"""Types that random tables do not reach: old temporal formats, hidden and generated columns, widest
+tables, longest rows, deepest documents; on real servers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.offline import decode_files
+from tests.servers import Server, start
+
+
+def received(server: Server, *statements: str) -> dict[str, list[dict[str, Any]]]:
+    """What the statements wrote: table -> after images (before images of a DELETE), in order."""
+    server.execute("flush binary logs")
+    first = len(server.binlogs()) - 1
+    server.execute(*statements)
+    server.execute("flush binary logs")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for batch in decode_files(server.binlogs()[first:-1]):
+        name = batch.schema.metadata[b"canal.table"].decode()
+        rows = batch.to_pylist()
+        found.setdefault(name, []).extend(row["after"] or row["before"] for row in rows)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def database(request: pytest.FixtureRequest) -> None:
+    for name in ("server", "mysql97", "mariadb"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).execute("create database if not exists types")
+            return
+
+
+def test_generated_and_invisible_columns(mysql97: Server) -> None:
+    found = received(
+        mysql97,
+        "create table types.g (id int primary key, v int as (id * 2) virtual, "
+        "s varchar(9) as (concat('n', id)) stored, h int invisible default 7, "
+        "f float generated always as (id / 2) virtual)",
+        "insert into types.g (id) values (1), (2)",
+        "update types.g set id = 3 where id = 2",
+    )
+    assert found["g"][0] == {"id": 1, "v": 2, "s": "n1", "h": 7, "f": 0.5}
+    assert found["g"][-1] == {"id": 3, "v": 6, "s": "n3", "h": 7, "f": 1.5}
+
+
+def test_mariadb_hidden_things(mariadb: Server) -> None:
+    found = received(
+        mariadb,
+        "create table types.h (id int primary key, p int as (id + 1) persistent, "
+        "w int as (id * 2) virtual, i int invisible default 4, j json, u uuid)",
+        "insert into types.h (id, j, u) values (1, '{\"a\":  1}', uuid())",
+        "create table types.sv (id int primary key, v int) with system versioning",
+        "insert into types.sv values (1, 1)",
+        "update types.sv set v = 2",
+        "create sequence types.sq",
+        "select nextval(types.sq)",
+    )
+    [uuid] = mariadb.execute("select cast(u as char) from types.h")[0]
+    assert found["h"] == [{"id": 1, "p": 2, "w": 2, "i": 4, "j": '{"a":  1}', "u": uuid}]
+    assert [row["v"] for row in found["sv"]] == [1, 2, 1]  # the old version goes to the history
+    far = dt.datetime(2038, 1, 19, 3, 14, 7, 999999, dt.timezone.utc)
+    assert found["sv"][0]["row_end"] == far
+    assert found["sv"][2]["row_end"] == found["sv"][1]["row_start"] < far
+    assert [row["next_not_cached_value"] for row in found["sq"]] == [1001]
+
+
+@pytest.fixture(scope="module")
+def old_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """MariaDB with the temporal formats from before MySQL 5.6."""
+    options = {"mysql56-temporal-format": "OFF"}
+    with start("mariadb", tmp_path_factory.mktemp("old"), options) as server:
+        yield server
+
+
+def test_old_temporal_formats(old_mariadb: Server) -> None:
+    old_mariadb.execute("create database types")
+    rows = [
+        ("'2026-10-01 23:59:59'", "'1970-01-01 00:00:01'", "'838:59:59'"),
+        ("'0000-00-00 00:00:00'", "'0000-00-00 00:00:00'", "'-838:59:59'"),
+        ("'9999-12-31 00:00:00'", "'2038-01-19 03:14:07'", "'-00:00:01'"),
+    ]
+    found = received(
+        old_mariadb,
+        "create table types.o (d datetime, t timestamp null, s time, e date)",
+        *(
+            f"set statement time_zone='+00:00', sql_mode='' for "
+            f"insert into types.o values ({', '.join(row)}, left({row[0]}, 10))"
+            for row in rows
+        ),
+    )
+    assert [row["d"] for row in found["o"]] == [
+        dt.datetime(2026, 10, 1, 23, 59, 59), None, dt.datetime(9999, 12, 31)
+    ]  # fmt: skip
+    assert [row["e"] for row in found["o"]] == [dt.date(2026, 10, 1), None, dt.date(9999, 12, 31)]
+    assert [row["t"] and row["t"].timestamp() for row in found["o"]] == [1, None, 2**31 - 1]
+    most = dt.timedelta(hours=838, minutes=59, seconds=59)
+    assert [row["s"] for row in found["o"]] == [most, -most, -dt.timedelta(seconds=1)]
+
+
+def test_the_widest_table(server: Server, tmp_path: Path) -> None:
+    columns = 4096 if server.kind == "mysql97" else 2600  # what fits into the others' .frm file
+    ddl = ", ".join(f"c{n} tinyint" for n in range(columns))
+    values = [n % 251 - 125 if n % 7 else None for n in range(columns)]
+    shown = ",".join("null" if v is None else str(v) for v in values)
+    server.execute(
+        f"create table types.wide ({ddl}) engine=myisam", "set global binlog_row_image='FULL'"
+    )
+    server.execute("flush binary logs")
+    first = len(server.binlogs()) - 1
+    server.execute(
+        f"insert into types.wide values ({shown})", f"update types.wide set c{columns - 1} = 9"
+    )
+    server.execute("flush binary logs")
+    schema = tmp_path / "schema.sql"
+    schema.write_text(f"use types; create table wide ({ddl})")
+    batches = list(decode_files(server.binlogs()[first:-1], schema_sql=schema))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert list(rows[0]["after"].values()) == values
+    assert list(rows[1]["before"].values()) == values
+    assert list(rows[1]["after"].values()) == [*values[:-1], 9]
+    server.execute("drop table types.wide")
+
+
+def test_the_longest_row(server: Server) -> None:
+    size = 64 << 20
+    server.execute("set global max_allowed_packet = 256 << 20")
+    found = received(
+        server,
+        "create table types.long_row (id int primary key, b longblob, t longtext "
+        "character set latin1) engine=myisam",
+        f"insert into types.long_row values (1, repeat(x'00ff41', {size // 3}), "
+        f"repeat(_latin1 x'e941', {1 << 20}))",
+        "insert into types.long_row values (2, 'b', 't')",
+    )
+    first, second = found["long_row"]
+    assert first["b"] == b"\x00\xffA" * (size // 3)
+    assert first["t"] == "éA" * (1 << 20)
+    assert second == {"id": 2, "b": b"b", "t": "t"}
+    server.execute("drop table types.long_row")
+
+
+def test_deep_and_large_documents(mysql97: Server) -> None:
+    rng = random.Random(5)
+    deep: Any = 1
+    for level in range(98):
+        deep = [deep] if level % 2 else {"k": deep}
+    wide = {f"key {n:05d} é": [n, str(n), None, n / 8] for n in range(20_000)}
+    large = [rng.randrange(2**63) for _ in range(40_000)]
+    texts = [json.dumps(each, ensure_ascii=False) for each in (deep, wide, large)]
+    connection = mysql97.connect()
+    mysql97.execute("create table types.doc (id int primary key, j json)", "flush binary logs")
+    first = len(mysql97.binlogs()) - 1
+    with connection.cursor() as cursor:
+        for number, text in enumerate(texts):
+            cursor.execute("insert into types.doc values (%s, %s)", (number, text))
+        cursor.execute("select cast(j as char) from types.doc order by id")
+        wanted = [row[0] for row in cursor.fetchall()]
+    connection.close()
+    mysql97.execute("flush binary logs")
+    batches = decode_files(mysql97.binlogs()[first:-1])
+    assert [row["after"]["j"] for batch in batches for row in batch.to_pylist()] == wanted
