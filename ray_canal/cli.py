@@ -162,7 +162,7 @@ def decode(
         ),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="CREATE TABLE statements: schemas come from here alone.")
+        Path | None, typer.Option(help="CREATE TABLE statements; where they fit, they count.")
     ] = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
     gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,

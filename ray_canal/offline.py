@@ -33,9 +33,9 @@ def decode_chunks(
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
     """Decoded chunks of binlog files, in order.
 
-    Schemas come from row metadata and from the DDL in the files; or, if `schema_sql` names a file
-    of CREATE TABLE statements, from row metadata and that file alone. `on_bytes` hears how
-    many bytes each chunk had. Good events before a bad one come out first; then its error is
+    Schemas come from row metadata and from the DDL in the files. `schema_sql` is a file of CREATE
+    TABLE statements: they count before the DDL where they fit the rows. `on_bytes` hears how many
+    bytes each chunk had. Good events before a bad one come out first; then its error is
     raised: PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and
     offset.
     """

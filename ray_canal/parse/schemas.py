@@ -24,8 +24,8 @@ class SchemaRegistry:
 
     Names, keys and signs come from row metadata where the binlog has it; then the known schema only
     lends the exact type text (`tinyint(1)`), which row metadata lacks. Known are: a given text,
-    alone if there is one; else the history of the log's DDL; else the catalog, which is asked once
-    per table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed; but
+    where it fits; else the history of the log's DDL; else the catalog, which is asked once per
+    table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed; but
     where the server adds a key of its own to keyless tables, `hidden_key` gives its name.
     """
 
@@ -41,7 +41,7 @@ class SchemaRegistry:
         }
         self._catalog = catalog
         self._hidden_key = hidden_key
-        self._history = None if self._given else history
+        self._history = history
         self._known: dict[tuple[str, str], TableMeta | None] = {}
         # What was known when a TABLE_MAP was resolved, and what came of it.
         self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
@@ -70,9 +70,11 @@ class SchemaRegistry:
 
     def _candidate(self, table_map: TableMap, state: TableState | None) -> TableMeta | None:
         """The best that is known, whether or not it fits."""
-        if state is not None and not state.problem:
-            return state.meta
-        return self._given_meta(table_map) or self._catalog_meta(table_map)
+        given = self._given_meta(table_map)
+        tracked = None if state is None or state.problem else state.meta
+        if given is not None and (tracked is None or not misfit(table_map, given)):
+            return given
+        return tracked or given or self._catalog_meta(table_map)
 
     def _detailed(
         self, from_row: TableMeta, table_map: TableMap, state: TableState | None
@@ -123,10 +125,11 @@ class SchemaRegistry:
         )
 
     def use(self, history: SchemaHistory) -> None:
-        """Go on with this history; a given text stays alone."""
+        """Go on with this history, and no catalog but beside a given text."""
         self._resolved.clear()
+        self._history = history
         if not self._given:
-            self._history, self._catalog = history, None
+            self._catalog = None
 
     def changed(self, schema: str) -> None:
         """A DDL ran in this schema: what the catalog said of it is out of date."""

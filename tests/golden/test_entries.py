@@ -17,7 +17,7 @@ from tests.golden.differences import committed, found_now
 
 COMPAT = Path(__file__).parents[2] / "docs" / "canal-compat.md"
 TABLE = committed()
-WAITING = ("mysql_partialjson", "maria_maria10")
+WAITING = ("mysql_partialjson",)
 """Binlogs with something in them that is not decoded yet. When it is, take it out of this list and
 run `python -m tests.golden.differences NAME`."""
 
