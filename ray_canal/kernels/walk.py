@@ -299,6 +299,21 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
     return slot
 
 
+@inlined
+def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active):  # type: ignore[no-untyped-def]
+    """Note what a table id stands for from here on. How many maps are new: 0 or 1."""
+    table_id = load_le(data, body, id_bytes)
+    slot = _slot_of(ids, table_id)
+    k = active[slot]
+    first = maps[M_START, k] if k >= 0 else 0
+    size = end - body - id_bytes
+    if k < 0 or maps[M_END, k] - first != size or not _same(data, first, body + id_bytes, size):
+        k = _intern(data, body + id_bytes, end, at, maps, count, slots)
+    ids[slot] = table_id
+    active[slot] = k
+    return 1 if k == count else 0
+
+
 @bare
 def _opens_transaction(data, body, end):  # type: ignore[no-untyped-def]
     """Whether it is MySQL's atomic CREATE TABLE … SELECT: its rows follow, under one XID."""
@@ -382,18 +397,9 @@ def walk(  # type: ignore[no-untyped-def]
         if kind == 19:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            table_id = load_le(data, body, id_bytes)
-            slot = _slot_of(ids, table_id)
-            k = active[slot]
-            first = maps[M_START, k] if k >= 0 else 0
-            size = end - body - id_bytes
-            if k < 0 or maps[M_END, k] - first != size or not _same(
-                data, first, body + id_bytes, size
-            ):
-                k = _intern(data, body + id_bytes, end, at, maps, map_count, slots)
-                map_count += k == map_count
-            ids[slot] = table_id
-            active[slot] = k
+            map_count += _table_map(
+                data, body, end, at, id_bytes, maps, map_count, slots, ids, active
+            )
         elif 23 <= kind <= 25 or 30 <= kind <= 32:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
