@@ -156,6 +156,7 @@ class InstanceConfig(_Section):
     chunk_bytes: int = Field(4 << 20, ge=4 << 10)
     linger_ms: float = Field(5.0, ge=0)
     time_zone: str = "UTC"  # in which entries print TIMESTAMP
+    irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31
 
     @model_validator(mode="after")
     def _decoders_positive(self) -> InstanceConfig:

@@ -269,6 +269,7 @@ class StoreActor:
             gtid=self._config.source.gtid,
             fields=self._config.filter.fields,
             black_fields=self._config.filter.black_fields,
+            irregular_dates=self._config.irregular_dates,
         )
 
     async def ack(self, client_id: int, batch_id: int, epoch: int) -> None:

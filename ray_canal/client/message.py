@@ -119,4 +119,13 @@ class Message:
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in zip(self.head.parts, self.chunks, strict=True):
-            yield list(arrow_batches(chunk, part.first, part.last, part.mask, self._fields))
+            yield list(
+                arrow_batches(
+                    chunk,
+                    part.first,
+                    part.last,
+                    part.mask,
+                    self._fields,
+                    self.head.irregular_dates,
+                )
+            )

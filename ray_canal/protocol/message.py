@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,3 +43,4 @@ class MessageHead:
     gtid: bool = False
     fields: str = ""  # the instance's field filter, white and black
     black_fields: str = ""
+    irregular_dates: Literal["null", "error"] = "null"

@@ -28,6 +28,7 @@ from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.sql_types import storage_code
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
@@ -89,6 +90,7 @@ def batches(
     last: int,
     mask: npt.NDArray[np.bool_] | None = None,
     fields: FieldFilter | None = None,
+    irregular: Irregular = "null",
 ) -> Iterator[pa.RecordBatch]:
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
@@ -97,7 +99,7 @@ def batches(
     event_type, journal_name, position (start of the event), row (ordinal in its event; for an event
     that was compressed, its offset in there added),
     execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
-    schema has no label.
+    schema has no label; with `irregular` "error" UnsupportedEvent: a date that no calendar has.
     """
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
@@ -114,7 +116,10 @@ def batches(
         )
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)
-        batch = _batch(chunk, _shown(table, fields), row_event, low, high, gtid_texts)
+        table = _shown(table, fields)
+        if irregular == "error":
+            refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
+        batch = _batch(chunk, table, row_event, low, high, gtid_texts)
         keep = wanted[row_event[low:high]]
         yield batch if keep.all() else batch.filter(pa.array(keep))
 
