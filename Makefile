@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed-spark-test
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit lint servers clean
+.PHONY: help setup demo test unit lint servers bench bench-check clean
 
 ## make help     show these commands
 help:
@@ -46,6 +46,14 @@ lint: setup
 ## make servers  fetch MySQL 9.7, MySQL 5.6 and MariaDB for the tests (about 110 MB, once)
 servers: setup
 	$(BIN)/python -m tests.servers fetch
+
+## make bench    measure speed against peers on one thread, write benchmarks/bench.json (an hour)
+bench: setup servers
+	$(BIN)/python -m benchmarks run --out benchmarks/bench.json
+
+## make bench-check  fail when a ratio to mysqlbinlog lost over 20 % since benchmarks/bench.json
+bench-check: setup servers
+	$(BIN)/python -m benchmarks check
 
 ## make clean    remove the virtual environment and every cache of this folder
 clean:

@@ -1,0 +1,11 @@
+"""The project's own instrument for speed: workloads made on a real server, peers, figures, ratios.
+
+    workloads.py   W1, W2, W3: tables, statements, the cached binlog files
+    systems.py     who decodes them: command lines, where peers are installed
+    measure.py     one child process, its seconds, CPU and peak memory
+    figures.py     medians, ratios, the table, the comparison with committed figures
+    child_*.py     what runs in the children
+    __main__.py    `python -m benchmarks`
+
+Nothing in ray_canal imports it. docs/performance.md says how to run and read it.
+"""

@@ -1,0 +1,31 @@
+"""Child: ray_canal decodes binlog files, to Arrow or to entries; one JSON line says how it went.
+
+    python -m benchmarks.child_ray_canal arrow|entries FILE…
+
+Kernels are loaded before the clock starts; `python -m benchmarks` states that time on its own.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.clock import Clock
+from ray_canal.offline import decode_entries, decode_files
+from ray_canal.warm import warm
+
+
+def main(view: str, files: list[str]) -> None:
+    warm()
+    rows = 0
+    with Clock() as clock:
+        if view == "arrow":
+            for batch in decode_files(files):
+                rows += batch.num_rows
+        else:
+            for entries in decode_entries(files):
+                clock.out_bytes += len(entries)
+    clock.report(rows if view == "arrow" else None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,109 @@
+"""One run of one system: a child process, its wall and CPU seconds and its peak memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from benchmarks.clock import peak_rss_mb
+from benchmarks.systems import System
+from benchmarks.workloads import Made
+
+ROOT = Path(__file__).parents[1]
+_POLL_S = 0.05
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class RunFailed(Exception):
+    """A child failed, or decoded another number of rows than there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One child's figures."""
+
+    rows: int
+    in_bytes: int
+    seconds: float
+    cpu_s: float
+    peak_rss_mb: float
+
+
+def run_once(system: System, made: Made, port: int = 0) -> Run:
+    """Run a system over a workload once. Raises RunFailed, NotAvailable."""
+    command = system.command(made, port)
+    with tempfile.TemporaryFile() as errors:
+        whole, output = _child(command, errors, keep=system.reports)
+        if output is None:
+            errors.seek(0)
+            tail = errors.read().decode(errors="replace").strip().splitlines()[-4:]
+            raise RunFailed(f"{system.name} on {made.name}: " + "\n".join(tail))
+    if not system.reports:
+        return Run(made.rows, made.size_bytes, *whole)
+    said = json.loads(output.splitlines()[-1])
+    rows = made.rows if said["rows"] is None else int(said["rows"])
+    wanted = min(made.rows, system.row_limit)
+    if rows < wanted or (rows != made.rows and system.row_limit > made.rows):
+        raise RunFailed(f"{system.name} on {made.name}: {rows} rows of {made.rows}")
+    in_bytes = made.size_bytes if said["in_bytes"] is None else int(said["in_bytes"])
+    return Run(rows, in_bytes, said["seconds"], said["cpu_s"], said["peak_rss_mb"])
+
+
+def _child(
+    command: list[str], errors: IO[bytes], *, keep: bool
+) -> tuple[tuple[float, float, float], str | None]:
+    """(seconds, CPU seconds, peak MB) of a child, and what it printed (None: it failed)."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    peak_mb = 0.0
+    with tempfile.TemporaryFile() as kept:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **_ONE_THREAD},
+            stdout=kept if keep else subprocess.DEVNULL,
+            stderr=errors,
+        )
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(OSError):
+                    peak_mb = max(peak_mb, peak_rss_mb(process.pid))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        seconds = time.perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        kept.seek(0)
+        output = kept.read().decode() if process.returncode == 0 else None
+    return (seconds, cpu_s, peak_mb), output
+
+
+def kernel_start() -> dict[str, float]:
+    """Seconds until the kernels are ready: compiled into an empty cache, then from that cache."""
+    with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
+        environment = {**os.environ, "RAY_CANAL_CACHE_DIR": folder, "PYTHONPATH": str(ROOT)}
+        seconds = []
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-m", "ray_canal.warm"],
+                cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            found = re.search(r"after ([\d.]+) s", done.stdout)
+            if done.returncode or found is None:
+                raise RunFailed(f"python -m ray_canal.warm: {done.stderr.strip()[-300:]}")
+            seconds.append(float(found[1]))
+    return {"compile_s": seconds[0], "from_cache_s": seconds[1]}

@@ -1,0 +1,35 @@
+"""The instrument on a tiny workload: files from a real server, children that decode them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_tiny_run_writes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_CANAL_BENCH_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "bench.json"
+    command = [
+        sys.executable, "-m", "benchmarks", "run", "--workload", "W2", "--runs", "1",
+        "--scale", "0.002", "--no-start", "--out", str(out), "--system", "ray_canal-arrow",
+        "--system", "ray_canal-entries", "--system", "mysqlbinlog",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(out.read_text())
+    assert [f["system"] for f in report["figures"]] == [
+        "ray_canal-arrow",
+        "ray_canal-entries",
+        "mysqlbinlog",
+    ]
+    for found in report["figures"]:
+        assert found["rows"] == 400
+        assert found["cpu_s_per_m_rows"] > 0
+        assert found["peak_rss_mb"] > 1
+    assert report["not_available"] == {}
