@@ -164,7 +164,8 @@ class TableLayout:
 
     Both sides have `rows` slots; a row without that image (INSERT has no before, DELETE no after)
     is NULL in every column. `row_event` is the arena offset of int32[rows]: each row's index in
-    `events`.
+    `events`. `json_diff`: a text for each row that has partial JSON values, `{"column": [{"op",
+    "path", "value"}, …]}`; None where no row has.
     """
 
     meta: TableMeta
@@ -172,6 +173,7 @@ class TableLayout:
     row_event: int
     before: tuple[ColumnLayout, ...] | None
     after: tuple[ColumnLayout, ...] | None
+    json_diff: ColumnLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)

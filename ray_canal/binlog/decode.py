@@ -6,12 +6,13 @@ come out.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog import types
+from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
     ENTRY,
@@ -23,6 +24,7 @@ from ray_canal.binlog.chunk import (
     ChunkLayout,
     DecodedChunk,
     RawChunk,
+    TableLayout,
 )
 from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, table_layout
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
@@ -51,6 +53,7 @@ _MESSAGES = {
     wire.BAD_JSON: "a JSON value is broken",
     wire.BAD_PACKED: "a vector, address or compressed value is broken",
     wire.NO_PROGRESS: "rows without columns",
+    wire.NO_BEFORE: "JSON diffs of a NULL",
 }
 
 
@@ -80,6 +83,7 @@ class _Work:
     heads: Int64s
     sizes: Int64s
     dest: Int64s
+    partial: Int64s  # lines in the plan of JSON columns of which some values may be diffs
 
 
 def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]:
@@ -155,6 +159,9 @@ def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int) -> _Wo
     )
     if code < 0:
         raise _failed(work, code, k)
+    # What diffs make of a value is not longer than both.
+    if work.partial.size:
+        work.sizes[work.partial, 1] += work.sizes[work.partial, 0]
     if work.sizes.size and work.sizes.max() > _TEXT_BYTES_MAX:
         column = int(work.sizes.max(axis=1).argmax())
         table = int(np.searchsorted(work.shape[:, r.S_FIRST], column, side="right")) - 1
@@ -164,6 +171,16 @@ def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int) -> _Wo
     if factor > _JSON_FACTOR_MAX:
         raise _failed(work, wire.BAD_JSON, _first_json(work))
     return work
+
+
+def _partial_json(events: Int64s, shape: Int64s, plan: Int64s) -> Int64s:
+    """Lines in the plan of the JSON columns of tables with PARTIAL_UPDATE_ROWS events."""
+    is_partial = events[:, r.E_VERSION] == r.VERSION_PARTIAL
+    if not is_partial.any():
+        return np.empty(0, np.int64)
+    lines = np.flatnonzero(plan[:, wire.WIRE] == wire.READ_JSON)
+    owners = np.searchsorted(shape[:, r.S_FIRST], lines, side="right") - 1
+    return lines[np.isin(owners, events[is_partial, r.E_TABLE])]
 
 
 def _first_json(work: _Work) -> int:
@@ -178,6 +195,25 @@ def _failed(work: _Work, code: int, k: int) -> _Failed:
     table = work.parsed.tables[int(work.events[k, r.E_TABLE])].meta.full_name
     kind = types.event_name(int(work.parsed.events["type_code"][number]))
     return _Failed(number, CorruptEvent(f"{kind} of {table}: {_MESSAGES[code]}"))
+
+
+def _failed_row(work: _Work, arena: Bytes, code: int, line: int, row: int) -> _Failed:
+    """As `_failed`, for a row of the table that has this line of the plan."""
+    table = int(np.searchsorted(work.shape[:, r.S_FIRST], line, side="right")) - 1
+    owner = work.shape[table, r.S_ROW_EVENT] + 4 * row
+    number = int(arena[owner : owner + 4].view("<i4")[0])
+    k = int(np.searchsorted(work.events[:, r.E_NUMBER], number))
+    failed = _failed(work, code, k)
+    column = line - int(work.shape[table, r.S_FIRST])
+    before = work.raw.data[work.heads[k, r.BEFORE] + (column >> 3)]
+    if code == wire.NO_BEFORE and not before >> (column & 7) & 1:
+        meta = work.parsed.tables[table].meta
+        failed.error = UnsupportedEvent(
+            f"{meta.full_name}: the row has only diffs of JSON column {meta.columns[column].name}, "
+            "and no before image of it to apply them to; set binlog_row_image=FULL or "
+            "binlog_row_value_options='' on the server, then start behind this event"
+        )
+    return failed
 
 
 def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
@@ -209,16 +245,18 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
         shape[table, r.S_FIRST] = first
         shape[table, r.S_COLUMNS] = len(plan.codes)
         first += len(plan.codes)
+    plan_lines = np.concatenate(lines)
     return _Work(
         raw,
         parsed,
         plans,
         events,
         shape,
-        np.concatenate(lines),
+        plan_lines,
         np.empty((numbers.size, r.HEAD_FIELDS), np.int64),
         np.zeros((first, 2), np.int64),
         np.zeros((first, wire.COLUMN_DEST), np.int64),
+        _partial_json(events, shape, plan_lines),
     )
 
 
@@ -244,7 +282,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
     arena = np.zeros(sketch.size_bytes, np.uint8)
-    _fill_columns(work, arena)
+    deferred = _fill_columns(work, arena)
     events = arena[events_at : events_at + count * EVENT.itemsize].view(EVENT)
     events[:] = parsed.events[:count]
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)
@@ -256,6 +294,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     for version, plan, shape in zip(parsed.tables, work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         layouts.append(table_layout(version, plan, shape, work.dest[mine]))
+    arena = _add_diffs(work, deferred, arena, layouts)
     layout = ChunkLayout(
         work.raw.head.journal_name,
         events_at,
@@ -271,11 +310,37 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     return DecodedChunk(layout, arena)
 
 
-def _fill_columns(work: _Work, arena: Bytes) -> None:
+def _add_diffs(work: _Work, deferred: Int64s, arena: Bytes, layouts: list[TableLayout]) -> Bytes:
+    """Put the texts of JSON diffs behind the arena, and their places into the tables' layouts."""
+    lines = work.partial
+    if not lines.size:
+        return arena
+    owners = np.searchsorted(work.shape[:, r.S_FIRST], lines, side="right") - 1
+    tables, texts = np.unique(owners).tolist(), []
+    for table in tables:
+        mine = lines[owners == table]
+        columns = work.parsed.tables[table].meta.columns
+        names = [columns[k].name for k in (mine - work.shape[table, r.S_FIRST]).tolist()]
+        rows = int(work.shape[table, r.S_ROWS])
+        source = read_only(work.raw.data)
+        found = json_diffs.diff_texts(source, mine, names, rows, work.dest, deferred)
+        if isinstance(found, tuple):
+            raise _failed_row(work, arena, found[0], int(mine[0]), found[1])
+        texts.append(found)
+    arena, places = json_diffs.append(arena, texts)
+    for table, place in zip(tables, places, strict=True):
+        layouts[table] = replace(layouts[table], json_diff=place)
+    return arena
+
+
+def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
+    """Fill the columns; where the JSON values lie in the chunk."""
     source = read_only(work.raw.data)
     json = _json_columns(work)
     deferred = np.full((sum(rows for _, _, _, rows in json), 2), -1, np.int64)
-    code, k = r.fill_rows(
+    any_partial = (work.events[:, r.E_VERSION] == r.VERSION_PARTIAL).any()
+    fill: Any = r.fill_partial_rows if any_partial else r.fill_rows
+    code, k = fill(
         source,
         work.events,
         work.heads,
@@ -288,7 +353,7 @@ def _fill_columns(work: _Work, arena: Bytes) -> None:
     )
     if code < 0:
         raise _failed(work, code, k)
-    for table, column, base, rows in json:
+    for _, column, base, rows in json:
         if work.plan[column, wire.WIRE] == wire.READ_INFLATED:
             tables = charset_tables()
             code, row = fill_inflated(
@@ -299,9 +364,8 @@ def _fill_columns(work: _Work, arena: Bytes) -> None:
         if code == wire.JSON_SPACE:
             raise _MoreRoom
         if code < 0:
-            owner = work.shape[table, r.S_ROW_EVENT] + 4 * row
-            number = int(arena[owner : owner + 4].view("<i4")[0])
-            raise _failed(work, code, int(np.searchsorted(work.events[:, r.E_NUMBER], number)))
+            raise _failed_row(work, arena, code, column, row)
+    return deferred
 
 
 def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:

@@ -76,7 +76,7 @@ class ParsedChunk:
 
     The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start`
     is the offset in RawChunk.data just behind the event header, `body_end` that of its end
-    (checksum excluded), `version` the version of the rows event (0, 1 or 2).
+    (checksum excluded), `version` the version of the rows event (0, 1, 2; 3: PARTIAL_UPDATE_ROWS).
     `changes` are those of schemas, for subscribers; `records` and `quarantined` are to be kept
     durably before the chunk is handed out.
     """

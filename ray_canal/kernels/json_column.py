@@ -1,5 +1,5 @@
 """JSON columns: from the places that kernels/rows.py has noted to text, one column and side at a
-time."""
+time; and the diffs of partial values, one table at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.json_diff import diffs_text, patched_text
 from ray_canal.kernels.json_text import json_text
 from ray_canal.kernels.memory import copy, store32
 
@@ -36,6 +37,57 @@ def fill_json(source, p, base, rows, dest, deferred, arena):  # type: ignore[no-
             if behind < 0:
                 return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
             to = behind
+        elif count <= w.PARTIAL:
+            old = dest[p, w.DEFERRED] + row  # the before image's value
+            if deferred[old, 1] < 0:
+                return w.NO_BEFORE, row
+            first, last = deferred[old, 0], deferred[old, 0] + deferred[old, 1]
+            end = at + w.PARTIAL - count
+            behind = patched_text(source, first, last, at, end, arena, to, data_end)
+            if behind < 0:
+                return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
+            to = behind
         store32(arena, values + 4 * row + 4, to - data)
     dest[p, base + w.USED] = to - data
     return 0, 0
+
+
+@kernel
+def write_diffs(source, lines, rows, dest, deferred, names, name_ends, out, offsets, bits):  # type: ignore[no-untyped-def]
+    """Write `{"column": [diffs], …}` of each row that has partial values; (bytes, 0), or (an error
+    code, row).
+
+    `lines` are the plan's lines of the table's JSON columns; names[name_ends[k - 1]:name_ends[k]]
+    is what comes before the k-th one's diffs. `offsets` gets the texts' ends, `bits` their rows.
+    """
+    pos = 0
+    room = len(out)
+    for row in range(rows):
+        start = pos
+        for k in range(len(lines)):
+            note = dest[lines[k], w.DEST_FIELDS + w.DEFERRED] + row
+            at, count = deferred[note, 0], deferred[note, 1]
+            if count > w.PARTIAL:
+                continue
+            name = name_ends[k - 1] if k else 0
+            size = name_ends[k] - name
+            if room - pos < 2 + size:
+                return w.JSON_SPACE, row
+            out[pos] = 123 if pos == start else 44
+            pos += 1
+            if out[pos - 1] == 44:
+                out[pos] = 32
+                pos += 1
+            copy(out, pos, names, name, size)
+            pos += size
+            pos = diffs_text(source, at, at + w.PARTIAL - count, out, pos, room)
+            if pos < 0:
+                return (w.JSON_SPACE if pos == _NO_SPACE else w.BAD_JSON), row
+        if pos > start:
+            if room - pos < 1:
+                return w.JSON_SPACE, row
+            out[pos] = 125
+            pos += 1
+            bits[row >> 3] |= 1 << (row & 7)
+        offsets[row + 1] = pos
+    return pos, 0

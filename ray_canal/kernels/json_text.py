@@ -23,7 +23,7 @@ DEPTH_MAX: Final = 100
 GROWTH: Final = 8
 """More than any real document: control characters grow most, one byte to the six of \\u0001."""
 
-_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
+SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64 = 4, 5, 6, 7, 8, 9, 10
 _DOUBLE, _STRING, _OPAQUE = 11, 12, 15
 
@@ -40,8 +40,8 @@ _BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 
-# Columns of the stack.
-_BASE, _SIZE, _COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
+# Columns of the stack that `enter` fills.
+_BASE, SIZE, COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
 
 
 @kernel
@@ -106,7 +106,7 @@ def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+def quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
     if pos + 2 + (end - start) > out_end:
         return NO_SPACE
@@ -331,7 +331,7 @@ def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-d
         size, at = _length(src, at, end)
         if size < 0 or size > end - at:
             return CORRUPT
-        return _quoted(src, at, at + size, out, pos, out_end)
+        return quoted(src, at, at + size, out, pos, out_end)
     if kind == _OPAQUE:
         if at >= end:
             return CORRUPT
@@ -348,33 +348,52 @@ def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-d
 
 
 @kernel
-def _enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
+def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     """Push the container at `base`; False if its header cannot be."""
-    width = 4 if kind == _LARGE_OBJECT or kind == _LARGE_ARRAY else 2
+    width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
     if end - base < 2 * width:
         return False
     count = _uint(src, base, width)
     size = _uint(src, base + width, width)
-    entry = width + 1 + (width + 2 if kind <= _LARGE_OBJECT else 0)
+    entry = width + 1 + (width + 2 if kind <= LARGE_OBJECT else 0)
     if size > end - base or 2 * width + count * entry > size:
         return False
     stack[depth, _BASE] = base
-    stack[depth, _SIZE] = size
-    stack[depth, _COUNT] = count
+    stack[depth, SIZE] = size
+    stack[depth, COUNT] = count
     stack[depth, _NEXT] = 0
     stack[depth, _KIND] = kind
     return True
 
 
 @kernel
-def _key(src, base, size, width, index, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """An object's key and the colon behind it."""
+def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
+    """(offset, bytes) of an object's key; (-1, 0) if it is not in the object."""
     at = base + 2 * width + index * (width + 2)
     start = _uint(src, at, width)
     length = _uint(src, at + width, 2)
     if start + length > size:
-        return CORRUPT
-    pos = _quoted(src, base + start, base + start + length, out, pos, out_end)
+        return np.int64(-1), np.int64(0)
+    return base + start, length
+
+
+@kernel
+def element_place(src, base, size, width, count, kind, index):  # type: ignore[no-untyped-def]
+    """(type, offset of the body) of a container's value; offset -1 if it is not inside."""
+    at = base + 2 * width + index * (width + 1)
+    if kind <= LARGE_OBJECT:
+        at += count * (width + 2)
+    inner = np.int64(src[at])
+    if _LITERAL <= inner <= _UINT16 or (width == 4 and _INT32 <= inner <= _UINT32):
+        return inner, np.int64(at + 1)
+    offset = _uint(src, at + 1, width)
+    return inner, np.int64(base + offset if offset < size else -1)
+
+
+@kernel
+def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """An object's key and the colon behind it."""
+    pos = quoted(src, start, end, out, pos, out_end)
     if pos < 0:
         return pos
     if pos + 2 > out_end:
@@ -385,19 +404,18 @@ def _key(src, base, size, width, index, out, pos, out_end):  # type: ignore[no-u
 
 
 @kernel
-def _document(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """`json_text` of bytes that are there."""
-    kind = np.int64(src[start])
-    if kind > _LARGE_ARRAY:
-        return _scalar(kind, src, start + 1, end, out, pos, out_end)
+def value_text(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """Any value of type `kind` whose body begins at `at` and lies before `end`."""
+    if kind > LARGE_ARRAY:
+        return _scalar(kind, src, at, end, out, pos, out_end)
     stack = np.empty((DEPTH_MAX + 1, 5), np.int64)
-    if not _enter(kind, src, start + 1, end, stack, 0):
+    if not enter(kind, src, at, end, stack, 0):
         return CORRUPT
     depth = 0
     opening = True
     while depth >= 0:
         kind = stack[depth, _KIND]
-        is_object = kind <= _LARGE_OBJECT
+        is_object = kind <= LARGE_OBJECT
         if pos + 2 > out_end:
             return NO_SPACE
         if opening:
@@ -405,7 +423,7 @@ def _document(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-de
             pos += 1
             opening = False
         index = stack[depth, _NEXT]
-        if index >= stack[depth, _COUNT]:
+        if index >= stack[depth, COUNT]:
             out[pos] = 125 if is_object else 93
             pos += 1
             depth -= 1
@@ -415,22 +433,20 @@ def _document(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-de
             out[pos + 1] = 32
             pos += 2
         stack[depth, _NEXT] = index + 1
-        base, size = stack[depth, _BASE], stack[depth, _SIZE]
-        width = 4 if kind == _LARGE_OBJECT or kind == _LARGE_ARRAY else 2
-        values = base + 2 * width
+        base, size = stack[depth, _BASE], stack[depth, SIZE]
+        width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
         if is_object:
-            pos = _key(src, base, size, width, index, out, pos, out_end)
+            key, key_bytes = key_place(src, base, size, width, index)
+            if key < 0:
+                return CORRUPT
+            pos = key_text(src, key, key + key_bytes, out, pos, out_end)
             if pos < 0:
                 return pos
-            values += stack[depth, _COUNT] * (width + 2)
-        at = values + index * (width + 1)
-        inner = np.int64(src[at])
-        inline = _LITERAL <= inner <= _UINT16 or (width == 4 and _INT32 <= inner <= _UINT32)
-        target = at + 1 if inline else base + _uint(src, at + 1, width)
-        if not inline and target >= base + size:
+        inner, target = element_place(src, base, size, width, stack[depth, COUNT], kind, index)
+        if target < 0:
             return CORRUPT
-        if inner <= _LARGE_ARRAY:
-            if depth + 1 > DEPTH_MAX or not _enter(
+        if inner <= LARGE_ARRAY:
+            if depth + 1 > DEPTH_MAX or not enter(
                 inner, src, target, base + size, stack, depth + 1
             ):
                 return CORRUPT
@@ -454,6 +470,6 @@ def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-de
         return _word(_NULL, out, pos, out_end)
     longest = pos + GROWTH * (end - start) + 2 * MAX_TEXT_BYTES
     if longest >= out_end:
-        return _document(src, start, end, out, pos, out_end)
-    pos = _document(src, start, end, out, pos, longest)
+        return value_text(np.int64(src[start]), src, start + 1, end, out, pos, out_end)
+    pos = value_text(np.int64(src[start]), src, start + 1, end, out, pos, longest)
     return CORRUPT if pos == NO_SPACE else pos

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ray_canal.kernels import walk as w
 from ray_canal.kernels.jit import bare
+from ray_canal.kernels.rows import VERSION_PARTIAL
 
 
 @bare
@@ -34,7 +35,8 @@ def place_events(found, source, table_index, events, body_start, body_end, versi
             event["table"] = table_index[table]
             body_start[i] = found[w.BODY_START, k]
             body_end[i] = found[w.BODY_END, k]
-            version[i] = 2 if found[w.TYPE_CODE, k] >= 30 else 1
+            code = found[w.TYPE_CODE, k]
+            version[i] = VERSION_PARTIAL if code == 39 else 2 if code >= 30 else 1
 
 
 @bare

@@ -3,6 +3,10 @@
 A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count,
 one bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs
 among the present columns, and the values.
+
+PARTIAL_UPDATE_ROWS has version 2's body (VERSION_PARTIAL here), but each after image begins with a
+packed integer of options. If its PARTIAL_JSON bit is set, a bitmap follows with one bit for each of
+the table's JSON columns, present or not: set where the value is a sequence of diffs.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from ray_canal.kernels.memory import copy, load16, load_le, store32
 
 INSERT: Final = 1
 UPDATE: Final = 2
+VERSION_PARTIAL: Final = 3
 
 # Fields of `heads`, one line per row event.
 ROWS: Final = 0
@@ -53,13 +58,15 @@ SHAPE_FIELDS: Final = 6
 
 _JSON_SLACK_BYTES: Final = 32
 _UTF8_FACTOR: Final = 3  # no character set takes fewer than a third of its bytes in UTF-8
+_OPTION_PARTIAL_JSON: Final = 1
+_NO_OPTIONS: Final = -1  # a constant, so that the branch on it is compiled away
 
 
 @bare
 def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):  # type: ignore[no-untyped-def]
     """Offset of the first bitmap, or an error code."""
     at += id_bytes + 2
-    if version == 2:
+    if version >= 2:
         if end - at < 2:
             return w.TRUNCATED
         extra = load16(source, at)
@@ -99,6 +106,46 @@ def _packed_bytes(source, at, count, read, charset):  # type: ignore[no-untyped-
         size = inflated_bytes(source, at, count)
         return size * _UTF8_FACTOR if size > 0 and charset else size
     return address_bytes(read, count)
+
+
+@bare
+def _partial_bits(source, at, end, json_columns):  # type: ignore[no-untyped-def]
+    """(offset of the bitmap of JSON diffs, -1: none; offset behind the options or TRUNCATED)."""
+    if at >= end:
+        return -1, w.TRUNCATED
+    options = np.int64(source[at])
+    at += 1
+    if options > 250:
+        count = 2 if options == 252 else (3 if options == 253 else 8)
+        if end - at < count:
+            return -1, w.TRUNCATED
+        options = load_le(source, at, count)
+        at += count
+    if not options & _OPTION_PARTIAL_JSON:
+        return -1, at
+    size = (json_columns + 7) >> 3
+    return (at, at + size) if size <= end - at else (-1, w.TRUNCATED)
+
+
+@bare
+def _json_columns(plan, first, columns):  # type: ignore[no-untyped-def]
+    count = 0
+    for p in range(first, first + columns):
+        count += plan[p, w.WIRE] == w.READ_JSON
+    return count
+
+
+@bare
+def _mark_partial(source, bits, first, columns, plan, dest, row, deferred):  # type: ignore[no-untyped-def]
+    """Say in the notes of a row's after image which JSON values are diffs."""
+    k = 0
+    for p in range(first, first + columns):
+        if plan[p, w.WIRE] != w.READ_JSON:
+            continue
+        note = dest[p, w.DEST_FIELDS + w.DEFERRED] + row
+        if source[bits + (k >> 3)] >> (k & 7) & 1 and deferred[note, 1] >= 0:
+            deferred[note, 1] = w.PARTIAL - deferred[note, 1]
+        k += 1
 
 
 @inlined
@@ -149,6 +196,42 @@ def _measure_image(  # type: ignore[no-untyped-def]
     return at if at <= end else w.TRUNCATED
 
 
+@inlined
+def _measure_rows(  # type: ignore[no-untyped-def]
+    source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor, json_columns
+):
+    """(offset behind the event's last row or TRUNCATED, number of rows)."""
+    empty = heads[i, BEFORE_COLUMNS] + heads[i, AFTER_COLUMNS] == 0
+    rows = 0
+    while at < end or (empty and rows == 0):
+        for side in range(2):
+            bitmap = heads[i, BEFORE + side]
+            if bitmap >= 0:
+                if json_columns >= 0 and side == 1:
+                    _, at = _partial_bits(source, at, end, json_columns)
+                    if at < 0:
+                        return at, rows
+                at = _measure_image(
+                    source, at, end, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first,
+                    plan, tables, sizes, side, json_factor,
+                )  # fmt: skip
+                if at < 0:
+                    return at, rows
+        rows += 1
+    return at, rows
+
+
+@bare
+def _measure_partial_rows(  # type: ignore[no-untyped-def]
+    source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor
+):
+    """Of PARTIAL_UPDATE_ROWS; apart, so that the other events' loop is not longer for it."""
+    return _measure_rows(
+        source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor,
+        _json_columns(plan, first, columns),
+    )  # fmt: skip
+
+
 @bare
 def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json_factor):  # type: ignore[no-untyped-def]
     """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`.
@@ -178,18 +261,17 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
         heads[i, PRESENT] = -1 if whole else 0
         if before_columns + after_columns == 0 and at < end:
             return w.NO_PROGRESS, i
-        rows = 0
-        while at < end or (before_columns + after_columns == 0 and rows == 0):
-            for side in range(2):
-                bitmap = heads[i, BEFORE + side]
-                if bitmap >= 0:
-                    at = _measure_image(
-                        source, at, end, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first,
-                        plan, tables, sizes, side, json_factor,
-                    )  # fmt: skip
-                    if at < 0:
-                        return at, i
-            rows += 1
+        if events[i, E_VERSION] == VERSION_PARTIAL:
+            at, rows = _measure_partial_rows(
+                source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor
+            )
+        else:
+            at, rows = _measure_rows(
+                source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor,
+                _NO_OPTIONS,
+            )  # fmt: skip
+        if at < 0:
+            return at, i
         heads[i, ROWS] = rows
         heads[i, ROW] = shape[table, S_ROWS]
         shape[table, S_ROWS] += rows
@@ -232,7 +314,11 @@ def _fill_missing(columns, first, plan, dest, base, arena, row):  # type: ignore
 def fill_rows(  # type: ignore[no-untyped-def]
     source, events, heads, shape, plan, tables, dest, deferred, arena
 ):
-    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`)."""
+    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`).
+
+    No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
+    its own because a tenth of this one's speed hangs on what else stands in its loop.
+    """
     for i in range(events.shape[0]):
         table = events[i, E_TABLE]
         first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
@@ -258,4 +344,52 @@ def fill_rows(  # type: ignore[no-untyped-def]
                         return at, i
                 elif shape[table, S_BEFORE + side] > 0:
                     _fill_missing(columns, first, plan, dest, base, arena, row)
+    return 0, 0
+
+
+@bare
+def _fill_partial_event(  # type: ignore[no-untyped-def]
+    source, events, heads, shape, plan, tables, dest, deferred, arena, i
+):
+    """One PARTIAL_UPDATE_ROWS event's rows; 0 or an error code."""
+    table = events[i, E_TABLE]
+    first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
+    json_columns = _json_columns(plan, first, columns)
+    if heads[i, PRESENT] >= 0:
+        copy(arena, heads[i, PRESENT], source, heads[i, BEFORE], 2 * ((columns + 7) >> 3))
+    at = heads[i, DATA]
+    for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
+        store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
+        for side in range(2):
+            bits = -1
+            if side == 1:
+                bits, at = _partial_bits(source, at, events[i, E_END], json_columns)
+            at = _fill_image(
+                source, at, heads[i, BEFORE + side], heads[i, BEFORE_COLUMNS + side], columns,
+                first, plan, tables, dest, side * w.DEST_FIELDS, arena, row, deferred,
+            )  # fmt: skip
+            if at < 0:
+                return at
+            if bits >= 0:
+                _mark_partial(source, bits, first, columns, plan, dest, row, deferred)
+    return 0
+
+
+@bare
+def fill_partial_rows(  # type: ignore[no-untyped-def]
+    source, events, heads, shape, plan, tables, dest, deferred, arena
+):
+    """`fill_rows` for events of any version."""
+    for i in range(events.shape[0]):
+        if events[i, E_VERSION] == VERSION_PARTIAL:
+            code = _fill_partial_event(
+                source, events, heads, shape, plan, tables, dest, deferred, arena, i
+            )
+        else:
+            code, _ = fill_rows(
+                source, events[i : i + 1], heads[i : i + 1], shape, plan, tables, dest, deferred,
+                arena,
+            )  # fmt: skip
+        if code < 0:
+            return code, i
     return 0, 0

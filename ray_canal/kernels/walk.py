@@ -83,6 +83,8 @@ TRANSACTION_PAYLOAD whose body is four int64: start and length of the compressed
 offset of the first event behind the frame in what was decompressed, and how many bytes of events
 behind the frame belong to it. They have no checksum."""
 
+# A bit for each: versions 1 and 2 of INSERT, UPDATE, DELETE, and PARTIAL_UPDATE_ROWS.
+_ROW_EVENTS: Final = 7 << 23 | 7 << 30 | 1 << 39
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
 _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
@@ -400,7 +402,7 @@ def walk(  # type: ignore[no-untyped-def]
             map_count += _table_map(
                 data, body, end, at, id_bytes, maps, map_count, slots, ids, active
             )
-        elif 23 <= kind <= 25 or 30 <= kind <= 32:
+        elif kind < 64 and _ROW_EVENTS >> kind & 1:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             aux = load_le(data, body, id_bytes)
@@ -410,7 +412,7 @@ def walk(  # type: ignore[no-untyped-def]
                     return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
                 table = active[slot]
                 entry = KIND_ROWS
-                event_type = kind - (22 if kind <= 25 else 29)
+                event_type = 2 if kind == 39 else kind - (22 if kind <= 25 else 29)
         elif kind == 2:
             meaning = query_meaning(data, body, end)
             if meaning < 0:

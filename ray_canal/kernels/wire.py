@@ -74,4 +74,8 @@ BAD_JSON: Final = -5
 JSON_SPACE: Final = -6  # not an error: the text needs more room than was laid out
 NO_PROGRESS: Final = -7  # bytes left, but images without columns
 BAD_LENGTH: Final = -8  # a string longer than its column
+NO_BEFORE: Final = -9  # JSON diffs without the value that they change
 BAD_PACKED: Final = -10  # a VECTOR, UUID, INET or compressed value of impossible size or bits
+
+PARTIAL: Final = -2
+"""In `deferred`, a length of PARTIAL - n: n bytes of JSON diffs (-1: no value)."""

@@ -114,6 +114,7 @@ TESTED_ELSEWHERE = {
     "kernels/walk": "tests/unit/binlog/test_decode.py",
     "kernels/wire": "tests/unit/binlog/test_decode.py",
     "kernels/json_column": "tests/unit/binlog/test_decode.py",
+    "kernels/json_path": "tests/unit/kernels/test_json_diff.py",
     "kernels/entry_bytes": "tests/golden/test_entries.py",
     "kernels/entry_rows": "tests/golden/test_entries.py",
     "kernels/records": "tests/unit/binlog/test_decode.py",

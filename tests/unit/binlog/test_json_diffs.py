@@ -1,0 +1,79 @@
+"""PARTIAL_UPDATE_ROWS of a real server: whole values, the diffs beside them, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from itertools import pairwise
+from typing import Any
+
+from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values
+
+pytestmark = needs_golden
+
+
+def diffs(chunk: DecodedChunk, table: TableLayout) -> list[Any]:
+    """Each row's diffs, None where it has no partial value."""
+    place = table.json_diff
+    assert place is not None
+    ends = chunk.arena[place.values : place.values + 4 * (table.rows + 1)].view("<i4").tolist()
+    data = chunk.arena[place.data : place.data + place.data_bytes].tobytes()
+    bits = int.from_bytes(
+        chunk.arena[place.validity :][: (table.rows + 7) // 8].tobytes(), "little"
+    )
+    found = [json.loads(data[a:b]) if a < b else None for a, b in pairwise(ends)]
+    assert [row is not None for row in found] == [bool(bits >> k & 1) for k in range(table.rows)]
+    assert found.count(None) == place.null_count
+    return found
+
+
+def test_each_after_image_is_the_next_before_image() -> None:
+    info, chunk = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
+    (table,) = chunk.layout.tables
+    before, after = values(chunk, table, "before"), values(chunk, table, "after")
+    assert len(after) == 8
+    assert before[1:] == after[:-1]
+    assert {table.meta.columns[k].name for k in range(4)} == {"id", "j", "j2", "v"}
+    assert [row["v"] for row in after] == [1, 1, 1, 1, 2, 2, 2, 3]
+    assert after[-1]["j"] == '{"a": {"n": null}, "arr": ["zero", 2, 3]}'
+    assert after[-1]["j2"] == '{"w": 1.50, "z": "q"}'
+    rows = diffs(chunk, table)
+    assert rows[0] is None
+    assert rows[1] == {"j": [{"op": "replace", "path": "$.a", "value": 2}], "j2": []}
+    assert rows[3] == {"j": [{"op": "remove", "path": "$.b"}], "j2": []}
+    assert rows[5] == {"j": [], "j2": [{"op": "insert", "path": "$.w", "value": 1.5}]}
+    assert rows[7] == {"j": [], "j2": []}
+    assert info.failure is not None
+
+
+def test_diffs_without_the_value_before_them_say_what_to_set() -> None:
+    """The file goes on with binlog_row_image=MINIMAL."""
+    info, _ = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
+    assert isinstance(info.failure, UnsupportedEvent)
+    assert info.failure.position == 7677
+    message = str(info.failure)
+    for word in ("g_partialjson.t_pj", "column j,", "binlog_row_image=FULL"):
+        assert word in message
+
+
+def test_broken_bytes_end_in_an_error() -> None:
+    """Each byte of the first partial event's after image changed, checksums left out."""
+    raw = golden_chunk("mysql97/mysql_partialjson")
+    start, size = 1586 - 4, 642
+    data = raw.data[: start + size].copy()
+    for at in range(start + size - 4 - 24, start + size - 4):
+        for value in (0, 1, 36, 255):
+            bad = data.copy()
+            bad[at] = value
+            reseal(bad, start, size)
+            info, chunk = decode_chunk(RawChunk(raw.head, bad))
+            assert info.failure is None or isinstance(info.failure, CorruptEvent)
+            assert len(chunk.events) == 6 - (info.failure is not None)
+
+
+def reseal(data: Any, start: int, size: int) -> None:
+    """Give a changed event the checksum that fits it."""
+    crc = zlib.crc32(data[start : start + size - 4].tobytes())
+    data[start + size - 4 : start + size].view("<u4")[0] = crc
