@@ -187,6 +187,30 @@ def decode(
 
 
 @app.command()
+def redrive(
+    config: ConfigPath,
+    destination: Destination,
+    schema: Annotated[
+        Path | None, typer.Option(help="CREATE TABLE statements of the tables in quarantine.")
+    ] = None,
+) -> None:
+    """Print changes that are in quarantine as JSON lines, and let go of them.
+
+    Give what their tables looked like at that time, if the table meta history does not know it.
+    Restart the destination afterwards: its later rows are then decoded with that schema, too.
+    """
+    import json
+
+    from ray_canal.redrive import redrive as redriven
+    from ray_canal.render import changes
+
+    for part in redriven(config, destination, schema_sql=schema):
+        for change in changes(part):
+            sys.stdout.write(json.dumps(change, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+@app.command()
 def demo(
     spark: Annotated[bool, typer.Option(help="Hand the changes to Spark, too.")] = True,
     show: Annotated[int, typer.Option(help="Print so many changes as they come.")] = 20,

@@ -11,14 +11,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.schema_record import SchemaChange
+from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited, iter_entries
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A DDL gave a table other columns. `arrow_schema` is that of its batches from here on; None
+    where the table is gone, or where its columns are not known (`problem` says why)."""
+
+    journal_name: str
+    position: int
+    schema: str
+    table: str
+    arrow_schema: pa.Schema | None
+    problem: str = ""
 
 
 @dataclass
@@ -116,6 +133,22 @@ class Message:
         """
         return [batch for part in self.batches_by_part() for batch in part]
 
+    @property
+    def schema_changes(self) -> list[TableChange]:
+        """The batch's DDL that gave tables other columns, in log order, by table."""
+        found: list[TableChange] = []
+        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+            chosen = np.arange(part.first, part.last)
+            if part.mask is not None:
+                chosen = chosen[part.mask[part.first : part.last]]
+            positions = set(chunk.events["position"][chosen].tolist())
+            found.extend(
+                _table_change(chunk.layout.journal_name, change)
+                for change in chunk.layout.changes
+                if change.position in positions
+            )
+        return found
+
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in zip(self.head.parts, self.chunks, strict=True):
@@ -129,3 +162,15 @@ class Message:
                     self.head.irregular_dates,
                 )
             )
+
+
+def _table_change(journal_name: str, change: SchemaChange) -> TableChange:
+    shape, problem = None, change.problem
+    if change.meta is not None:
+        try:
+            shape = arrow_schema(change.meta)
+        except UnsupportedEvent as error:
+            problem = str(error)
+    return TableChange(
+        journal_name, change.position, change.schema, change.table, shape, problem
+    )

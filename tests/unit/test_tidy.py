@@ -44,10 +44,11 @@ MAY_IMPORT = {
     "actors": "errors config filter protocol kernels binlog parse store meta driver",
     "client": "errors config filter protocol binlog views actors",
     "offline": "errors config filter protocol binlog views parse store driver",
+    "redrive": "errors config protocol binlog parse meta views",
     "spark": "errors config protocol views client __init__",
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
-    "cli": "errors config driver client offline render demo spark __init__",
+    "cli": "errors config driver client offline render demo spark __init__ redrive",
     "warm": "config binlog parse driver views demo",
     "__init__": "config client offline spark",
 }
@@ -72,7 +73,7 @@ ONLY_IN = {
     "tomli": "config",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client offline spark render demo",
+    "pyarrow": "binlog views client offline redrive spark render demo",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
