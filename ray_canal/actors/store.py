@@ -191,8 +191,8 @@ class StoreActor:
         if self._failure is not None:
             raise self._failure
 
-    async def subscribe(self, client_id: int, filter_text: str) -> int:
-        """Subscribe, or change the filter; roll back what is outstanding. Returns the epoch."""
+    async def subscribe(self, client_id: int, filter_text: str, rollback: bool = True) -> int:
+        """Subscribe, or change the filter; `rollback` what is outstanding. Returns the epoch."""
         table_filter = self._filter(filter_text)
         store = await self._ready_store()
         known = self._subscribers.get(client_id)
@@ -203,7 +203,8 @@ class StoreActor:
         if subscriber != known:
             self._save(subscriber)
         store.subscribe(client_id, table_filter, cursor.position)
-        store.rollback(client_id)
+        if rollback:
+            store.rollback(client_id)
         await self._wake()
         return self._epoch
 
@@ -272,8 +273,9 @@ class StoreActor:
             irregular_dates=self._config.irregular_dates,
         )
 
-    async def ack(self, client_id: int, batch_id: int, epoch: int) -> None:
-        """See Connector.ack. The cursor is durable when this returns."""
+    async def ack(self, client_id: int, batch_id: int, epoch: int | None) -> None:
+        """See Connector.ack. The cursor is durable when this returns. `epoch` None: the caller
+        cannot know (Canal's protocol has none), so this one's."""
         if batch_id == EMPTY_BATCH:
             return
         store = await self._ready_store()
@@ -286,7 +288,7 @@ class StoreActor:
         store.ack(client_id, batch_id)
         await self._wake()
 
-    async def rollback(self, client_id: int, batch_id: int | None, epoch: int) -> None:
+    async def rollback(self, client_id: int, batch_id: int | None, epoch: int | None) -> None:
         """See Connector.rollback."""
         store = await self._ready_store()
         if batch_id is not None:
@@ -364,8 +366,8 @@ class StoreActor:
             raise
         self._subscribers[subscriber.client_id] = subscriber
 
-    def _refuse_void(self, batch_id: int, epoch: int) -> None:
-        if epoch != self._epoch:
+    def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
+        if epoch is not None and epoch != self._epoch:
             raise InstanceRestarted(
                 f"batch {batch_id} was handed out before the instance restarted; "
                 "it is void and will be delivered again"

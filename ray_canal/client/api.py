@@ -9,8 +9,9 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from ray_canal.actors import spawn
+from ray_canal.actors.calls import unwrapped
 from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
-from ray_canal.client.transport import RayTransport, unwrapped
+from ray_canal.client.transport import RayTransport
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 

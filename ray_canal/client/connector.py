@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
 from ray_canal.client.message import Message
-from ray_canal.client.transport import RayTransport
+from ray_canal.client.transport import Transport
 from ray_canal.errors import InstanceRestarted
 from ray_canal.protocol.message import MessageHead
 
@@ -24,7 +24,7 @@ _POLL_S = 1.0
 class _Session:
     """What both connectors remember: who we are, and which epoch our batches belong to."""
 
-    def __init__(self, transport: RayTransport, client_id: int) -> None:
+    def __init__(self, transport: Transport, client_id: int) -> None:
         self.transport = transport
         self.destination = transport.destination
         self.client_id = client_id
@@ -32,7 +32,7 @@ class _Session:
 
     def message(self, head: MessageHead) -> Message:
         self.epoch = head.epoch
-        return Message(head, self.transport.load)
+        return self.transport.message(head)
 
 
 class Connector:
@@ -44,7 +44,7 @@ class Connector:
     failed.
     """
 
-    def __init__(self, transport: RayTransport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+    def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
         self._session = _Session(transport, client_id)
 
     @property
@@ -173,12 +173,13 @@ class Connector:
     def close(self) -> None:
         """Leave. The subscription and its cursor stay; unacked batches come again on the next
         connect."""
+        self._session.transport.close()
 
 
 class AsyncConnector:
     """`Connector` for asyncio: the same calls, awaited."""
 
-    def __init__(self, transport: RayTransport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+    def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
         self._session = _Session(transport, client_id)
 
     async def subscribe(self, filter: str = ALL_TABLES) -> None:

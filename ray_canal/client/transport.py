@@ -1,113 +1,36 @@
-"""Calls to a destination's store actor through a Ray handle.
+"""How a connector reaches a destination: by a Ray handle here, by TCP in tcp.py.
 
-Ray wraps what an actor raises; callers of ray_canal see the CanalError itself. A restart of the
-store is waited for where a call may be repeated (subscribe, get), and told where it may not (ack,
-rollback): batches of before the restart are void and come again.
+Both carry the same calls (those of actors/store.py) and make the same messages.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-import ray
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-    GetTimeoutError,
-    ObjectLostError,
-    OwnerDiedError,
-    RayActorError,
-    RayTaskError,
-)
-
-from ray_canal.actors.spawn import NAMESPACE, find_store
-from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.errors import (
-    CanalError,
-    InstanceNotFound,
-    InstanceNotRunning,
-    InstanceRestarted,
-)
-
-_RESTART_WAIT_S = 60.0
-_RETRY_PAUSE_S = 0.1
-
-_AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
-
-T = TypeVar("T")
+from ray_canal.actors.calls import StoreCalls
+from ray_canal.client.message import Message
+from ray_canal.protocol.message import MessageHead
 
 
-def unwrapped(error: RayTaskError) -> Exception:
-    """The CanalError that an actor raised, or Ray's own error if it was none of ours."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, CanalError) else error
+class Transport(Protocol):
+    """What a connector needs. `repeat`: the call may be made again after a restart."""
+
+    destination: str
+
+    def call(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
+
+    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
+
+    def message(self, head: MessageHead) -> Message: ...
+
+    def close(self) -> None: ...
 
 
-class RayTransport:
-    """One destination's store, by name; it is looked up again after it went away."""
+class RayTransport(StoreCalls):
+    """Calls of the store actor; entries and Arrow batches are read from shared memory."""
 
-    def __init__(self, destination: str, namespace: str = NAMESPACE) -> None:
-        self.destination = destination
-        self._namespace = namespace
-        self._handle = find_store(destination, namespace)
+    def message(self, head: MessageHead) -> Message:
+        return Message(head, self.load)
 
-    def _submit(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._handle, method).remote(*arguments)
-
-    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """Call and wait. `repeat`: try again while the store restarts, up to a minute."""
-        deadline = time.monotonic() + _RESTART_WAIT_S
-        while True:
-            try:
-                return ray.get(self._submit(method, *arguments))
-            except Exception as error:
-                self._after(error, repeat and time.monotonic() < deadline)
-            time.sleep(_RETRY_PAUSE_S)
-
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """The same, awaited."""
-        deadline = time.monotonic() + _RESTART_WAIT_S
-        while True:
-            try:
-                return await self._submit(method, *arguments)
-            except Exception as error:
-                self._after(error, repeat and time.monotonic() < deadline)
-            await asyncio.sleep(_RETRY_PAUSE_S)
-
-    def _after(self, error: Exception, may_repeat: bool) -> None:
-        """Return if the call should be repeated, else raise what the caller should see."""
-        if isinstance(error, RayTaskError):
-            raise unwrapped(error) from None
-        if not isinstance(error, _AWAY):
-            raise error
-        if may_repeat:
-            self._look_up()
-            return
-        raise InstanceRestarted(
-            "the instance went away during the call; what was not acked will be delivered again"
-        ).at(destination=self.destination) from error
-
-    def _look_up(self) -> None:
-        try:
-            self._handle = find_store(self.destination, self._namespace)
-        except InstanceNotFound:
-            return  # it may come back: the caller's deadline decides
-
-    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
-        """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
-        gone."""
-        return _loaded(lambda: ray.get(payloads), self.destination)
-
-
-def _loaded(get: Callable[[], T], destination: str) -> T:
-    try:
-        return get()
-    except (OwnerDiedError, ObjectLostError, GetTimeoutError) as error:
-        raise InstanceRestarted(
-            "the store restarted before this message was read; it will be delivered again"
-        ).at(destination=destination) from error
-    except RayTaskError as error:
-        raise unwrapped(error) from None
+    def close(self) -> None:
+        """Nothing is held: handles are names."""

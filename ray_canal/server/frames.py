@@ -1,0 +1,38 @@
+"""A batch as the bytes of a MESSAGES packet: rendered by the entry kernel, part by part."""
+
+from __future__ import annotations
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.filter import FieldFilter
+from ray_canal.protocol.canal_packet import MESSAGES_FIELD, messages_head
+from ray_canal.protocol.message import MessageHead
+from ray_canal.views.entries import guessed_bytes, render_entries
+
+
+def expected_bytes(head: MessageHead, chunks: list[DecodedChunk]) -> int:
+    """About what `messages` will take."""
+    return sum(
+        guessed_bytes(chunk, part.first, part.last, part.mask)
+        for part, chunk in zip(head.parts, chunks, strict=True)
+    )
+
+
+def messages(head: MessageHead, chunks: list[DecodedChunk]) -> list[memoryview]:
+    """The whole frame as buffers to be sent one after the other. Raises CorruptPacket: too
+    long."""
+    rendered = [
+        render_entries(
+            chunk,
+            part.first,
+            part.last,
+            part.mask,
+            time_zone=head.time_zone,
+            gtid=head.gtid,
+            gtid_set=part.gtid_set,
+            tag=MESSAGES_FIELD,
+            fields=FieldFilter(head.fields, head.black_fields),
+        ).buffer.data
+        for part, chunk in zip(head.parts, chunks, strict=True)
+    ]
+    size = sum(len(buffer) for buffer in rendered)
+    return [memoryview(messages_head(head.id, size)), *rendered]

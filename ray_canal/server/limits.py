@@ -1,0 +1,104 @@
+"""What all connections share and may not exhaust: memory for answers, and places."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+
+
+class MemoryBudget:
+    """Bytes of rendered answers that wait for their readers.
+
+    First come, first served. What is larger than the whole budget is given when nothing else is
+    out, so that it passes, alone.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def contended(self) -> bool:
+        """Whether somebody waits for bytes."""
+        return any(not place.cancelled() for _, place in self._queue)
+
+    def share(self, size_bytes: int) -> int:
+        """What `take` accounts for so many bytes."""
+        return min(size_bytes, self.capacity_bytes)
+
+    async def take(self, size_bytes: int) -> int:
+        """Wait for bytes. Returns what to give back."""
+        share = self.share(size_bytes)
+        if not self._queue and self.used_bytes + share <= self.capacity_bytes:
+            self.used_bytes += share
+            return share
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((share, place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._serve()  # those behind it may fit now
+            else:
+                self.give(share)  # it was given in the same moment
+            raise
+        return share
+
+    def give(self, share: int) -> None:
+        """Give bytes back."""
+        self.used_bytes -= share
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._queue:
+            share, place = self._queue[0]
+            if place.cancelled():
+                self._queue.popleft()
+                continue
+            if self.used_bytes + share > self.capacity_bytes:
+                return
+            self._queue.popleft()
+            self.used_bytes += share
+            place.set_result(None)
+
+
+class Places:
+    """How many connections there may be, and how many of them before their login.
+
+    A flood of connections that do not log in displaces the oldest such ones, never one that has.
+    """
+
+    def __init__(self, connections_max: int, logins_max: int) -> None:
+        self._connections_max = connections_max
+        self._logins_max = logins_max
+        self._pending: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._admitted: set[Hashable] = set()
+
+    @property
+    def admitted(self) -> int:
+        return len(self._admitted)
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    def enter(self, key: Hashable, displace: Callable[[], object]) -> None:
+        """A new connection; `displace` ends it if a newer one needs its place."""
+        if len(self._pending) >= self._logins_max:
+            _, end = self._pending.popitem(last=False)
+            end()
+        self._pending[key] = displace
+
+    def admit(self, key: Hashable) -> bool:
+        """It has logged in. False: there are too many that have."""
+        self._pending.pop(key, None)
+        if len(self._admitted) >= self._connections_max:
+            return False
+        self._admitted.add(key)
+        return True
+
+    def leave(self, key: Hashable) -> None:
+        self._pending.pop(key, None)
+        self._admitted.discard(key)

@@ -1,0 +1,137 @@
+"""The server itself: listens, accepts, and knows its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ray_canal.config import ServerConfig, secret
+from ray_canal.errors import ConfigError
+from ray_canal.protocol.scramble import parsed_hash, password_hash
+from ray_canal.server.connection import Connection, Shared
+from ray_canal.server.limits import MemoryBudget, Places
+from ray_canal.server.ports import OpenStore
+
+logger = logging.getLogger(__name__)
+
+_RENDER_THREADS = 4
+_CLOSE_WAIT_S = 5.0
+
+
+class TcpServer:
+    """Canal's TCP protocol for every destination that `open_store` knows."""
+
+    def __init__(self, config: ServerConfig, open_store: OpenStore) -> None:
+        self._config = config
+        self._shared = Shared(
+            config,
+            _kept_password(config),
+            open_store,
+            ThreadPoolExecutor(_RENDER_THREADS, thread_name_prefix="render"),
+            MemoryBudget(config.buffer_bytes_max),
+            Places(config.connections_max, config.logins_max),
+        )
+        self._tls = _tls(config)
+        self._server: asyncio.base_events.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError: the port is taken, the host is not ours."""
+        config = self._config
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            options["ssl"] = self._tls
+            options["ssl_handshake_timeout"] = config.login_timeout_s
+        try:
+            self._server = await asyncio.start_server(
+                self._accept,
+                config.host,
+                config.port,
+                backlog=1024,
+                reuse_port=True if config.replicas > 1 else None,
+                **options,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"server: cannot listen on {config.host}:{config.port}: {error.strerror}; give "
+                "another server.port, or stop what has it"
+            ) from error
+
+    @property
+    def port(self) -> int:
+        """Where it listens: the configured port, or the one that was found for 0."""
+        if self._server is None or not self._server.sockets:
+            return 0
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            return
+        self._tasks.add(task)
+        raw = writer.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = Connection(self._shared, reader, writer)
+        self._shared.places.enter(connection, task.cancel)
+        try:
+            await connection.serve()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # displaced, or the server closes
+        finally:
+            self._shared.places.leave(connection)
+            self._tasks.discard(task)
+
+    def status(self) -> dict[str, Any]:
+        """Plain values, no secrets."""
+        shared = self._shared
+        return {
+            "address": f"{self._config.host}:{self.port}",
+            "connections": shared.places.admitted,
+            "logging_in": shared.places.pending,
+            "requests": shared.requests,
+            "sent_bytes": shared.sent_bytes,
+            "buffered_bytes": shared.budget.used_bytes,
+        }
+
+    async def close(self) -> None:
+        """End every connection and give the port back."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_CLOSE_WAIT_S)
+        if self._server is not None:
+            await self._server.wait_closed()
+        self._shared.executor.shutdown(wait=False)
+
+
+def _kept_password(config: ServerConfig) -> bytes | None:
+    """SHA1(SHA1(password)); None: there is none, everybody may come."""
+    if config.password_hash:
+        return parsed_hash(secret(config.password_hash))
+    return password_hash(secret(config.password)) if config.password else None
+
+
+def _tls(config: ServerConfig) -> ssl.SSLContext | None:
+    if not config.tls.cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.tls.cert, config.tls.key or None)
+        if config.tls.ca:
+            context.load_verify_locations(config.tls.ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(
+            f"server.tls: cert {config.tls.cert!r}, key {config.tls.key!r}, ca {config.tls.ca!r}: "
+            f"{error.strerror or error}"
+        ) from error
+    return context

@@ -1,0 +1,27 @@
+"""What the server needs of a destination: the calls of its store, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.protocol.message import MessageHead
+
+
+class Store(Protocol):
+    """One destination, by name. Raises CanalError; InstanceNotFound only when it is looked up."""
+
+    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        """subscribe, unsubscribe, ack, rollback as in actors/store.py; `repeat`: also after a
+        restart."""
+
+    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+        """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
+
+    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
+        """The chunks of a message's parts; may block, may be called from any thread."""
+
+
+OpenStore = Callable[[str], Awaitable[Store]]
+"""A destination's store by its name. Raises InstanceNotFound."""

@@ -1,0 +1,148 @@
+"""A destination in this process: a real EventStore over really decoded binlog files, no Ray.
+
+What the TCP server asks of a store (ray_canal/server/ports.py), with the waits, epochs and restarts
+of actors/store.py. So the server's tests need neither a cluster nor a MySQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.config import StoreConfig
+from ray_canal.errors import InstanceNotFound, InstanceNotRunning, InstanceRestarted
+from ray_canal.filter import TableFilter
+from ray_canal.offline import decode_chunks
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.event_store import EventStore
+from ray_canal.store.transaction_buffer import TransactionBuffer
+
+Decoded = Sequence[tuple[ChunkInfo, DecodedChunk]]
+
+
+def decoded(files: Sequence[Path]) -> Decoded:
+    return list(decode_chunks(files))
+
+
+class LocalStore:
+    """One destination. `release(n)` lets n more chunks into the log; `restart()` is a takeover."""
+
+    def __init__(self, chunks: Decoded, *, released: int | None = None, **config: Any) -> None:
+        self._chunks = chunks
+        self._config = StoreConfig(**config)
+        self._released = len(chunks) if released is None else released
+        self._filters: dict[int, str] = {}
+        self._cursors: dict[int, EntryPosition | None] = {}
+        self._changed = asyncio.Condition()
+        self.epoch = 0
+        self.takes = 0
+        self.running = True
+        self._recover()
+
+    def _recover(self) -> None:
+        self.epoch += 1
+        head = self._chunks[0][0].head
+        start = EntryPosition(head.journal_name, 4)
+        self.store = EventStore(self._config, start)
+        self._buffer = TransactionBuffer(start, "")
+        for client_id, text in self._filters.items():
+            self.store.subscribe(client_id, TableFilter(text, ""), self._cursors[client_id])
+        for info, chunk in self._chunks[: self._released]:
+            self.store.put(self._buffer.add(info), chunk)
+
+    async def release(self, count: int) -> None:
+        for info, chunk in self._chunks[self._released : self._released + count]:
+            self.store.put(self._buffer.add(info), chunk)
+        self._released += count
+        await self._wake()
+
+    async def restart(self) -> None:
+        self._recover()
+        await self._wake()
+
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    # --- the port -------------------------------------------------------------------------------
+
+    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        await asyncio.sleep(0)
+        if not self.running:
+            raise InstanceNotRunning("the instance was stopped")
+        return await getattr(self, "_" + method)(*arguments)
+
+    async def _subscribe(self, client_id: int, text: str, rollback: bool = True) -> int:
+        self._filters[client_id] = text
+        self._cursors.setdefault(client_id, None)
+        self.store.subscribe(client_id, TableFilter(text, ""), self._cursors[client_id])
+        if rollback:
+            self.store.rollback(client_id)
+        await self._wake()
+        return self.epoch
+
+    async def _unsubscribe(self, client_id: int) -> None:
+        self.store.unsubscribe(client_id)
+        self._filters.pop(client_id, None)
+        self._cursors.pop(client_id, None)
+
+    async def _ack(self, client_id: int, batch_id: int, epoch: int | None) -> None:
+        self._refuse_void(epoch)
+        cursor = self.store.cursor_after(client_id, batch_id)
+        self.store.ack(client_id, batch_id)
+        self._cursors[client_id] = cursor
+
+    async def _rollback(self, client_id: int, batch_id: int | None, epoch: int | None) -> None:
+        if batch_id is not None:
+            self._refuse_void(epoch)
+        self.store.rollback(client_id, batch_id)
+        await self._wake()
+
+    def _refuse_void(self, epoch: int | None) -> None:
+        if epoch is not None and epoch != self.epoch:
+            raise InstanceRestarted("handed out before the instance restarted")
+
+    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+        if not self.running:
+            raise InstanceNotRunning("the instance was stopped")
+        self.takes += 1
+        if timeout is not None:
+            deadline = time.monotonic() + (timeout or 1e9)
+            while not self.store.ready(client_id, batch_size):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    break
+                async with self._changed:
+                    try:
+                        await asyncio.wait_for(self._changed.wait(), left_s)
+                    except asyncio.TimeoutError:
+                        break
+        batch = self.store.get(client_id, batch_size)
+        if batch is None:
+            return MessageHead(EMPTY_BATCH, self.epoch)
+        parts = tuple(
+            MessagePart(p.payload, p.first, p.last, p.mask, p.gtid_set) for p in batch.parts
+        )
+        return MessageHead(batch.id, self.epoch, parts, batch.entry_count, batch.row_count)
+
+    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
+        return payloads
+
+    def outstanding(self, client_id: int) -> list[int]:
+        return self.store.batch_ids(client_id)
+
+
+def opener(stores: dict[str, LocalStore]) -> Any:
+    """The server's way to a store by name."""
+
+    async def open_store(destination: str) -> LocalStore:
+        if destination not in stores:
+            raise InstanceNotFound(f"no destination {destination!r} is running")
+        return stores[destination]
+
+    return open_store

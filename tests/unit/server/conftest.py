@@ -1,0 +1,35 @@
+"""A server on a free port over the demo's binlog files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ray_canal.config import ServerConfig
+from ray_canal.demo import binlog_files
+from ray_canal.server.listener import TcpServer
+from tests.local_store import Decoded, LocalStore, decoded, opener
+
+
+@pytest.fixture(scope="session")
+def shop() -> Decoded:
+    return decoded(binlog_files())
+
+
+@asynccontextmanager
+async def serving(stores: dict[str, LocalStore], **options: Any) -> AsyncIterator[TcpServer]:
+    config = ServerConfig(**{"host": "127.0.0.1", "port": 0, **options})
+    server = TcpServer(config, opener(stores))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def run(test: Callable[[], Awaitable[None]], limit_s: float = 60) -> None:
+    asyncio.run(asyncio.wait_for(test(), limit_s))
