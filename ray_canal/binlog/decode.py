@@ -203,17 +203,19 @@ def _failed_row(work: _Work, arena: Bytes, code: int, line: int, row: int) -> _F
     owner = work.shape[table, r.S_ROW_EVENT] + 4 * row
     number = int(arena[owner : owner + 4].view("<i4")[0])
     k = int(np.searchsorted(work.events[:, r.E_NUMBER], number))
-    failed = _failed(work, code, k)
+    return _failed(work, code, k)
+
+
+def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]:
+    """Which rows of a table have no before image of the column of this line of the plan."""
+    table = int(np.searchsorted(work.shape[:, r.S_FIRST], line, side="right")) - 1
+    at, rows = (int(work.shape[table, field]) for field in (r.S_ROW_EVENT, r.S_ROWS))
+    numbers = arena[at : at + 4 * rows].view("<i4")
+    bitmap = work.heads[np.searchsorted(work.events[:, r.E_NUMBER], numbers), r.BEFORE]
     column = line - int(work.shape[table, r.S_FIRST])
-    before = work.raw.data[work.heads[k, r.BEFORE] + (column >> 3)]
-    if code == wire.NO_BEFORE and not before >> (column & 7) & 1:
-        meta = work.parsed.tables[table].meta
-        failed.error = UnsupportedEvent(
-            f"{meta.full_name}: the row has only diffs of JSON column {meta.columns[column].name}, "
-            "and no before image of it to apply them to; set binlog_row_image=FULL or "
-            "binlog_row_value_options='' on the server, then start behind this event"
-        )
-    return failed
+    bits = work.raw.data[np.maximum(bitmap, 0) + (column >> 3)] >> (column & 7) & 1
+    lacks: npt.NDArray[np.bool_] = (bitmap < 0) | (bits == 0)
+    return lacks
 
 
 def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
@@ -353,14 +355,23 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
     )
     if code < 0:
         raise _failed(work, code, k)
-    for _, column, base, rows in json:
+    partial = set(work.partial.tolist())
+    for table, column, base, rows in json:
         if work.plan[column, wire.WIRE] == wire.READ_INFLATED:
             tables = charset_tables()
             code, row = fill_inflated(
                 source, work.plan, column, base, rows, tables, work.dest, deferred, arena
             )
         else:
-            code, row = fill_json(source, column, base, rows, work.dest, deferred, arena)
+            alone = np.empty(0, np.bool_)
+            if base and column in partial:
+                alone = _lacks_before(work, arena, column)
+            meta = work.parsed.tables[table].meta
+            name = meta.columns[column - int(work.shape[table, r.S_FIRST])].name
+            named = np.frombuffer(name.encode("utf-8"), np.uint8)
+            code, row = fill_json(
+                source, column, base, rows, work.dest, deferred, alone, named, arena
+            )
         if code == wire.JSON_SPACE:
             raise _MoreRoom
         if code < 0:

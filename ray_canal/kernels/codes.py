@@ -18,7 +18,9 @@ Fixed-width slots hold, per row (little-endian, NULL rows undefined unless said 
 Variable-width slots hold int32 offsets (rows + 1 of them) into a data area:
 
     TEXT                 UTF-8            BYTES  bytes as they are (BINARY padded to its length)
-    JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it
+    JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it; behind a validity bit of
+                         0, diffs as SQL (`JSON_REPLACE(j, '$.a', 5)`): their before image is not
+                         in the log
     GEOMETRY             4-byte SRID + WKB
     VECTOR               float32 elements; offsets are in bytes, multiples of 4
 

@@ -45,13 +45,16 @@ _INSERT, _DELETE = 1, 3
 
 @inlined
 def _is_null(code, arena, validity, values, row):  # type: ignore[no-untyped-def]
-    """NULL, and not a temporal value that no calendar has."""
+    """NULL, and neither a temporal value that no calendar has nor JSON diffs without the value that
+    they change."""
     if (arena[validity + (row >> 3)] >> (row & 7)) & 1:
         return False
     if code == codes.DATE:
         return signed(arena, values + 4 * row, 4) == codes.NULL_SLOT32
     if code == codes.DATETIME or code == codes.TIMESTAMP:
         return signed(arena, values + 8 * row, 8) == codes.NULL_SLOT64
+    if code == codes.JSON:
+        return load32(arena, values + 4 * row) == load32(arena, values + 4 * row + 4)
     return True
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.jit import kernel
-from ray_canal.kernels.json_diff import diffs_text, patched_text
+from ray_canal.kernels.json_diff import diffs_text, expression_text, patched_text
 from ray_canal.kernels.json_text import json_text
 from ray_canal.kernels.memory import copy, store32
 
@@ -16,9 +16,11 @@ _NULL_TEXT = np.frombuffer(b"null", np.uint8)
 
 
 @kernel
-def fill_json(source, p, base, rows, dest, deferred, arena):  # type: ignore[no-untyped-def]
+def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # type: ignore[no-untyped-def]
     """Write a column's texts and offsets. (0 or an error code, row).
 
+    `alone` says of each row whether its before image lacks the column (empty: none does). Diffs in
+    such a row become SQL over the column's `name`, behind a validity bit that says NULL.
     JSON_SPACE is no error: the texts need more room than was laid out.
     """
     values, data = dest[p, base + w.VALUES], dest[p, base + w.DATA]
@@ -39,11 +41,17 @@ def fill_json(source, p, base, rows, dest, deferred, arena):  # type: ignore[no-
             to = behind
         elif count <= w.PARTIAL:
             old = dest[p, w.DEFERRED] + row  # the before image's value
-            if deferred[old, 1] < 0:
-                return w.NO_BEFORE, row
-            first, last = deferred[old, 0], deferred[old, 0] + deferred[old, 1]
             end = at + w.PARTIAL - count
-            behind = patched_text(source, first, last, at, end, arena, to, data_end)
+            if len(alone) and alone[row]:
+                behind = expression_text(source, at, end, name, arena, to, data_end)
+                bits = dest[p, base + w.VALIDITY] + (row >> 3)
+                arena[bits] &= 255 ^ (1 << (row & 7))
+                dest[p, base + w.VALID] -= 1
+            elif deferred[old, 1] < 0:
+                return w.NO_BEFORE, row
+            else:
+                first, last = deferred[old, 0], deferred[old, 0] + deferred[old, 1]
+                behind = patched_text(source, first, last, at, end, arena, to, data_end)
             if behind < 0:
                 return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
             to = behind

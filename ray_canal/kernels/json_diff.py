@@ -68,6 +68,13 @@ _OPERATIONS = (
     np.frombuffer(b'{"op": "remove", "path": ', np.uint8),
 )
 _VALUE = np.frombuffer(b', "value": ', np.uint8)
+_FUNCTIONS = (
+    np.frombuffer(b"JSON_REPLACE(", np.uint8),
+    np.frombuffer(b"JSON_INSERT(", np.uint8),
+    np.frombuffer(b"JSON_REMOVE(", np.uint8),
+    np.frombuffer(b"JSON_ARRAY_INSERT(", np.uint8),
+)
+_ARRAY_INSERT: Final = 3
 
 
 @kernel
@@ -397,3 +404,64 @@ def diffs_text(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
         return NO_SPACE
     out[pos] = 93
     return pos + 1
+
+
+@kernel
+def _functions(src, at, end):  # type: ignore[no-untyped-def]
+    """Each diff's function (an index of _FUNCTIONS); empty: the bytes are none."""
+    count = 0
+    start = at
+    while at < end:
+        operation, _, _, _, at = _next_diff(src, at, end)
+        if operation < 0:
+            return np.empty(0, np.int64)
+        count += 1
+    functions = np.empty(count, np.int64)
+    at = start
+    for i in range(count):
+        operation, path, path_end, _, at = _next_diff(src, at, end)
+        is_element = path_end > path and src[path_end - 1] == 93
+        functions[i] = _ARRAY_INSERT if operation == INSERT and is_element else operation
+    return functions
+
+
+@kernel
+def expression_text(src, at, end, name, out, pos, out_end):  # type: ignore[no-untyped-def]
+    """Write diffs as SQL over the column's name, as Canal has it: `JSON_REPLACE(j, '$.a', 5)`; the
+    name alone if there are none. Answers as `patched_text`."""
+    if at >= end:
+        return _put(name, out, pos, out_end)
+    functions = _functions(src, at, end)
+    if not len(functions):
+        return CORRUPT
+    for i in range(len(functions) - 1, -1, -1):
+        if i == 0 or functions[i - 1] != functions[i]:
+            pos = _put(_FUNCTIONS[functions[i]], out, pos, out_end)
+            if pos < 0:
+                return pos
+    pos = _put(name, out, pos, out_end)
+    if pos < 0:
+        return pos
+    for i in range(len(functions)):
+        operation, path, path_end, value, at = _next_diff(src, at, end)
+        if out_end - pos < path_end - path + 8:
+            return NO_SPACE
+        out[pos] = 44
+        out[pos + 1] = 32
+        out[pos + 2] = 39
+        copy(out, pos + 3, src, path, path_end - path)
+        pos += 3 + path_end - path
+        out[pos] = 39
+        pos += 1
+        if operation != REMOVE:
+            out[pos] = 44
+            out[pos + 1] = 32
+            pos = json_text(src, value, at, out, pos + 2, out_end)
+            if pos < 0:
+                return pos
+        if i + 1 == len(functions) or functions[i + 1] != functions[i]:
+            if out_end - pos < 1:
+                return NO_SPACE
+            out[pos] = 41
+            pos += 1
+    return pos

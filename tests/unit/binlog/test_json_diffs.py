@@ -8,10 +8,15 @@ from itertools import pairwise
 from typing import Any
 
 from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
-from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.errors import CorruptEvent
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.views.entries import iter_entries
 from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values
 
 pytestmark = needs_golden
+
+MINIMAL = 8
+"""The row at offset 7677, from which on the file has an event of a minimal row image."""
 
 
 def diffs(chunk: DecodedChunk, table: TableLayout) -> list[Any]:
@@ -31,31 +36,40 @@ def diffs(chunk: DecodedChunk, table: TableLayout) -> list[Any]:
 
 def test_each_after_image_is_the_next_before_image() -> None:
     info, chunk = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
+    assert info.failure is None
     (table,) = chunk.layout.tables
     before, after = values(chunk, table, "before"), values(chunk, table, "after")
-    assert len(after) == 8
-    assert before[1:] == after[:-1]
+    assert len(after) == 11
+    whole = [row for row in pairwise(range(11)) if MINIMAL not in row]
+    assert all(before[b] == after[a] for a, b in whole)
     assert {table.meta.columns[k].name for k in range(4)} == {"id", "j", "j2", "v"}
-    assert [row["v"] for row in after] == [1, 1, 1, 1, 2, 2, 2, 3]
-    assert after[-1]["j"] == '{"a": {"n": null}, "arr": ["zero", 2, 3]}'
-    assert after[-1]["j2"] == '{"w": 1.50, "z": "q"}'
+    assert [row["v"] for row in after[:8]] == [1, 1, 1, 1, 2, 2, 2, 3]
+    assert after[7]["j"] == '{"a": {"n": null}, "arr": ["zero", 2, 3]}'
+    assert after[7]["j2"] == '{"w": 1.50, "z": "q"}'
     rows = diffs(chunk, table)
     assert rows[0] is None
     assert rows[1] == {"j": [{"op": "replace", "path": "$.a", "value": 2}], "j2": []}
     assert rows[3] == {"j": [{"op": "remove", "path": "$.b"}], "j2": []}
     assert rows[5] == {"j": [], "j2": [{"op": "insert", "path": "$.w", "value": 1.5}]}
     assert rows[7] == {"j": [], "j2": []}
-    assert info.failure is not None
 
 
-def test_diffs_without_the_value_before_them_say_what_to_set() -> None:
-    """The file goes on with binlog_row_image=MINIMAL."""
-    info, _ = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
-    assert isinstance(info.failure, UnsupportedEvent)
-    assert info.failure.position == 7677
-    message = str(info.failure)
-    for word in ("g_partialjson.t_pj", "column j,", "binlog_row_image=FULL"):
-        assert word in message
+def test_diffs_without_the_value_before_them_are_null_and_diffs() -> None:
+    """binlog_row_image=MINIMAL: Arrow has null and the diffs, entries have SQL, as Canal's."""
+    _, chunk = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
+    (table,) = chunk.layout.tables
+    assert values(chunk, table, "after")[MINIMAL]["j"] is None
+    found = diffs(chunk, table)[MINIMAL]
+    assert found == {"j": [{"op": "replace", "path": "$.a", "value": 5}]}
+    count = chunk.layout.event_count
+    texts = [
+        column.value
+        for entry in iter_entries(chunk, 0, count)
+        if entry.header.logfileOffset == 7677
+        for row in pb.RowChange.FromString(entry.storeValue).rowDatas
+        for column in row.afterColumns
+    ]
+    assert texts == ["JSON_REPLACE(j, '$.a', 5)"]
 
 
 def test_broken_bytes_end_in_an_error() -> None:
