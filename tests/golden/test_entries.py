@@ -17,15 +17,10 @@ from tests.golden.differences import committed, found_now
 
 COMPAT = Path(__file__).parents[2] / "docs" / "canal-compat.md"
 TABLE = committed()
-WAITING = ("mysql_partialjson",)
-"""Binlogs with something in them that is not decoded yet. When it is, take it out of this list and
-run `python -m tests.golden.differences NAME`."""
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_entries_are_canals_but_for_the_table(case: Case) -> None:
-    if any(f"/{name}." in str(case) for name in WAITING):
-        pytest.skip("waits for its events to be decoded")
     found = found_now(case)
     unexplained = [line for line in found if line[3] == "?"]
     assert not unexplained
