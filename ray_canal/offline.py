@@ -75,13 +75,15 @@ def decode_files(
     *,
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
+    json_diff: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of binlog files: one table version each, rows in log order.
 
-    `tables` is Canal's regex list over `schema.table`. Raises as `decode_chunks`.
+    `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
+    partial JSON updates. Raises as `decode_chunks`.
     """
     for info, chunk in decode_chunks(paths, schema_sql=schema_sql):
-        yield from chunk_batches(info, chunk, tables)
+        yield from chunk_batches(info, chunk, tables, json_diff)
 
 
 def decode_entries(
@@ -115,7 +117,10 @@ def decode_entries(
             executed = gtid_set_after(executed, info.gtids)
 
 
-def chunk_batches(info: ChunkInfo, chunk: DecodedChunk, tables: str) -> list[pa.RecordBatch]:
+def chunk_batches(
+    info: ChunkInfo, chunk: DecodedChunk, tables: str, json_diff: bool = False
+) -> list[pa.RecordBatch]:
     """The Arrow batches of one chunk's tables that the filter admits."""
     mask = info.admitted(TableFilter(tables, "").admits)
-    return list(arrow_batches(chunk, 0, chunk.layout.event_count, mask))
+    count = chunk.layout.event_count
+    return list(arrow_batches(chunk, 0, count, mask, json_diff=json_diff))

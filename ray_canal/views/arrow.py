@@ -61,6 +61,8 @@ _ENVELOPE = [
     pa.field("gtid", pa.dictionary(pa.int32(), pa.string())),
 ]
 
+_JSON_DIFF = pa.field("json_diff", pa.string())
+
 
 def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
     """The Arrow type of a column with this storage code (docs/types.md has the table)."""
@@ -91,6 +93,7 @@ def batches(
     mask: npt.NDArray[np.bool_] | None = None,
     fields: FieldFilter | None = None,
     irregular: Irregular = "null",
+    json_diff: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
@@ -100,6 +103,10 @@ def batches(
     that was compressed, its offset in there added),
     execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
     schema has no label; with `irregular` "error" UnsupportedEvent: a date that no calendar has.
+
+    `json_diff` adds a last column of that name: what a partial update changed in JSON columns, as
+    JSON text (docs/types.md); null where the server wrote whole values, and where `fields` leaves
+    out a JSON column of the table.
     """
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
@@ -120,6 +127,8 @@ def batches(
         if irregular == "error":
             refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
         batch = _batch(chunk, table, row_event, low, high, gtid_texts)
+        if json_diff:
+            batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
         keep = wanted[row_event[low:high]]
         yield batch if keep.all() else batch.filter(pa.array(keep))
 
@@ -136,9 +145,28 @@ def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:
     )
     columns = tuple(compress(meta.columns, shown))
     before, after = sides
+    layouts = before or after or ()
+    all_json = sum(layout.code == codes.JSON for layout in table.before or table.after or ())
+    is_whole = sum(layout.code == codes.JSON for layout in layouts) == all_json
     return dataclasses.replace(
-        table, meta=dataclasses.replace(meta, columns=columns), before=before, after=after
+        table,
+        meta=dataclasses.replace(meta, columns=columns),
+        before=before,
+        after=after,
+        json_diff=table.json_diff if is_whole else None,  # it must not tell what is left out
     )
+
+
+def _diffs(chunk: DecodedChunk, table: TableLayout, low: int, high: int) -> pa.Array:
+    place, rows = table.json_diff, table.rows
+    if place is None:
+        return pa.nulls(high - low, pa.string())
+    buffers = [
+        _buffer(chunk, place.validity, (rows + 7) // 8),
+        _buffer(chunk, place.values, 4 * (rows + 1)),
+        _buffer(chunk, place.data, place.data_bytes),
+    ]
+    return pa.Array.from_buffers(pa.string(), rows, buffers).slice(low, high - low)
 
 
 def _batch(

@@ -9,7 +9,9 @@ from typing import Any
 
 from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
 from ray_canal.errors import CorruptEvent
+from ray_canal.filter import FieldFilter
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values
 
@@ -91,3 +93,19 @@ def reseal(data: Any, start: int, size: int) -> None:
     """Give a changed event the checksum that fits it."""
     crc = zlib.crc32(data[start : start + size - 4].tobytes())
     data[start + size - 4 : start + size].view("<u4")[0] = crc
+
+
+def test_diffs_in_arrow_are_asked_for_and_obey_the_field_filter() -> None:
+    _, chunk = decode_chunk(golden_chunk("mysql97/mysql_partialjson"))
+    count = chunk.layout.event_count
+    (plain,) = batches(chunk, 0, count)
+    assert "json_diff" not in plain.schema.names
+    (batch,) = batches(chunk, 0, count, json_diff=True)
+    (table,) = chunk.layout.tables
+    texts = batch["json_diff"].to_pylist()
+    assert [text and json.loads(text) for text in texts] == diffs(chunk, table)
+    for left_out, null_count in (("j2", len(texts)), ("v", texts.count(None))):
+        fields = FieldFilter("", rf"g_partialjson.t_pj:{left_out}")
+        (batch,) = batches(chunk, 0, count, fields=fields, json_diff=True)
+        assert left_out not in {field.name for field in batch.schema.field("after").type}
+        assert batch["json_diff"].null_count == null_count
