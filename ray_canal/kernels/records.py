@@ -36,7 +36,9 @@ def place_events(found, source, table_index, events, body_start, body_end, versi
             body_start[i] = found[w.BODY_START, k]
             body_end[i] = found[w.BODY_END, k]
             code = found[w.TYPE_CODE, k]
-            version[i] = VERSION_PARTIAL if code == 39 else 2 if code >= 30 else 1
+            version[i] = VERSION_PARTIAL if code == 39 else 2
+            if code < 30:
+                version[i] = 1 if code >= 23 else 0
 
 
 @bare

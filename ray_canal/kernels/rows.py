@@ -25,6 +25,7 @@ from ray_canal.kernels.memory import copy, load16, load_le, store32
 
 INSERT: Final = 1
 UPDATE: Final = 2
+DELETE: Final = 3
 VERSION_PARTIAL: Final = 3
 
 # Fields of `heads`, one line per row event.
@@ -243,13 +244,14 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
         first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
         start, end = events[i, E_START], events[i, E_END]
         images = 2 if kind == UPDATE else 1
-        at = _rows_head(source, start, end, events[i, E_VERSION], id_bytes, images, columns)
+        bitmaps = images if events[i, E_VERSION] > 0 else 1  # version 0: one for both images
+        at = _rows_head(source, start, end, events[i, E_VERSION], id_bytes, bitmaps, columns)
         if at < 0:
             return at, i
         bitmap_bytes = (columns + 7) >> 3
         before = -1 if kind == INSERT else at
-        after = at if kind == INSERT else (at + bitmap_bytes if kind == UPDATE else -1)
-        at += images * bitmap_bytes
+        after = at + (bitmaps - 1) * bitmap_bytes if kind != DELETE else -1
+        at += bitmaps * bitmap_bytes
         before_columns = _present_columns(source, before, columns)
         after_columns = _present_columns(source, after, columns)
         heads[i, DATA] = at

@@ -84,7 +84,7 @@ offset of the first event behind the frame in what was decompressed, and how man
 behind the frame belong to it. They have no checksum."""
 
 # A bit for each: versions 1 and 2 of INSERT, UPDATE, DELETE, and PARTIAL_UPDATE_ROWS.
-_ROW_EVENTS: Final = 7 << 23 | 7 << 30 | 1 << 39
+_ROW_EVENTS: Final = 7 << 20 | 7 << 23 | 7 << 30 | 1 << 39
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
 _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
@@ -328,6 +328,14 @@ def _opens_transaction(data, body, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _row_event_type(kind):  # type: ignore[no-untyped-def]
+    """Canal's EventType: INSERT 1, UPDATE 2, DELETE 3."""
+    if kind == 39:  # PARTIAL_UPDATE_ROWS
+        return 2
+    return kind - (19 if kind <= 22 else 22 if kind <= 25 else 29)
+
+
+@inlined
 def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
     """Known events that no entry shows: FORMAT_DESCRIPTION, ROTATE, STOP, heartbeats, lists of
     GTIDs, those of group replication, XA_PREPARE, and the file of a LOAD DATA statement."""
@@ -412,7 +420,7 @@ def walk(  # type: ignore[no-untyped-def]
                     return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
                 table = active[slot]
                 entry = KIND_ROWS
-                event_type = 2 if kind == 39 else kind - (22 if kind <= 25 else 29)
+                event_type = _row_event_type(kind)
         elif kind == 2:
             meaning = query_meaning(data, body, end)
             if meaning < 0:
