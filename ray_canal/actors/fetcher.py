@@ -43,10 +43,14 @@ class Fetcher:
         return position, self._source.identity
 
     def begin(
-        self, records: tuple[SchemaRecord, ...], server: str, start: EntryPosition
+        self,
+        records: tuple[SchemaRecord, ...],
+        server: str,
+        start: EntryPosition,
+        continues: bool,
     ) -> tuple[SchemaRecord, ...]:
         """Fused mode: see EventParser.begin."""
-        new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start)
+        new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start, continues)
         return new
 
     def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, bool]:

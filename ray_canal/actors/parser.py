@@ -49,10 +49,14 @@ class Parser:
         self._parser = event_parser(InstanceConfig.model_validate_json(instance_json))
 
     def begin(
-        self, records: tuple[SchemaRecord, ...], server: str, start: EntryPosition
+        self,
+        records: tuple[SchemaRecord, ...],
+        server: str,
+        start: EntryPosition,
+        continues: bool,
     ) -> tuple[SchemaRecord, ...]:
         """See EventParser.begin."""
-        return self._parser.begin(records, server, start)
+        return self._parser.begin(records, server, start, continues)
 
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. Raises CanalError only when nothing of it could be used."""

@@ -72,7 +72,8 @@ class Pump:
             self._buffer = spawn.transaction_buffer(position, gtid_set)
         parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
-        new = await parser.begin.remote(tuple(records), server, position)
+        continues = start == position  # else statements may lie unread before the position
+        new = await parser.begin.remote(tuple(records), server, position, continues)
         return position, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:

@@ -42,13 +42,17 @@ class EventParser:
             schemas.use(keeper.history)
 
     def begin(
-        self, records: Iterable[SchemaRecord], server: str, start: EntryPosition
+        self,
+        records: Iterable[SchemaRecord],
+        server: str,
+        start: EntryPosition,
+        continues: bool = False,
     ) -> tuple[SchemaRecord, ...]:
         """Stand at a place of a server's log, with the schema history that is known of it; see
         SchemaKeeper.begin."""
         if self._keeper is None:
             return ()
-        new = self._keeper.begin(records, server, start)
+        new = self._keeper.begin(records, server, start, continues)
         self._schemas.use(self._keeper.history)
         return new
 

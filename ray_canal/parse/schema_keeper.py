@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from ray_canal.binlog.chunk import ChunkHead
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.parse.fit import misfit_of_state
-from ray_canal.parse.history import SchemaHistory, place_of
+from ray_canal.parse.history import Place, SchemaHistory, place_of
 from ray_canal.parse.records import (
     compacted,
     ddl_record,
@@ -64,17 +64,25 @@ class SchemaKeeper:
         self._new: list[SchemaRecord] = []
 
     def begin(
-        self, records: Iterable[SchemaRecord], server: str, start: EntryPosition
+        self,
+        records: Iterable[SchemaRecord],
+        server: str,
+        start: EntryPosition,
+        continues: bool = False,
     ) -> tuple[SchemaRecord, ...]:
-        """Load the history for reading from `start`; where it does not reach back so far, take a
-        snapshot. Returns the records that are new. Raises SourceError kinds, ConfigError."""
+        """Load the history for reading from `start`. There is none, or it ends before `start`, so
+        that statements between them were never read: take a snapshot. `continues`: reading goes on
+        where it was before, so nothing lies between.
+
+        Returns the records that are new. Raises SourceError kinds, ConfigError."""
         known = list(records)
         self.server = server
         place = place_of(start.journal_name, start.position)
         history = self.history = load_history(known, server, place)
         self._new = []
+        gap = not continues and _ends_before(known, server, place)
         if self._catalog is not None and (
-            not history.has_snapshot or _is_anew(known, server, self._catalog.position())
+            gap or not history.has_snapshot or _is_anew(known, server, self._catalog.position())
         ):
             history = self.history = SchemaHistory() if history.has_snapshot else history
             snapshot = self._catalog.snapshot()
@@ -160,5 +168,13 @@ def _is_anew(records: list[SchemaRecord], server: str, end: EntryPosition) -> bo
     behind = place_of(end.journal_name, end.position)
     return any(
         place_of(record.journal_name, record.position) > behind
+        for record in of_server(records, server)
+    )
+
+
+def _ends_before(records: list[SchemaRecord], server: str, start: Place) -> bool:
+    """Whether everything that is known of the server's log lies before `start`."""
+    return all(
+        place_of(record.journal_name, record.position) < start
         for record in of_server(records, server)
     )

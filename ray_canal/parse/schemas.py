@@ -114,7 +114,9 @@ class SchemaRegistry:
 
     def _nothing_known(self, table_map: TableMap, state: TableState | None) -> str:
         places = ["the schema text"] * bool(self._given) + ["the catalog"] * bool(self._catalog)
-        places += ["the DDL before these rows"] * (self._history is not None)
+        places += ["the table meta history (the catalog at the start and the DDL since)"] * (
+            self._history is not None
+        )
         where = f" and the table is not in {' or in '.join(places)}" if places else ""
         if state is not None and state.problem:
             where = f" and {state.problem}"

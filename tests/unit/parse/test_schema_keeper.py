@@ -68,7 +68,7 @@ def test_a_snapshot_is_taken_once_and_its_record_gives_the_same_history() -> Non
     server.at = 9000
     for start in (100, 500, 650, 9000):
         again = SchemaKeeper(server)
-        assert again.begin(records, "uuid", EntryPosition(FILE, start)) == ()
+        assert again.begin(records, "uuid", EntryPosition(FILE, start), True) == ()
         for at in (500, 650, 700, 9000):
             for table in ("t", "u"):
                 assert columns(again, table, at) == columns(keeper, table, at)
@@ -139,6 +139,22 @@ def test_rows_that_do_not_fit_make_it_ask_again() -> None:
     assert columns(keeper, "t", 650) == "a b"
 
 
+@pytest.mark.parametrize(("continues", "columns_there"), [(True, "a"), (False, "renamed")])
+def test_what_was_not_read_is_not_trusted(continues: bool, columns_there: str) -> None:
+    """Nobody read from 500 to 800, where a column was renamed: the history cannot go on."""
+    server = FakeServer("create table db.t (a int)", 500)
+    records = list(SchemaKeeper(server).begin([], "uuid", EntryPosition(FILE, 500)))
+    server.sql, server.at = "create table db.t (renamed int)", 800
+    keeper = SchemaKeeper(server)
+    new = keeper.begin(records, "uuid", EntryPosition(FILE, 800), continues)
+    assert len(new) == (not continues)
+    assert columns(keeper, "t", 800) == columns_there
+    again = SchemaKeeper(server)
+    assert again.begin([*records, *new], "uuid", EntryPosition(FILE, 800), True) == ()
+    assert columns(again, "t", 800) == columns_there
+    assert keeper.begin([*records, *new], "uuid", EntryPosition(FILE, 500)) == (), "known place"
+
+
 def test_an_old_history_is_compacted_at_a_start() -> None:
     server = FakeServer("create table db.t (a int)", 500)
     keeper = SchemaKeeper(server)
@@ -149,10 +165,10 @@ def test_an_old_history_is_compacted_at_a_start() -> None:
            for r in records]  # fmt: skip
     server.at = 900
     again = SchemaKeeper(server)
-    (compact,) = again.begin(old, "uuid", EntryPosition(FILE, 800))
+    (compact,) = again.begin(old, "uuid", EntryPosition(FILE, 800), True)
     assert (compact.kind, compact.position) == ("snapshot", 600)
     alone = SchemaKeeper(server)
-    alone.begin([compact], "uuid", EntryPosition(FILE, 800))
+    alone.begin([compact], "uuid", EntryPosition(FILE, 800), True)
     assert columns(alone, "t", 800) == "a b"
     both = SchemaKeeper(server)
     assert both.begin([*old, compact], "uuid", EntryPosition(FILE, 550)) == ()
