@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,14 @@ SOAK_SEEDS = int(os.environ.get("RAY_CANAL_SEEDS", "50"))
 class RandomTable:
     """A table, its statements and its truth."""
 
-    def __init__(self, seed: int, server: Server) -> None:
+    def __init__(
+        self, seed: int, server: Server, admits: Callable[[Kind], bool] = lambda kind: True
+    ) -> None:
         self.name = f"t{seed}"
         self.rng = random.Random(seed)
         self.server = server
-        self.kinds = [random_kind(self.rng, server.kind) for _ in range(self.rng.randint(3, 14))]
+        kinds = [random_kind(self.rng, server.kind) for _ in range(self.rng.randint(3, 14))]
+        self.kinds = [kind for kind in kinds if admits(kind)]
         self.keys: list[int] = []
         self.phases: list[tuple[str, dict[int, tuple[Any, ...]]]] = []
 

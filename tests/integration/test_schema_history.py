@@ -63,9 +63,7 @@ def described(cursor: Any) -> Described:
     return found
 
 
-def run_random(
-    server: Server, seed: int, count: int
-) -> tuple[list[Step], str, int]:
+def run_random(server: Server, seed: int, count: int) -> tuple[list[Step], str, int]:
     """Run random DDL; after each statement (file, position, sql, the server's description)."""
     maker = DdlMaker(server.kind, seed)
     steps = []
