@@ -21,6 +21,7 @@ from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels import codes, wire
 from ray_canal.kernels.decimals import decimal_bytes
+from ray_canal.kernels.temporal import hires_bytes
 from ray_canal.protocol.table_meta import ColumnMeta
 
 
@@ -117,7 +118,7 @@ def _line(table_map: TableMap, number: int, column: ColumnMeta) -> _Line:
     if kind == t.NEWDECIMAL:
         return _decimal(meta >> 8, meta & 0xFF)
     if kind in _TEMPORAL:
-        return _temporal(kind, meta)
+        return _hires(kind, column.fraction) or _temporal(kind, meta)
     return _string(table_map, number, column)
 
 
@@ -155,6 +156,21 @@ _TEMPORAL = {
     t.TIMESTAMP: (wire.READ_TIMESTAMP_OLD, 4, False, codes.TIMESTAMP),
     t.TIMESTAMP2: (wire.READ_TIMESTAMP, 4, True, codes.TIMESTAMP),
 }
+
+
+_HIRES = {
+    t.DATETIME: (wire.READ_DATETIME_HIRES, codes.DATETIME),
+    t.TIMESTAMP: (wire.READ_TIMESTAMP_HIRES, codes.TIMESTAMP),
+    t.TIME: (wire.READ_TIME_HIRES, codes.TIME),
+}
+"""MariaDB's old formats with a fraction, which only the schema tells, not the TABLE_MAP."""
+
+
+def _hires(kind: int, digits: int) -> _Line | None:
+    if kind not in _HIRES or not 0 < digits <= _FRACTION_MAX:
+        return None
+    read, code = _HIRES[kind]
+    return read, hires_bytes(read, digits), wire.NULL_64, code, 0, digits, 0, 0
 
 
 def _temporal(kind: int, digits: int) -> _Line:

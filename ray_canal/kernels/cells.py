@@ -31,6 +31,7 @@ from ray_canal.kernels.temporal import (
     date_slot,
     datetime_new,
     datetime_old,
+    hires,
     time_new,
     time_old,
     timestamp_new,
@@ -97,6 +98,8 @@ def _put_temporal(source, at, read, fraction, arena, values, row):  # type: igno
         slot, valid = datetime_old(load64(source, at))
     elif read == w.READ_TIMESTAMP_OLD:
         slot, valid = timestamp_slot(load32(source, at), 0)
+    elif read >= w.READ_DATETIME_HIRES:
+        slot, valid = hires(source, at, read, fraction)
     else:
         slot, valid = time_old(_signed24(source, at))
     store64(arena, values + 8 * row, slot)

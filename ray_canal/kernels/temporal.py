@@ -4,13 +4,16 @@ New formats (MySQL 5.6): DATETIME is 40 bits big-endian (sign, year * 13 + month
 second) and a big-endian fraction of (digits + 1) // 2 bytes; TIMESTAMP four big-endian bytes of
 seconds and the same fraction; TIME three big-endian bytes (sign, unused, hour, minute, second) with
 the fraction behind, the whole being one number offset by its sign bit. Old formats are decimal
-digits in little-endian integers.
+digits in little-endian integers; MariaDB's old formats with a fraction (5.3) are one big-endian
+count of the fraction's units: DATETIME in months and days of 13 and 32, TIME from a zero point of
+839 hours; TIMESTAMP has the count of units behind its seconds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ray_canal.kernels import wire as w
 from ray_canal.kernels.codes import IRREGULAR32, IRREGULAR64
 from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load_be
@@ -22,6 +25,19 @@ _DAYS_BEFORE = np.array(
     [0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64
 )  # fmt: skip
 _YEAR_MAX = 9999
+_UNIT_US = np.array([1_000_000, 100_000, 10_000, 1000, 100, 10, 1], np.int64)  # by digits
+_HIRES_DATETIME_BYTES = np.array([5, 6, 6, 7, 7, 7, 8], np.int64)
+_HIRES_TIME_BYTES = np.array([3, 4, 4, 5, 5, 5, 6], np.int64)
+_HIRES_FRACTION_BYTES = np.array([0, 1, 1, 2, 2, 3, 3], np.int64)
+_TIME_ZERO_SECONDS = 3_020_400
+
+
+def hires_bytes(read: int, digits: int) -> int:
+    """Bytes of a MariaDB 5.3 value with `digits` (1 … 6) of fraction."""
+    if read == w.READ_TIMESTAMP_HIRES:
+        return 4 + int(_HIRES_FRACTION_BYTES[digits])
+    table = _HIRES_TIME_BYTES if read == w.READ_TIME_HIRES else _HIRES_DATETIME_BYTES
+    return int(table[digits])
 
 
 @bare
@@ -142,3 +158,25 @@ def time_old(number):  # type: ignore[no-untyped-def]
         return np.int64(0), -1
     total = ((magnitude // 10_000 * 60 + minute) * 60 + second) * _SECOND_US
     return (-total if number < 0 else total), 1
+
+
+@bare
+def hires(source, at, read, digits):  # type: ignore[no-untyped-def]
+    """A MariaDB 5.3 value with a fraction; results as above."""
+    unit = _UNIT_US[digits]
+    if read == w.READ_TIMESTAMP_HIRES:
+        micros = load_be(source, at + 4, _HIRES_FRACTION_BYTES[digits]) * unit
+        return timestamp_slot(load_be(source, at, 4), micros)
+    units = _SECOND_US // unit
+    if read == w.READ_TIME_HIRES:
+        count = load_be(source, at, _HIRES_TIME_BYTES[digits]) - _TIME_ZERO_SECONDS * units
+        return count * unit, 1 if abs(count) < _TIME_ZERO_SECONDS * units else -1
+    count = load_be(source, at, _HIRES_DATETIME_BYTES[digits])
+    micros, seconds = count % units * unit, count // units
+    days = seconds // 86_400
+    month_number = days >> 5
+    if count < 0 or month_number // 13 > _YEAR_MAX:
+        return np.int64(0), -1
+    date = (month_number // 13) << 9 | (month_number % 13) << 5 | (days & 31)
+    slot, valid = moment_slot(date, seconds // 3600 % 24, seconds // 60 % 60, seconds % 60, micros)
+    return slot, 1 if valid else 0

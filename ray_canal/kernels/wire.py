@@ -55,15 +55,19 @@ READ_TIMESTAMP_OLD: Final = 17
 READ_TIMESTAMP: Final = 18
 READ_TIME_OLD: Final = 19
 READ_TIME: Final = 20
-READ_COPY: Final = 21
-READ_PADDED: Final = 22
-READ_TRANSCODED: Final = 23
-READ_VECTOR: Final = 24
-READ_UUID: Final = 25
-READ_INET4: Final = 26
-READ_INET6: Final = 27
-READ_JSON: Final = 28  # from here on: noted, and filled by kernels of their own
-READ_INFLATED: Final = 29  # MariaDB's compressed columns; CHARSET is 0 where they are copied
+# MariaDB before MySQL's formats, with a fraction; SCALE is its digits.
+READ_DATETIME_HIRES: Final = 21
+READ_TIMESTAMP_HIRES: Final = 22
+READ_TIME_HIRES: Final = 23
+READ_COPY: Final = 24
+READ_PADDED: Final = 25
+READ_TRANSCODED: Final = 26
+READ_VECTOR: Final = 27
+READ_UUID: Final = 28
+READ_INET4: Final = 29
+READ_INET6: Final = 30
+READ_JSON: Final = 31  # from here on: noted, and filled by kernels of their own
+READ_INFLATED: Final = 32  # MariaDB's compressed columns; CHARSET is 0 where they are copied
 
 # Codes of the row kernels; negative, because offsets are not.
 TRUNCATED: Final = -1

@@ -30,6 +30,8 @@ _CHARSETS = {4: "utf8mb4", 3: "utf8mb3", 1: "latin1"}
 """Most bytes of a character: the character set that it is taken for, where only that is known (the
 database was made before the log began)."""
 _FRACTIONAL = (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
+_OLD_TEMPORAL = (types.TIME, types.DATETIME, types.TIMESTAMP)
+"""Their TABLE_MAP does not tell the digits of fractional seconds (MariaDB has such)."""
 
 
 def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMeta:
@@ -136,6 +138,8 @@ def _is_json_text(column: ColumnMeta, kind: int) -> bool:
 def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
     """Whether two columns differ in nothing but what the binlog does not tell: how the type was
     written."""
+    if mine.type_code in _OLD_TEMPORAL:
+        mine = replace(mine, fraction=theirs.fraction)
     if _kind(mine.type_code) != _kind(theirs.type_code):
         return _is_json_text(mine, theirs.type_code) or _is_json_text(theirs, mine.type_code)
     if _kind(mine.type_code) == types.BLOB and blob_size(mine) != blob_size(theirs):

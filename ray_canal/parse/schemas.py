@@ -85,7 +85,7 @@ class SchemaRegistry:
         if known is None or len(known.columns) != len(from_row.columns):
             return from_row
         columns = tuple(
-            dataclasses.replace(mine, mysql_type=theirs.mysql_type)
+            dataclasses.replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
             if mine.name.lower() == theirs.name.lower() and same_type(mine, theirs)
             else mine
             for mine, theirs in zip(from_row.columns, known.columns, strict=True)

@@ -1,8 +1,8 @@
 """What mysql-replication reads of random tables of MySQL 9.7, against our Arrow batches.
 
-Left out, as mysql-replication has other conventions or no decoder: character sets that Python lacks or maps
-otherwise, JSON, geometry, vectors, addresses, compressed columns, SETs (it has no order), BINARY
-(not padded), YEAR (0 is 1900 to it) and DATE (it fails on irregular ones).
+Left out, as mysql-replication has other conventions or no decoder: character sets that Python
+lacks or maps otherwise, JSON, geometry, vectors, SETs (it has no order), BINARY (not padded), YEAR
+(0 is 1900 to it) and DATE (it fails on irregular ones).
 """
 
 from __future__ import annotations

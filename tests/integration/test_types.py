@@ -81,7 +81,7 @@ def old_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_old_temporal_formats(old_mariadb: Server) -> None:
-    old_mariadb.execute("create database types")
+    old_mariadb.execute("create database if not exists types")
     rows = [
         ("'2026-10-01 23:59:59'", "'1970-01-01 00:00:01'", "'838:59:59'"),
         ("'0000-00-00 00:00:00'", "'0000-00-00 00:00:00'", "'-838:59:59'"),
@@ -103,6 +103,39 @@ def test_old_temporal_formats(old_mariadb: Server) -> None:
     assert [row["t"] and row["t"].timestamp() for row in found["o"]] == [1, None, 2**31 - 1]
     most = dt.timedelta(hours=838, minutes=59, seconds=59)
     assert [row["s"] for row in found["o"]] == [most, -most, -dt.timedelta(seconds=1)]
+
+
+@pytest.mark.parametrize("digits", range(1, 7))
+def test_old_temporal_formats_with_fractions(old_mariadb: Server, digits: int) -> None:
+    """MariaDB's own, whose TABLE_MAP does not tell the digits: the DDL in the log does."""
+    rng = random.Random(digits)
+    name = f"f{digits}"
+    rows = []
+    for _ in range(30):
+        micros = rng.choice([0, 1, 999_999, 500_000, rng.randrange(10**6)])
+        day = dt.datetime(1, 1, 1) + dt.timedelta(seconds=rng.randrange(315_537_897_600))
+        stamp = dt.datetime(1970, 1, 2) + dt.timedelta(seconds=rng.randrange(2**31 - 10**6))
+        span = f"{rng.choice('- ')}{rng.randrange(839)}:{rng.randrange(60)}:{rng.randrange(60)}"
+        rows.append([f"{each}.{micros:06d}" for each in (day, stamp, span.strip())])
+    rows.append(["0000-00-00", "0000-00-00", "838:59:59.999999"])
+    rows.append(["2026-02-00 01:02:03.999999", "1970-01-01 00:00:01", "-838:59:59.999999"])
+    values = ",".join(f"('{d}','{s}','{t}',5)" for d, s, t in rows)
+    found = received(
+        old_mariadb,
+        "create database if not exists types",
+        f"create table types.{name} (d datetime({digits}), s timestamp({digits}) null, "
+        f"t time({digits}), z int)",
+        f"set statement time_zone='+00:00', sql_mode='' for insert into types.{name} "
+        f"values {values}",
+    )[name]
+    old_mariadb.execute("set global time_zone='+00:00'")
+    wanted = old_mariadb.execute(f"select cast(d as char), cast(s as char), t, z from types.{name}")
+    assert len(found) == len(rows)
+    for row, (day, stamp, span, z) in zip(found, wanted, strict=True):
+        assert (row["t"], row["z"]) == (span, z)
+        for ours, text in ((row["d"], day), (row["s"], stamp)):
+            shown = ours and f"{ours.year:04d}{ours:-%m-%d %H:%M:%S.%f}"[: 20 + digits]
+            assert shown == (None if "-00" in text[:10] else text)
 
 
 def test_the_widest_table(server: Server, tmp_path: Path) -> None:
