@@ -276,6 +276,7 @@ def _put_together(
         elif not (definition.first or definition.after):
             result.append(_changed(column, definition, change, charset))
     by_name = {column.name.lower(): column for column in old}
+    waiting: list[tuple[ColumnMeta, Definition]] = []
     for name, definition in change.placed:
         if name and name not in known:
             continue  # IF EXISTS
@@ -283,8 +284,8 @@ def _put_together(
             continue  # in place already
         if not name and definition.name.lower() in change.if_not_exists & known - change.dropped:
             continue
-        column = _changed(by_name.get(name), definition, change, charset)
-        _place(result, column, definition)
+        waiting.append((_changed(by_name.get(name), definition, change, charset), definition))
+    _place_all(result, waiting)
     return result
 
 
@@ -302,6 +303,24 @@ def _changed(
     if old is not None and old.is_key and not change.drops_key:
         column = replace(column, is_key=True, nullable=False)
     return column
+
+
+def _place_all(
+    result: list[ColumnMeta], waiting: list[tuple[ColumnMeta, Definition]]
+) -> None:
+    """Place columns in turn; one behind a column that is itself to be placed yet waits for it."""
+    waits = 0
+    while waiting:
+        column, definition = waiting.pop(0)
+        to_come = {other.name.lower() for other, _ in waiting}
+        placed = {other.name.lower() for other in result}
+        after = definition.after.lower()
+        if after in to_come and after not in placed and waits <= len(waiting):
+            waiting.append((column, definition))
+            waits += 1
+        else:
+            _place(result, column, definition)
+            waits = 0
 
 
 def _place(result: list[ColumnMeta], column: ColumnMeta, definition: Definition) -> None:

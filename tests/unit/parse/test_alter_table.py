@@ -46,6 +46,8 @@ def names(state: TableState) -> str:
         ("CHANGE b e int, ADD f int AFTER e", "a e f c d"),
         ("CHANGE COLUMN b e int AFTER c", "a c e d"),
         ("MODIFY COLUMN IF EXISTS zz int", "a b c d"),
+        ("MODIFY d int AFTER a, MODIFY b int AFTER c, MODIFY c int AFTER d", "a d c b"),
+        ("MODIFY b int AFTER c, MODIFY c int AFTER b", None),
         ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", "b a c d"),
         ("ORDER BY a, b DESC, c", "a b c d"),
         ("ENGINE=InnoDB, ALGORITHM=INPLACE, LOCK=NONE", "a b c d"),
