@@ -8,7 +8,7 @@ import numpy as np
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.jit import kernel
 from ray_canal.kernels.json_diff import diffs_text, expression_text, patched_text
-from ray_canal.kernels.json_text import json_text
+from ray_canal.kernels.json_text import DEPTH_MAX, STACK_FIELDS, json_text
 from ray_canal.kernels.memory import copy, store32
 
 _NO_SPACE = -1  # json_text's answer
@@ -26,6 +26,7 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
     values, data = dest[p, base + w.VALUES], dest[p, base + w.DATA]
     data_end = dest[p, base + w.DATA_END]
     to = data
+    stack = np.empty((DEPTH_MAX + 1, STACK_FIELDS), np.int64)
     for row in range(rows):
         note = dest[p, base + w.DEFERRED] + row
         at, count = deferred[note, 0], deferred[note, 1]
@@ -35,7 +36,7 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
             copy(arena, to, _NULL_TEXT, 0, 4)
             to += 4
         elif count > 0:
-            behind = json_text(source, at, at + count, arena, to, data_end)
+            behind = json_text(source, at, at + count, arena, to, data_end, stack)
             if behind < 0:
                 return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
             to = behind

@@ -33,6 +33,7 @@ from ray_canal.kernels.json_text import (
     NO_SPACE,
     SIZE,
     SMALL_ARRAY,
+    STACK_FIELDS,
     element_place,
     enter,
     json_text,
@@ -265,11 +266,17 @@ def _apply(doc, operation, at, end, value, value_end, keys, nodes, state, header
 
 
 @kernel
+def _room():  # type: ignore[no-untyped-def]
+    return np.empty((DEPTH_MAX + 1, STACK_FIELDS), np.int64)
+
+
+@kernel
 def _write(doc, nodes, out, pos, out_end):  # type: ignore[no-untyped-def]
     """The tree as text."""
+    room = _room()
     if nodes[0, _KIND] >= 0:
         kind, at, end = nodes[0, _KIND], nodes[0, _AT], nodes[0, _END]
-        return value_text(np.int64(kind), doc, np.int64(at), np.int64(end), out, pos, out_end)
+        return value_text(np.int64(kind), doc, np.int64(at), np.int64(end), out, pos, out_end, room)
     stack = np.empty((DEPTH_MAX + 1, 2), np.int64)  # open container, its next element
     depth = 0
     child = np.int64(0)
@@ -312,7 +319,9 @@ def _write(doc, nodes, out, pos, out_end):  # type: ignore[no-untyped-def]
                     return CORRUPT
                 continue
             kind, at, end = nodes[child, _KIND], nodes[child, _AT], nodes[child, _END]
-            pos = value_text(np.int64(kind), doc, np.int64(at), np.int64(end), out, pos, out_end)
+            pos = value_text(
+                np.int64(kind), doc, np.int64(at), np.int64(end), out, pos, out_end, room
+            )
             if pos < 0:
                 return pos
 
@@ -325,7 +334,7 @@ def patched_text(src, start, end, diffs, diffs_end, out, pos, out_end):  # type:
     diffs are none or do not fit each other.
     """
     if diffs == diffs_end:
-        return json_text(src, start, end, out, pos, out_end)
+        return json_text(src, start, end, out, pos, out_end, _room())
     document, changes = end - start, diffs_end - diffs
     size = document + changes
     if document < 1 or size + changes > _NODES_BYTES_MAX:
@@ -393,7 +402,7 @@ def diffs_text(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
             pos = _put(_VALUE, out, pos, out_end)
             if pos < 0:
                 return pos
-            pos = json_text(src, value, at, out, pos, out_end)
+            pos = json_text(src, value, at, out, pos, out_end, _room())
             if pos < 0:
                 return pos
         if out_end - pos < 2:
@@ -456,7 +465,7 @@ def expression_text(src, at, end, name, out, pos, out_end):  # type: ignore[no-u
         if operation != REMOVE:
             out[pos] = 44
             out[pos + 1] = 32
-            pos = json_text(src, value, at, out, pos + 2, out_end)
+            pos = json_text(src, value, at, out, pos + 2, out_end, _room())
             if pos < 0:
                 return pos
         if i + 1 == len(functions) or functions[i + 1] != functions[i]:

@@ -14,12 +14,13 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES, mysql_json_text
-from ray_canal.kernels.jit import kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import copy
 
 NO_SPACE: Final = -1
 CORRUPT: Final = -2
 DEPTH_MAX: Final = 100
+STACK_FIELDS: Final = 5
 GROWTH: Final = 8
 """More than any real document: control characters grow most, one byte to the six of \\u0001."""
 
@@ -44,7 +45,7 @@ _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _BASE, SIZE, COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
 
 
-@kernel
+@bare
 def _uint(src, at, count):  # type: ignore[no-untyped-def]
     value = np.int64(0)
     for i in range(count):
@@ -52,7 +53,7 @@ def _uint(src, at, count):  # type: ignore[no-untyped-def]
     return value
 
 
-@kernel
+@bare
 def _word(word, out, pos, out_end):  # type: ignore[no-untyped-def]
     if pos + len(word) > out_end:
         return NO_SPACE
@@ -61,7 +62,7 @@ def _word(word, out, pos, out_end):  # type: ignore[no-untyped-def]
     return pos + len(word)
 
 
-@kernel
+@bare
 def _integer(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     """A signed 64-bit integer in decimal."""
     if pos + 20 > out_end:
@@ -89,7 +90,7 @@ def _integer(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     return end
 
 
-@kernel
+@bare
 def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     """The unsigned reading of a 64-bit pattern, in decimal."""
     if value >= 0:
@@ -105,7 +106,7 @@ def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     return pos + 1
 
 
-@kernel
+@bare
 def quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
     if pos + 2 + (end - start) > out_end:
@@ -152,7 +153,7 @@ def quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     return pos + 1
 
 
-@kernel
+@bare
 def _length(src, at, end):  # type: ignore[no-untyped-def]
     """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is
     bad."""
@@ -167,7 +168,7 @@ def _length(src, at, end):  # type: ignore[no-untyped-def]
     return np.int64(-1), np.int64(0)
 
 
-@kernel
+@bare
 def _padded(value, digits, out, pos):  # type: ignore[no-untyped-def]
     for i in range(digits - 1, -1, -1):
         out[pos + i] = 48 + value % 10
@@ -175,7 +176,7 @@ def _padded(value, digits, out, pos):  # type: ignore[no-untyped-def]
     return pos + digits
 
 
-@kernel
+@bare
 def _temporal(kind, packed, out, pos, out_end):  # type: ignore[no-untyped-def]
     """An opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
     if pos + 32 > out_end:
@@ -214,7 +215,7 @@ def _temporal(kind, packed, out, pos, out_end):  # type: ignore[no-untyped-def]
     return pos + 1
 
 
-@kernel
+@bare
 def _decimal(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """An opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
     if end - at < 2:
@@ -270,7 +271,7 @@ def _decimal(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     return pos
 
 
-@kernel
+@bare
 def _base64(kind, src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """Any other opaque value: "base64:typeNN:…"."""
     if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
@@ -298,7 +299,7 @@ def _base64(kind, src, start, end, out, pos, out_end):  # type: ignore[no-untype
     return pos + 1
 
 
-@kernel
+@bare
 def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """A value that is neither object nor array, at `at`."""
     if kind == _LITERAL:
@@ -347,7 +348,7 @@ def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-d
     return CORRUPT
 
 
-@kernel
+@bare
 def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     """Push the container at `base`; False if its header cannot be."""
     width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
@@ -366,7 +367,7 @@ def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@bare
 def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
     """(offset, bytes) of an object's key; (-1, 0) if it is not in the object."""
     at = base + 2 * width + index * (width + 2)
@@ -377,7 +378,7 @@ def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
     return base + start, length
 
 
-@kernel
+@bare
 def element_place(src, base, size, width, count, kind, index):  # type: ignore[no-untyped-def]
     """(type, offset of the body) of a container's value; offset -1 if it is not inside."""
     at = base + 2 * width + index * (width + 1)
@@ -390,7 +391,7 @@ def element_place(src, base, size, width, count, kind, index):  # type: ignore[n
     return inner, np.int64(base + offset if offset < size else -1)
 
 
-@kernel
+@bare
 def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """An object's key and the colon behind it."""
     pos = quoted(src, start, end, out, pos, out_end)
@@ -403,12 +404,14 @@ def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def
     return pos + 2
 
 
-@kernel
-def value_text(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """Any value of type `kind` whose body begins at `at` and lies before `end`."""
+@bare
+def value_text(kind, src, at, end, out, pos, out_end, stack):  # type: ignore[no-untyped-def]
+    """Any value of type `kind` whose body begins at `at` and lies before `end`.
+
+    `stack`: int64[DEPTH_MAX + 1, STACK_FIELDS], room for the containers that are open.
+    """
     if kind > LARGE_ARRAY:
         return _scalar(kind, src, at, end, out, pos, out_end)
-    stack = np.empty((DEPTH_MAX + 1, 5), np.int64)
     if not enter(kind, src, at, end, stack, 0):
         return CORRUPT
     depth = 0
@@ -459,8 +462,8 @@ def value_text(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untype
     return pos
 
 
-@kernel
-def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
+@bare
+def json_text(src, start, end, out, pos, out_end, stack):  # type: ignore[no-untyped-def]
     """Write the JSON document src[start:end] as text to out[pos:out_end].
 
     Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An
@@ -470,6 +473,6 @@ def json_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-de
         return _word(_NULL, out, pos, out_end)
     longest = pos + GROWTH * (end - start) + 2 * MAX_TEXT_BYTES
     if longest >= out_end:
-        return value_text(np.int64(src[start]), src, start + 1, end, out, pos, out_end)
-    pos = value_text(np.int64(src[start]), src, start + 1, end, out, pos, longest)
+        return value_text(np.int64(src[start]), src, start + 1, end, out, pos, out_end, stack)
+    pos = value_text(np.int64(src[start]), src, start + 1, end, out, pos, longest, stack)
     return CORRUPT if pos == NO_SPACE else pos

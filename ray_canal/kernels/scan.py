@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import bare, kernel
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import load16, load32, load64
 
 HEADER_BYTES: Final = 19
@@ -95,7 +95,7 @@ _SCHEMA: Final = 3
 _XA_ENDS: Final = 4  # XA END: the transaction's rows end, XA PREPARE still follows
 
 
-@kernel
+@bare
 def _next_word(text, at, end):  # type: ignore[no-untyped-def]
     """(word, offset behind it): up to 8 letters, upper case, as a number; skips blanks and
     comments.
@@ -130,7 +130,7 @@ def _next_word(text, at, end):  # type: ignore[no-untyped-def]
     return word, at
 
 
-@kernel
+@bare
 def _query_meaning(buffer, at, end):  # type: ignore[no-untyped-def]
     """Meaning of the QUERY event at `at` whose body ends at `end`."""
     body = at + HEADER_BYTES
@@ -164,12 +164,12 @@ def _query_meaning(buffer, at, end):  # type: ignore[no-untyped-def]
     return _SCHEMA
 
 
-@kernel
+@bare
 def _is_rows(kind):  # type: ignore[no-untyped-def]
     return 20 <= kind <= 25 or 30 <= kind <= 32 or kind == 39 or 166 <= kind <= 171
 
 
-@kernel
+@bare
 def _is_compressed(kind):  # type: ignore[no-untyped-def]
     return kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171
 
@@ -238,14 +238,14 @@ def dependencies(data, trailer, mariadb, found):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel
+@bare
 def _end_transaction(state, carry):  # type: ignore[no-untyped-def]
     state[IN_TRANSACTION] = 0
     state[CARRY_COUNT] = 0
     carry[0, 1] = 0
 
 
-@kernel
+@bare
 def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
     """Walk whole events from state[AT] on, up to `filled`; stop as the codes above say.
 

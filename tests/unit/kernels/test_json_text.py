@@ -8,13 +8,14 @@ import struct
 import numpy as np
 import pytest
 
-from ray_canal.kernels.json_text import CORRUPT, NO_SPACE, json_text
+from ray_canal.kernels.json_text import CORRUPT, DEPTH_MAX, NO_SPACE, STACK_FIELDS, json_text
 
 
 def text(document: bytes, space: int = 4096) -> str | int:
     source = np.frombuffer(b"\xaa\xaa" + document + b"\xaa", np.uint8)
     out = np.full(space + 8, 0xEE, np.uint8)
-    end = json_text(source, 2, 2 + len(document), out, 4, 4 + space)
+    stack = np.empty((DEPTH_MAX + 1, STACK_FIELDS), np.int64)
+    end = json_text(source, 2, 2 + len(document), out, 4, 4 + space, stack)
     assert (out[:4] == 0xEE).all()
     assert (out[4 + space :] == 0xEE).all(), "wrote behind its end"
     return int(end) if end < 0 else out[4:end].tobytes().decode(errors="replace")
