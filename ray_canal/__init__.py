@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from ray_canal import spark as spark
     from ray_canal.client.api import connect as connect
     from ray_canal.client.api import connect_async as connect_async
+    from ray_canal.client.api import serve as serve
+    from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import start as start
     from ray_canal.client.api import status as status
     from ray_canal.client.api import stop as stop
+    from ray_canal.client.api import stop_serving as stop_serving
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
     from ray_canal.client.connector import Connector as Connector
     from ray_canal.client.message import Message as Message
@@ -36,6 +39,9 @@ __version__ = "0.1.0"
 _WHERE = {
     "start": "ray_canal.client.api",
     "stop": "ray_canal.client.api",
+    "serve": "ray_canal.client.api",
+    "server_status": "ray_canal.client.api",
+    "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
     "connect": "ray_canal.client.api",
     "connect_async": "ray_canal.client.api",
@@ -55,10 +61,13 @@ __all__ = [
     "decode_entries",
     "decode_files",
     "load_config",
+    "serve",
+    "server_status",
     "spark",
     "start",
     "status",
     "stop",
+    "stop_serving",
 ]
 
 

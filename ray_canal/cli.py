@@ -63,14 +63,43 @@ def start(
     names = canal.start(deployment)
     for name in names:
         typer.echo(f"{name}: running")
+    for server in canal.server_status() if deployment.server else ():
+        typer.echo(f"Canal's TCP protocol: {server.get('address')}")
     if detach:
         return
     typer.echo("Ctrl-C stops.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
+    if deployment.server:
+        canal.stop_serving()
     for name in names:
         canal.stop(name)
         typer.echo(f"{name}: stopped")
+
+
+@app.command()
+def serve(
+    config: ConfigPath,
+    detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
+) -> None:
+    """Open Canal's TCP port for the destinations that run in the cluster ([server] in CONFIG).
+
+    `start` does it, too; this is for a cluster whose destinations run already.
+    """
+    import ray_canal as canal
+    from ray_canal.client.api import connect_ray
+    from ray_canal.config import load
+
+    deployment = load(config)
+    connect_ray(deployment, local=False)
+    for address in canal.serve(deployment):
+        typer.echo(f"Canal's TCP protocol: {address}")
+    if detach:
+        return
+    typer.echo("Ctrl-C stops.", err=True)
+    with _until_signal() as stopped:
+        stopped.wait()
+    canal.stop_serving()
 
 
 @app.command()

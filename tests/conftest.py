@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fixture_servers", "tests.fixture_ray"]
+pytest_plugins = ["tests.fixture_servers", "tests.fixture_ray", "tests.fixture_canal_python"]

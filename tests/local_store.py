@@ -130,7 +130,7 @@ class LocalStore:
         )
         return MessageHead(batch.id, self.epoch, parts, batch.entry_count, batch.row_count)
 
-    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
+    async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
         return payloads
 
     def outstanding(self, client_id: int) -> list[int]:

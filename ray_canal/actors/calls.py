@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import (
@@ -38,8 +37,6 @@ _RESTART_WAIT_S = 60.0
 _RETRY_PAUSE_S = 0.1
 
 _AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
-
-T = TypeVar("T")
 
 
 def unwrapped(error: RayTaskError) -> Exception:
@@ -134,15 +131,25 @@ class StoreCalls:
     def load(self, payloads: list[Any]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
         gone."""
-        return _loaded(lambda: ray.get(payloads), self.destination)
+        try:
+            found: list[DecodedChunk] = ray.get(payloads)
+            return found
+        except RayError as error:
+            raise self._unread(error) from error
 
+    async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
+        """The same, awaited."""
+        try:
+            return list(await asyncio.gather(*payloads))
+        except RayError as error:
+            raise self._unread(error) from error
 
-def _loaded(get: Callable[[], T], destination: str) -> T:
-    try:
-        return get()
-    except (OwnerDiedError, ObjectLostError, GetTimeoutError) as error:
-        raise InstanceRestarted(
+    def _unread(self, error: RayError) -> Exception:
+        if isinstance(error, RayTaskError):
+            return unwrapped(error)
+        plain: Exception = error
+        if not isinstance(error, OwnerDiedError | ObjectLostError | GetTimeoutError):
+            return plain
+        return InstanceRestarted(
             "the store restarted before this message was read; it will be delivered again"
-        ).at(destination=destination) from error
-    except RayTaskError as error:
-        raise unwrapped(error) from None
+        ).at(destination=self.destination)

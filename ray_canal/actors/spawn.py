@@ -16,6 +16,7 @@ from ray_canal.protocol.position import EntryPosition
 
 NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"
+_SERVER_PREFIX = "canal-server:"
 
 # Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
 # slot.
@@ -95,6 +96,42 @@ def destinations(namespace: str = NAMESPACE) -> list[str]:
         for entry in named
         if entry["namespace"] == namespace and entry["name"].startswith(prefix)
     )
+
+
+def servers(server_json: str, replicas: int, namespace: str) -> list[ActorHandle[Any]]:
+    """The TCP server's replicas; made if there are none. One stays on the head node, which clients
+    know; several are spread over the nodes. They restart by themselves, for ever."""
+    from ray_canal.actors.tcp_server import TcpServerActor
+
+    placed: dict[str, Any] = (
+        {"resources": _ON_HEAD} if replicas == 1 else {"scheduling_strategy": "SPREAD"}
+    )
+    return [
+        ray.remote(TcpServerActor)
+        .options(
+            name=f"{_SERVER_PREFIX}{number}",
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=_ACTOR_CPUS,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=100,
+            **placed,
+        )
+        .remote(server_json, namespace)
+        for number in range(replicas)
+    ]
+
+
+def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
+    """The replicas of the TCP server that there are."""
+    names = sorted(
+        entry["name"]
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == namespace and entry["name"].startswith(_SERVER_PREFIX)
+    )
+    return [ray.get_actor(name, namespace=namespace) for name in names]
 
 
 # The stages below are owned by the store actor that makes them: they die with it, and its

@@ -66,9 +66,7 @@ class StoreActor:
         self._meta = MetaManager(open_backend(meta))
         self._schemas = open_schema_store(meta, self._config.tsdb.path)
         self._quarantined = {
-            table
-            for held in self._schemas.quarantined(self._destination)
-            for table in held.tables
+            table for held in self._schemas.quarantined(self._destination) for table in held.tables
         }
         self._changed = asyncio.Condition()
         self._state = STARTING
@@ -132,9 +130,7 @@ class StoreActor:
         await pump.run(self._deliver, self._wait_for_room)
         await self._set(FINISHED, None)
 
-    def _keep_schemas(
-        self, records: Sequence[SchemaRecord], new: Sequence[SchemaRecord]
-    ) -> None:
+    def _keep_schemas(self, records: Sequence[SchemaRecord], new: Sequence[SchemaRecord]) -> None:
         """Write new records; forget what no cursor needs any more."""
         assert self._start is not None
         self._schemas.append(self._destination, new)

@@ -1,8 +1,10 @@
-"""start, stop, status, connect: the functions behind `import ray_canal as canal`."""
+"""start, stop, status, connect, serve: the functions behind `import ray_canal as canal`."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import ssl
 from typing import Any
 
 import ray
@@ -11,7 +13,8 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
 from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
-from ray_canal.client.transport import RayTransport
+from ray_canal.client.tcp import Address, TcpTransport
+from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 
@@ -30,7 +33,7 @@ def start(
     running one, else starts a local one. With `wait`, returns when each destination stands at its
     source, and raises what keeps it from there (AuthenticationFailed, PositionPurged, …); a
     destination that cannot start is stopped again. A destination that runs already is left as it
-    is.
+    is. With a [server] section, Canal's TCP port is opened, too.
     """
     canal = load(config)
     connect_ray(canal)
@@ -46,7 +49,48 @@ def start(
                 if name not in known and not error.retryable:
                     stop(name, namespace=canal.ray.namespace)
                 raise error.at(destination=name) from None
+    if canal.server is not None:
+        serve(canal, timeout=timeout)
     return names
+
+
+def serve(
+    config: str | os.PathLike[str] | dict[str, Any] | CanalConfig,
+    *,
+    timeout: float = _START_TIMEOUT_S,
+) -> list[str]:
+    """Open Canal's TCP port for all destinations of the cluster. Returns host:port of each replica.
+
+    A server that runs already is left as it is. Raises ConfigError: no [server] section, or the
+    port cannot be had.
+    """
+    canal = load(config)
+    if canal.server is None:
+        raise ConfigError("the configuration has no [server] section; see docs/canal-tcp.md")
+    connect_ray(canal)
+    handles = spawn.servers(
+        canal.server.model_dump_json(), canal.server.replicas, canal.ray.namespace
+    )
+    try:
+        return [_get(handle.address.remote(timeout)) for handle in handles]
+    except CanalError:
+        stop_serving(namespace=canal.ray.namespace)
+        raise
+
+
+def stop_serving(*, namespace: str = spawn.NAMESPACE) -> None:
+    """Close Canal's TCP port and its connections. The destinations go on."""
+    connect_ray()
+    for handle in spawn.find_servers(namespace):
+        with contextlib.suppress(RayActorError):
+            ray.get(handle.stop.remote())
+        ray.kill(handle, no_restart=True)
+
+
+def server_status(*, namespace: str = spawn.NAMESPACE) -> list[dict[str, Any]]:
+    """Of each replica of the TCP server: address, connections, requests, bytes."""
+    connect_ray()
+    return [_get(handle.status.remote()) for handle in spawn.find_servers(namespace)]
 
 
 def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
@@ -90,10 +134,18 @@ def connect(
     client_id: int = DEFAULT_CLIENT_ID,
     *,
     namespace: str = spawn.NAMESPACE,
+    address: str = "",
+    username: str = "",
+    password: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> Connector:
-    """A blocking client of a destination. Raises InstanceNotFound."""
-    connect_ray()
-    return Connector(RayTransport(destination, namespace), client_id)
+    """A blocking client of a destination. Raises InstanceNotFound.
+
+    With `address` ("host:port", 11111 if there is no port) by Canal's TCP protocol, without Ray:
+    then messages have entries and no Arrow batches. Raises ConnectionLost, AuthenticationFailed.
+    """
+    login = {"username": username, "password": password, "tls": tls}
+    return Connector(_transport(destination, namespace, address, login), client_id)
 
 
 def connect_async(
@@ -101,10 +153,23 @@ def connect_async(
     client_id: int = DEFAULT_CLIENT_ID,
     *,
     namespace: str = spawn.NAMESPACE,
+    address: str = "",
+    username: str = "",
+    password: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncConnector:
-    """An asyncio client of a destination. Raises InstanceNotFound."""
+    """An asyncio client of a destination; see `connect`."""
+    login = {"username": username, "password": password, "tls": tls}
+    return AsyncConnector(_transport(destination, namespace, address, login), client_id)
+
+
+def _transport(destination: str, namespace: str, address: str, login: dict[str, Any]) -> Transport:
+    if address:
+        return TcpTransport(destination, Address.parse(address, **login))
+    if any(login.values()):
+        raise ConfigError('username, password and tls belong to an address="host:port"')
     connect_ray()
-    return AsyncConnector(RayTransport(destination, namespace), client_id)
+    return RayTransport(destination, namespace)
 
 
 def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> None:

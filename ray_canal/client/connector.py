@@ -265,4 +265,4 @@ class AsyncConnector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        self._session.transport.close()

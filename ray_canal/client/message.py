@@ -171,6 +171,4 @@ def _table_change(journal_name: str, change: SchemaChange) -> TableChange:
             shape = arrow_schema(change.meta)
         except UnsupportedEvent as error:
             problem = str(error)
-    return TableChange(
-        journal_name, change.position, change.schema, change.table, shape, problem
-    )
+    return TableChange(journal_name, change.position, change.schema, change.table, shape, problem)

@@ -368,13 +368,12 @@ class Connection:
         await self._refuse_mixed_epochs(store, request.identity, head)
         held = 0
         try:
-            loop = asyncio.get_running_loop()
-            chunks = await loop.run_in_executor(
-                self._shared.executor, store.load, [part.payload for part in head.parts]
+            chunks = await self._while_there(
+                store.load_async([part.payload for part in head.parts])
             )
             wanted = frames.expected_bytes(head, chunks)
             held = await self._while_there(self._shared.budget.take(wanted))
-            buffers = await loop.run_in_executor(
+            buffers = await asyncio.get_running_loop().run_in_executor(
                 self._shared.executor, frames.messages, head, chunks
             )
             del chunks

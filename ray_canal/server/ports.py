@@ -19,8 +19,8 @@ class Store(Protocol):
     async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
         """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
 
-    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
-        """The chunks of a message's parts; may block, may be called from any thread."""
+    async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
+        """The chunks of a message's parts."""
 
 
 OpenStore = Callable[[str], Awaitable[Store]]

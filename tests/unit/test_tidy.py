@@ -100,6 +100,7 @@ TESTED_ELSEWHERE = {
     "actors/parser": "tests/integration/test_main_job.py",
     "actors/pump": "tests/integration/test_main_job.py",
     "actors/spawn": "tests/integration/test_main_job.py",
+    "actors/tcp_server": "tests/integration/test_tcp.py",
     "actors/store": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "client/connector": "tests/integration/test_main_job.py",

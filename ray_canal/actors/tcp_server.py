@@ -1,0 +1,79 @@
+"""The TCP server actor: serves Canal's protocol for every destination of the cluster.
+
+Hard state: none. Which batches of a connection are outstanding is known to its stores; a client of
+a server that dies connects again, to this one's next life or to another replica. The constructor
+begins to listen and goes on trying, so a port that is not free yet (a restart, a move) heals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import ray
+
+from ray_canal.actors.calls import StoreCalls
+from ray_canal.config import ServerConfig
+from ray_canal.errors import ConfigError, InstanceNotRunning
+from ray_canal.server.listener import TcpServer
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+_RESTART_WAIT_S = 30.0
+"""How long a request waits for a store that restarts: half of the Java client's read timeout."""
+
+
+class TcpServerActor:
+    """One replica."""
+
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(self, server_json: str, namespace: str) -> None:  # type: ignore[misc]
+        self._config = ServerConfig.model_validate_json(server_json)
+        self._namespace = namespace
+        self._server: TcpServer | None = None
+        self._failure: Exception | None = None
+        self._life = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                server = TcpServer(self._config, self._open_store)
+                await server.start()
+                self._server, self._failure = server, None
+                return
+            except ConfigError as error:
+                logger.warning("%s", error)
+                self._failure = error
+            await asyncio.sleep(_RETRY_S)
+
+    async def _open_store(self, destination: str) -> StoreCalls:
+        # The look-up asks Ray's head node and waits for it: not on the event loop.
+        return await asyncio.to_thread(StoreCalls, destination, self._namespace, _RESTART_WAIT_S)
+
+    async def address(self, timeout: float) -> str:
+        """host:port once it listens. Raises ConfigError: it cannot."""
+        deadline = time.monotonic() + timeout
+        while self._server is None:
+            if time.monotonic() > deadline:
+                raise self._failure or InstanceNotRunning("the server is still starting")
+            await asyncio.sleep(0.05)
+        host = self._config.host
+        if host in ("", "0.0.0.0", "::"):
+            host = ray.util.get_node_ip_address()
+        return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
+
+    async def status(self) -> dict[str, Any]:
+        """Connections, requests, bytes; plain values."""
+        if self._server is None:
+            return {"error": str(self._failure) if self._failure else "starting"}
+        return self._server.status()
+
+    async def stop(self) -> None:
+        """Close every connection and the port."""
+        self._life.cancel()
+        await asyncio.gather(self._life, return_exceptions=True)
+        if self._server is not None:
+            await self._server.close()

@@ -1,0 +1,184 @@
+"""Canal's TCP port of a running cluster: our actor, real stores, real clients.
+
+What one connection does is held by tests/unit/server; here the whole stands on Ray, and the public
+client canal-python runs as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+import ray_canal as canal
+from ray_canal.actors import spawn
+from ray_canal.demo import binlog_files, expected
+from ray_canal.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    InstanceNotRunning,
+    InstanceRestarted,
+)
+from ray_canal.offline import decode_entries
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def deployment(folder: Path, port: int, **server: Any) -> dict[str, Any]:
+    return {
+        "meta": {"path": str(folder / "meta.db")},
+        "server": {"host": "127.0.0.1", "port": port, **server},
+        "instance": [
+            {
+                "destination": "tcp-shop",
+                "source": {"files": [str(path) for path in binlog_files()], "start": "earliest"},
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def served(local_ray: None, tmp_path: Path) -> Iterator[str]:
+    """host:port of a cluster that serves the demo's files as `tcp-shop` to user u, password p."""
+    port = free_port()
+    canal.start(deployment(tmp_path, port, username="u", password="p"))
+    yield f"127.0.0.1:{port}"
+    canal.stop_serving()
+    canal.stop("tcp-shop")
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def restarted(requests: int) -> bool:
+    try:
+        return canal.server_status()[0].get("requests", requests) < requests
+    except InstanceNotRunning:
+        return False
+
+
+def test_our_client_receives_the_files_and_a_restarted_store_is_told(served: str) -> None:
+    login = {"address": served, "username": "u", "password": "p"}
+    with pytest.raises(AuthenticationFailed):
+        canal.connect("tcp-shop", address=served)
+    whole = b"".join(decode_entries(binlog_files()))
+    for client_id in (7, 8, 9):  # the log keeps what a subscriber has not acked
+        with canal.connect("tcp-shop", client_id, **login) as connector:  # type: ignore[arg-type]
+            connector.subscribe()
+    with canal.connect("tcp-shop", 7, **login) as connector:  # type: ignore[arg-type]
+        connector.subscribe()
+        found = b""
+        while message := connector.get_without_ack(100, timeout=2.0):
+            found += message.entry_bytes
+            connector.ack(message.id)
+        assert found == whole
+    assert canal.server_status()[0]["sent_bytes"] > len(whole)
+
+    with canal.connect("tcp-shop", 8, **login) as connector:  # type: ignore[arg-type]
+        connector.subscribe()
+        first = connector.get_without_ack(100, timeout=2.0)
+        connector.ack(first.id)
+        held = connector.get_without_ack(100, timeout=2.0)
+        epoch = canal.status("tcp-shop")["tcp-shop"]["epoch"]
+        ray.kill(spawn.find_store("tcp-shop"), no_restart=False)
+        until(lambda: canal.status("tcp-shop")["tcp-shop"].get("epoch", epoch) > epoch)
+        with pytest.raises(InstanceRestarted):
+            connector.ack(held.id)
+        again = connector.get_without_ack(100, timeout=5.0)
+        assert held.entry_bytes
+        # The open transaction's BEGIN comes once more, in front.
+        assert held.entry_bytes[:1000] in again.entry_bytes[:2000]
+        connector.ack(again.id)
+
+    with canal.connect("tcp-shop", 9, **login) as connector:  # type: ignore[arg-type]
+        connector.subscribe()
+        connector.get_without_ack(100, timeout=2.0)
+        requests = canal.server_status()[0]["requests"]
+        ray.kill(spawn.find_servers()[0], no_restart=False)
+        until(lambda: restarted(requests))
+        with pytest.raises(InstanceRestarted):
+            connector.get_without_ack(100, timeout=2.0)
+        assert connector.get_without_ack(100, timeout=5.0).id > 0
+
+
+CANAL_PYTHON = """
+import json, sys
+from canal.client import Client
+from canal.protocol import EntryProtocol_pb2 as pb
+
+client = Client()
+client.connect(host="127.0.0.1", port=int(sys.argv[1]))
+client.check_valid(username=sys.argv[2].encode(), password=sys.argv[3].encode())
+client.subscribe(client_id=b"1001", destination=b"tcp-shop", filter=b"shop\\\\..*")
+counts, silent = {}, 0
+while silent < 3:
+    message = client.get_without_ack(200, timeout=1000, unit=2)
+    silent = 0 if message["id"] else silent + 1
+    for entry in message["entries"]:
+        if entry.entryType != pb.EntryType.Value("ROWDATA"):
+            continue
+        change = pb.RowChange()
+        change.MergeFromString(entry.storeValue)
+        kind = pb.EventType.Name(change.eventType)
+        if kind in ("INSERT", "UPDATE", "DELETE"):
+            table = counts.setdefault(entry.header.tableName, {})
+            table[kind] = table.get(kind, 0) + len(change.rowDatas)
+    client.ack(message["id"])
+client.disconnect()
+print(json.dumps(counts))
+"""
+
+
+def run_canal_python(python: Path, port: int, *login: str) -> subprocess.CompletedProcess[str]:
+    command = [str(python), "-c", CANAL_PYTHON, str(port), *login]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_canal_python_as_it_is(local_ray: None, tmp_path: Path, canal_python: Path) -> None:
+    """It sends its password as it is, unscrambled: so it can enter a server without one alone."""
+    port = free_port()
+    canal.start(deployment(tmp_path, port))
+    try:
+        result = run_canal_python(canal_python, port, "", "")
+        assert result.returncode == 0, result.stderr
+        counts = json.loads(result.stdout.splitlines()[-1])
+        assert counts == {
+            name: {kind: count for kind, count in table["changes"].items() if count}
+            for name, table in expected()["tables"].items()
+        }
+    finally:
+        canal.stop_serving()
+        canal.stop("tcp-shop")
+
+
+def test_canal_python_with_a_wrong_login_is_refused(served: str, canal_python: Path) -> None:
+    result = run_canal_python(canal_python, int(served.rpartition(":")[2]), "u", "wrong")
+    assert result.returncode != 0
+    assert "error code:400" in result.stderr
+    assert "auth failed for user:u" in result.stderr
+
+
+def test_a_port_that_is_taken_stops_the_server_and_says_so(local_ray: None, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config = deployment(tmp_path, taken.getsockname()[1])
+        with pytest.raises(ConfigError, match="cannot listen"):
+            canal.serve(config, timeout=3)
+    assert canal.server_status() == []

@@ -1,0 +1,232 @@
+"""Our connector over TCP: the same promises as by a Ray handle, on loopback and a real log."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import ray_canal as canal
+from ray_canal.client.connector import Connector
+from ray_canal.client.tcp import Address, TcpTransport
+from ray_canal.demo import binlog_files
+from ray_canal.errors import (
+    AuthenticationFailed,
+    BatchesUnacked,
+    BatchNotFirst,
+    BatchNotFound,
+    ConfigError,
+    ConnectionLost,
+    ConsumerError,
+    InstanceNotFound,
+    InstanceRestarted,
+    NotSubscribed,
+)
+from ray_canal.offline import decode_entries
+from tests.certificates import make_certificate
+from tests.local_store import Decoded, LocalStore, decoded
+from tests.serving_thread import serving_thread
+
+
+@pytest.fixture(scope="module")
+def shop() -> Decoded:
+    return decoded(binlog_files())
+
+
+def test_everything_arrives_and_acks_are_done_when_they_return(shop: Decoded) -> None:
+    store = LocalStore(shop)
+    with (
+        serving_thread({"shop": store}) as serving,
+        canal.connect("shop", 7, address=serving.address) as connector,
+    ):
+        connector.subscribe()
+        found = b""
+        while message := connector.get_without_ack(100):
+            found += message.entry_bytes
+            assert store.outstanding(7) == connector.list_batch_ids() == [message.id]
+            assert len(list(message.entries)) == len(message) == message.entry_count
+            connector.ack(message.id)
+            assert store.outstanding(7) == []
+        assert found == b"".join(decode_entries(binlog_files()))
+        assert connector.get().id == -1
+
+
+def test_a_message_has_rows_and_no_arrow(shop: Decoded) -> None:
+    with (
+        serving_thread({"shop": LocalStore(shop)}) as serving,
+        canal.connect("shop", address=serving.address) as connector,
+    ):
+        connector.subscribe()
+        message = connector.get_without_ack(1 << 20)
+        assert message.row_count == sum(int(i.entries["rows"].sum()) for i, _ in shop)
+        with pytest.raises(ConsumerError, match="no Arrow batches"):
+            _ = message.batches
+
+
+def test_errors_are_the_same_classes(shop: Decoded) -> None:
+    with serving_thread({"shop": LocalStore(shop)}) as serving:
+        with canal.connect("shop", address=serving.address) as connector:
+            with pytest.raises(NotSubscribed):
+                connector.get_without_ack()
+            with pytest.raises(ConfigError):
+                connector.subscribe("(")
+            connector.subscribe()
+            for _ in range(2):
+                connector.get_without_ack(1)
+            with pytest.raises(BatchNotFirst, match="firstly:1"):
+                connector.ack(2)
+            with pytest.raises(BatchNotFound):
+                connector.ack(9)
+            with pytest.raises(BatchesUnacked):
+                connector.get()
+            connector.rollback(2)
+            assert connector.list_batch_ids() == [1]
+            connector.rollback()
+            assert connector.get_without_ack(1).id == 3
+            connector.unsubscribe()
+            with pytest.raises(NotSubscribed):
+                connector.get_without_ack()
+        with (
+            canal.connect("none", address=serving.address) as connector,
+            pytest.raises(InstanceNotFound, match="should start first"),
+        ):
+            connector.subscribe()
+
+
+def test_the_loop_over_messages_acks_and_rolls_back(shop: Decoded) -> None:
+    store = LocalStore(shop, released=6)
+    with (
+        serving_thread({"shop": store}) as serving,
+        canal.connect("shop", address=serving.address) as connector,
+    ):
+        connector.subscribe()
+        stopped = threading.Event()
+        count = 0
+        for message in connector.messages(64, poll=0.2, stopped=stopped):
+            count += len(message)
+            if count == sum(len(info.entries) for info, _ in shop[:6]):
+                serving.do(store.release(4))
+            if count == sum(len(info.entries) for info, _ in shop):
+                stopped.set()
+        assert store.outstanding(1001) == []
+        connector.unsubscribe()
+        serving.do(store.restart())  # the log from its beginning again
+        connector.subscribe()
+
+        def fail() -> None:
+            for _ in connector.messages(1, poll=0.1):
+                assert store.outstanding(1001) == [1]
+                raise KeyError("the sink failed")
+
+        with pytest.raises(KeyError):
+            fail()
+        assert store.outstanding(1001) == []
+
+
+def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(shop: Decoded) -> None:
+    store = LocalStore(shop)
+    with (
+        serving_thread({"shop": store}) as serving,
+        canal.connect("shop", address=serving.address) as connector,
+    ):
+        connector.subscribe()
+        connector.ack(connector.get_without_ack(5).id)
+        serving.do(store.restart())
+        first = connector.get_without_ack(5)
+        serving.do(store.restart())
+        with pytest.raises(InstanceRestarted):
+            connector.ack(first.id)
+        again = connector.get_without_ack(5)
+        assert again.entry_bytes == first.entry_bytes
+        connector.ack(again.id)
+
+
+def test_a_server_that_dies_and_comes_back(shop: Decoded) -> None:
+    store = LocalStore(shop)
+    with serving_thread({"shop": store}) as serving:
+        port = serving.server.port
+        connector = canal.connect("shop", address=serving.address)
+        connector.subscribe()
+        connector.ack(connector.get_without_ack(5).id)
+        held = connector.get_without_ack(5)
+    with pytest.raises(InstanceRestarted):
+        connector.ack(held.id)
+    with serving_thread({"shop": store}, port=port):
+        again = connector.get_without_ack(5)
+        assert again.entry_bytes == held.entry_bytes
+        connector.ack(again.id)
+        connector.close()
+
+
+def test_login_and_addresses(shop: Decoded) -> None:
+    with serving_thread({"shop": LocalStore(shop)}, username="u", password="p") as serving:
+        canal.connect("shop", address=serving.address, username="u", password="p").close()
+        for username, password in (("u", "x"), ("u", ""), ("", "p")):
+            with pytest.raises(AuthenticationFailed, match="auth failed"):
+                canal.connect("shop", address=serving.address, username=username, password=password)
+        address = serving.address
+    with pytest.raises(ConnectionLost, match=address):
+        canal.connect("shop", address=address)
+    with pytest.raises(ConfigError, match="address="):
+        canal.connect("shop", password="p")
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("db", "db", 11111),
+        ("db:5", "db", 5),
+        ("[::1]:5", "::1", 5),
+        ("[::1]", "::1", 11111),
+        ("::1", "::1", 11111),
+    ],
+)
+def test_an_address(text: str, host: str, port: int) -> None:
+    assert (Address.parse(text).host, Address.parse(text).port) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["", ":5", "db:", "db:x", "db:0", "db:70000"])
+def test_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="host:port"):
+        Address.parse(text)
+
+
+def test_tls_and_its_refusal(shop: Decoded, tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path)
+    tls = {"cert": str(cert), "key": str(key)}
+    with serving_thread({"shop": LocalStore(shop)}, tls=tls) as serving:
+        context = ssl.create_default_context(cafile=str(cert))
+        with canal.connect("shop", address=serving.address, tls=context) as connector:
+            connector.subscribe()
+            assert len(connector.get_without_ack(1 << 20)) > 1000
+        with pytest.raises(ConnectionLost, match="certificate"):
+            canal.connect("shop", address=serving.address, tls=ssl.create_default_context())
+
+
+def test_asyncio(shop: Decoded) -> None:
+    async def receive(address: str) -> int:
+        count = 0
+        async with canal.connect_async("shop", address=address) as connector:
+            await connector.subscribe(r"shop\..*")
+            async for message in connector.messages(500, poll=0.1):
+                count += len(message)
+                if count > 3000:
+                    break
+        return count
+
+    with serving_thread({"shop": LocalStore(shop)}) as serving:
+        assert asyncio.run(receive(serving.address)) > 3000
+
+
+def test_a_get_waits_for_its_time(shop: Decoded) -> None:
+    with serving_thread({"shop": LocalStore(shop, released=0)}) as serving:
+        connector = Connector(TcpTransport("shop", Address.parse(serving.address)))
+        connector.subscribe()
+        began = time.monotonic()
+        assert not connector.get_without_ack(1, timeout=0.3)
+        assert 0.25 < time.monotonic() - began < 5
+        connector.close()
