@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed-spark-test
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit lint servers bench bench-check clean
+.PHONY: help setup demo test unit fuzz lint servers bench bench-check clean
 
 ## make help     show these commands
 help:
@@ -37,6 +37,10 @@ test: setup servers lint
 ## make unit     only the tests that need neither Ray nor a server (seconds)
 unit: setup
 	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+
+## make fuzz     a million hostile inputs against the decoder, with bounds checks (hours)
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --inputs 1000000
 
 ## make lint     ruff and mypy --strict
 lint: setup

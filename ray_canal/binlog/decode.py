@@ -30,6 +30,7 @@ from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, tab
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
+from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
 from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import rows as r
@@ -43,6 +44,10 @@ Int64s = npt.NDArray[np.int64]
 _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
 """Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes
 exceed."""
+ARENA_FACTOR_MAX, ARENA_FREE_BYTES = 1100, 64 << 20
+"""A chunk's arena has at most FACTOR bytes for each of the chunk, and FREE. A NULL is one bit that
+becomes two slots of at most 32 bytes, DEFLATE makes up to 1,032 bytes of one: so whole images keep
+to it. A wide table whose images leave columns out may not, as its rows have slots for them all."""
 _TEXT_BYTES_MAX = (1 << 31) - 1  # of one column in a chunk: offsets are int32
 
 _MESSAGES = {
@@ -70,6 +75,10 @@ class _MoreRoom(Exception):
     """JSON texts are longer than was laid out."""
 
 
+class _BrokenText(Exception):
+    """A text is not the UTF-8 that its column says it is."""
+
+
 @dataclass(slots=True)
 class _Work:
     """One attempt's arrays; kernels/rows.py says what lies in them."""
@@ -91,10 +100,10 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
     started = time.perf_counter()
     count = len(parsed.events)
     failure = parsed.failure
-    factor = _JSON_FACTOR
+    factor, mend_text = _JSON_FACTOR, False
     while True:  # each turn either succeeds, or has fewer events or more room
         try:
-            work = _measure(raw, parsed, count, factor)
+            work = _measure(raw, parsed, count, factor, mend_text)
             chunk = _fill(work, count)
             break
         except _Failed as failed:
@@ -103,6 +112,8 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
             failure = at_event(failed.error, raw, at)
         except _MoreRoom:
             factor *= _JSON_FACTOR_STEP
+        except _BrokenText:
+            mend_text = True
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
     entries, tables, renamed = _control_plane(chunk.events, parsed)
     info = ChunkInfo(
@@ -142,9 +153,14 @@ def _control_plane(
     return entries, tuple(tables), tuple(renamed)
 
 
-def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int) -> _Work:
-    """The count pass over the first `count` events."""
+def _measure(
+    raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool
+) -> _Work:
+    """The count pass over the first `count` events. `mend_text`: UTF-8 is read character by
+    character, what is broken becomes U+FFFD."""
     work = _prepare(raw, parsed, count)
+    if mend_text:
+        read_by_character(work.plan)
     id_bytes = table_id_bytes(raw.head.post_header_bytes)
     code, k = r.count_rows(
         read_only(raw.data),
@@ -283,6 +299,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     for plan, shape in zip(work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
+    _refuse_giant(work, sketch.size_bytes)
     arena = np.zeros(sketch.size_bytes, np.uint8)
     deferred = _fill_columns(work, arena)
     events = arena[events_at : events_at + count * EVENT.itemsize].view(EVENT)
@@ -335,6 +352,22 @@ def _add_diffs(work: _Work, deferred: Int64s, arena: Bytes, layouts: list[TableL
     return arena
 
 
+def _refuse_giant(work: _Work, arena_bytes: int) -> None:
+    """Before the memory is asked for: some event's rows would take too much of it."""
+    if arena_bytes <= ARENA_FREE_BYTES + ARENA_FACTOR_MAX * work.raw.data.size:
+        return
+    slots = work.heads[:, r.ROWS] * work.shape[work.events[:, r.E_TABLE], r.S_COLUMNS]
+    k = int(slots.argmax())
+    table = work.parsed.tables[int(work.events[k, r.E_TABLE])].meta.full_name
+    raise _Failed(
+        int(work.events[k, r.E_NUMBER]),
+        UnsupportedEvent(
+            f"{table}: {work.raw.data.size} bytes of binlog would take {arena_bytes} of memory, as "
+            "its rows leave most columns out; set a smaller chunk_bytes"
+        ),
+    )
+
+
 def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
     """Fill the columns; where the JSON values lie in the chunk."""
     source = read_only(work.raw.data)
@@ -374,8 +407,13 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
             )
         if code == wire.JSON_SPACE:
             raise _MoreRoom
+        if code >= 0 and work.plan[column, wire.WIRE] == wire.READ_JSON:
+            row = broken_row(work.dest[column], base, rows, arena)
+            code = wire.BAD_JSON if row >= 0 else code
         if code < 0:
             raise _failed_row(work, arena, code, column, row)
+    if has_broken_text(work.plan, work.shape, work.dest, arena):
+        raise _BrokenText
     return deferred
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare
+from ray_canal.kernels.utf8 import utf8_char
 
 SINGLE: Final = 1  # tables: at most two bytes per character
 EUC_JP: Final = 2
@@ -20,6 +21,7 @@ GB18030: Final = 3
 UTF16_BE: Final = 4
 UTF16_LE: Final = 5
 UTF32_BE: Final = 6
+UTF8: Final = 7  # what is broken of it becomes U+FFFD
 
 LEAD: Final = -2
 UNDEFINED: Final = 0xFFFD
@@ -96,6 +98,9 @@ def _table_char(source, at, end, kind, tables, base):  # type: ignore[no-untyped
 
 @bare
 def _next_char(source, at, end, kind, tables, base):  # type: ignore[no-untyped-def]
+    if kind == UTF8:
+        point, after = utf8_char(source, at, end)
+        return point if point >= 0 else UNDEFINED, after
     if kind >= UTF16_BE:
         return _wide_char(source, at, end, kind)
     return _table_char(source, at, end, kind, tables, base)

@@ -112,6 +112,8 @@ else:
     @bare
     def copy(target, to, source, at, count):  # type: ignore[no-untyped-def]
         """Copy source[at : at + count] to target[to :]; the two do not overlap."""
+        if count < 0 or at < 0 or to < 0 or at + count > source.size or to + count > target.size:
+            raise IndexError  # slices would be clipped in silence
         target[to : to + count] = source[at : at + count]
 
 

@@ -446,7 +446,7 @@ def walk(  # type: ignore[no-untyped-def]
             entry = KIND_END
             aux = load64(data, body)
             in_transaction = 0
-        elif kind == 33 or kind == 34 or kind == 42 or (kind == 162 and mariadb):
+        elif kind == 162 if mariadb else kind == 33 or kind == 34 or kind == 42:
             if kind == 42:
                 good = _read_tagged(data, body, end, gtids, gtid_count)
             else:

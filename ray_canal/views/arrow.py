@@ -126,7 +126,10 @@ def batches(
         table = _shown(table, fields)
         if irregular == "error":
             refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
-        batch = _batch(chunk, table, row_event, low, high, gtid_texts)
+        try:
+            batch = _batch(chunk, table, row_event, low, high, gtid_texts)
+        except TableMetaMismatch as error:
+            raise error.at(chunk.layout.journal_name, int(events["position"][chosen[0]])) from None
         if json_diff:
             batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
         keep = wanted[row_event[low:high]]

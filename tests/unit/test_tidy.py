@@ -108,6 +108,7 @@ TESTED_ELSEWHERE = {
     "binlog/charset_data": "tests/integration/test_charsets.py",
     "binlog/charset_tables": "tests/integration/test_charsets.py",
     "binlog/layout": "tests/unit/binlog/test_decode.py",
+    "binlog/text_check": "tests/unit/binlog/test_hostile.py",
     "binlog/plan": "tests/unit/binlog/test_decode.py",
     "binlog/reader": "tests/unit/binlog/test_decode.py",
     "binlog/walked": "tests/unit/binlog/test_decode.py",

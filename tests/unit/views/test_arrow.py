@@ -53,5 +53,10 @@ def relabelled(chunk: DecodedChunk, kind: str) -> DecodedChunk:
 @pytest.mark.parametrize("kind", ["enum", "set"])
 def test_a_value_without_a_label_is_told(kind: str) -> None:
     [chunk] = [c for c in golden_chunks("enumsetbit") if c.layout.tables]
-    with pytest.raises(TableMetaMismatch, match=r"g_enumsetbit\.t_esb.*1 labels"):
+    with pytest.raises(TableMetaMismatch, match=r"g_enumsetbit\.t_esb.*1 labels") as caught:
         list(batches(relabelled(chunk, kind), 0, chunk.layout.event_count))
+    first = chunk.events["position"][chunk.events["rows"] > 0][0]
+    assert (caught.value.journal_name, caught.value.position) == (
+        chunk.layout.journal_name,
+        int(first),
+    )

@@ -1,0 +1,53 @@
+"""Text that is taken over as it is must be the UTF-8 that its column says it is.
+
+Servers refuse other text, but for what old ones took, so it is rare: columns are checked when they
+are filled, and a chunk with broken text is decoded once more, character by character, where each
+broken one becomes U+FFFD. Arrow and protobuf strings can hold nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.kernels import codes, rows, wire
+from ray_canal.kernels.charset import UTF8
+from ray_canal.kernels.utf8 import first_broken_row
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+def _copied(plan: Int64s) -> npt.NDArray[np.bool_]:
+    """Which columns are text that is copied."""
+    is_plain = (plan[:, wire.WIRE] == wire.READ_COPY) | (plan[:, wire.WIRE] == wire.READ_INFLATED)
+    found: npt.NDArray[np.bool_] = (
+        is_plain & (plan[:, wire.CODE] == codes.TEXT) & (plan[:, wire.CHARSET] == 0)
+    )
+    return found
+
+
+def read_by_character(plan: Int64s) -> None:
+    """Change a plan so that text in UTF-8 is transcoded, from UTF-8."""
+    copied = _copied(plan)
+    plan[copied, wire.CHARSET] = UTF8
+    plan[copied & (plan[:, wire.WIRE] == wire.READ_COPY), wire.WIRE] = wire.READ_TRANSCODED
+
+
+def has_broken_text(plan: Int64s, shape: Int64s, dest: Int64s, arena: Bytes) -> bool:
+    """Whether any column of text, all of them filled, has a value that is not UTF-8."""
+    for column in np.flatnonzero(_copied(plan)).tolist():
+        table = int(np.searchsorted(shape[:, rows.S_FIRST], column, side="right")) - 1
+        count = int(shape[table, rows.S_ROWS])
+        for side in (0, 1):
+            base = side * wire.DEST_FIELDS
+            filled = shape[table, rows.S_BEFORE + side] > 0
+            if filled and broken_row(dest[column], base, count, arena) >= 0:
+                return True
+    return False
+
+
+def broken_row(dest: Int64s, base: int, count: int, arena: Bytes) -> int:
+    """The first row of a column's side (`dest`: its line) that is not UTF-8; -1: none."""
+    data, used, values = (int(dest[base + k]) for k in (wire.DATA, wire.USED, wire.VALUES))
+    return int(first_broken_row(arena, data, used, values, count))

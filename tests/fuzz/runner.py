@@ -1,0 +1,143 @@
+"""Worker processes and who watches them: a crash or a hang is told by the input's number."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing as mp
+import os
+import resource
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import SynchronizedArray
+from typing import Any
+
+SECONDS_EACH = 30.0
+"""An input takes milliseconds; what is not done in this time hangs."""
+MEMORY_ROOM_BYTES = 1 << 30
+"""Address space that one input may take beyond what the process has when it is warm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    number: int
+    text: str
+
+
+@dataclass(slots=True)
+class Result:
+    inputs: int
+    answers: int
+    failures: list[Failure]
+    seconds: float
+    rss_bytes_max: int
+
+
+def _work(
+    seed: int, first: int, step: int, last: int, now: SynchronizedArray[Any], lane: int, out: Any
+) -> None:
+    """Inputs first, first + step …; `now` says which one is at work and since when."""
+    from tests.fuzz import oracle
+
+    logging.disable(logging.CRITICAL)  # tables that hostile DDL leaves unknown
+    for number in range(64):  # compiles what is not compiled
+        try:
+            oracle.check(1, number)
+        except Exception:
+            break
+    _limit_memory()
+    done = answers = 0
+    for number in range(first, last, step):
+        now[2 * lane], now[2 * lane + 1] = number, time.monotonic()
+        try:
+            answers += oracle.check(seed, number).endswith("an answer")
+        except Exception:
+            out.put(("wrong", lane, number, traceback.format_exc()))
+        done += 1
+        if done % 200 == 0:
+            out.put(("done", lane, done, answers))
+            done = answers = 0
+    out.put(("done", lane, done, answers))
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    now[2 * lane] = -1
+    out.put(("end", lane, usage, 0))
+
+
+def _limit_memory() -> None:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        used = int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_ROOM_BYTES,) * 2)
+
+
+def run(
+    seed: int, first: int, last: int, jobs: int, failures_max: int, report: Callable[[str], None]
+) -> Result:
+    """Inputs [first, last) of a seed, in `jobs` processes."""
+    context = mp.get_context("spawn")
+    now = context.Array("d", [-1.0] * (2 * jobs))
+    out = context.Queue()
+    started = time.monotonic()
+    result = Result(0, 0, [], 0.0, 0)
+
+    def start(lane: int, at: int) -> Any:
+        worker = context.Process(
+            target=_work, args=(seed, at, jobs, last, now, lane, out), daemon=True
+        )
+        worker.start()
+        return worker
+
+    workers = {lane: start(lane, first + lane) for lane in range(jobs)}
+    told = started
+    while workers:
+        try:
+            kind, lane, number, more = out.get(timeout=1.0)
+        except Exception:  # queue.Empty, by whatever class the context has
+            kind, lane, number, more = "none", -1, 0, 0
+        if kind == "done":
+            result.inputs, result.answers = result.inputs + number, result.answers + more
+        elif kind == "wrong":
+            result.failures.append(Failure(number, more))
+        elif kind == "end":
+            result.rss_bytes_max = max(result.rss_bytes_max, number)
+            workers.pop(lane).join()
+        for lane in list(workers):
+            _watch(lane, workers, now, jobs, start, result)
+        if len(result.failures) >= failures_max:
+            for worker in workers.values():
+                worker.kill()
+            break
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            rate = result.inputs / (told - started)
+            report(f"{result.inputs:,} inputs, {rate:.0f}/s, {len(result.failures)} failures")
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _watch(
+    lane: int,
+    workers: dict[int, Any],
+    now: SynchronizedArray[Any],
+    jobs: int,
+    start: Callable[[int, int], Any],
+    result: Result,
+) -> None:
+    """A worker that died or hangs is a failure; another goes on behind its input."""
+    number, since = int(now[2 * lane]), now[2 * lane + 1]
+    worker = workers[lane]
+    if number < 0:
+        if worker.exitcode:
+            raise RuntimeError(f"a worker ended before its first input: {worker.exitcode}")
+        return
+    if worker.exitcode is not None:
+        text = f"the process died with exit code {worker.exitcode}"
+    elif time.monotonic() - since > SECONDS_EACH:
+        text = f"no end after {SECONDS_EACH:.0f} s"
+        worker.kill()
+        worker.join()
+    else:
+        return
+    result.failures.append(Failure(number, text))
+    now[2 * lane] = -1
+    workers[lane] = start(lane, number + jobs)
