@@ -10,11 +10,13 @@ from __future__ import annotations
 import sys
 
 from benchmarks.clock import Clock
+from ray_canal.malloc import keep_freed_memory
 from ray_canal.offline import decode_entries, decode_files
 from ray_canal.warm import warm
 
 
 def main(view: str, files: list[str]) -> None:
+    keep_freed_memory()  # as `ray-canal decode` and the actors do
     warm()
     rows = 0
     with Clock() as clock:

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from ray_canal.errors import CanalError
+from ray_canal.malloc import keep_freed_memory
 
 app = typer.Typer(
     name="ray-canal",
@@ -271,6 +272,7 @@ def _until_signal() -> Iterator[threading.Event]:
 
 def main() -> None:
     """Entry point: one clear line for each of our errors, exit code 1; 130 after Ctrl-C."""
+    keep_freed_memory()
     try:
         app()
     except CanalError as error:

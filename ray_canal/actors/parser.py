@@ -19,9 +19,11 @@ def event_parser(config: InstanceConfig) -> EventParser:
     from ray_canal.driver.catalog import Catalog
     from ray_canal.driver.catalog_tables import CatalogTables
     from ray_canal.errors import ConfigError
+    from ray_canal.malloc import keep_freed_memory
     from ray_canal.parse.schema_keeper import SchemaKeeper
     from ray_canal.parse.schemas import SchemaRegistry
 
+    keep_freed_memory()
     source, tsdb = config.source, config.tsdb
     sql = ""
     if source.schema_sql:

@@ -31,6 +31,7 @@ ARCHITECTURE_LINES_MAX = 300
 MAY_IMPORT = {
     # room or top module: the rooms below it that it may use. An arrow only points down.
     "errors": "",
+    "malloc": "",
     "config": "errors filter",
     "filter": "errors",
     "protocol": "errors",
@@ -42,14 +43,14 @@ MAY_IMPORT = {
     "meta": "errors config protocol",
     "driver": "errors config filter protocol kernels binlog",
     "server": "errors config filter protocol binlog views",
-    "actors": "errors config filter protocol kernels binlog parse store meta driver server",
+    "actors": "errors malloc config filter protocol kernels binlog parse store meta driver server",
     "client": "errors config filter protocol binlog views actors",
     "offline": "errors config filter protocol binlog views parse store driver",
     "redrive": "errors config protocol binlog parse meta views",
     "spark": "errors config protocol views client __init__",
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
-    "cli": "errors config driver client offline render demo spark __init__ redrive",
+    "cli": "errors malloc config driver client offline render demo spark __init__ redrive",
     "warm": "config binlog parse driver views demo",
     "__init__": "config client offline spark",
 }
