@@ -25,9 +25,6 @@ from typing import Any
 from tests.servers import Server, start
 
 SEED = 20260901
-VERSION = 1
-"""Part of a cached workload's name; goes up when what is written changes."""
-
 Progress = Callable[[int], None]
 
 _ITEM = """CREATE TABLE bench.item (
@@ -56,8 +53,9 @@ _WIDE_KINDS = (
     ("timestamp(3) null", "timestampadd(second, h % 1000000000, '1990-01-01')"),
     ("time(2)", "sec_to_time(h % 360000 - 180000)"),
     ("year", "1901 + h % 255"),
-    ("char(8)", "left(sha2(h, 224), h % 9)"),
-    ("varchar(40)", "left(sha2(h, 224), h % 25)"),
+    ("char(24)", "left(sha2(h, 224), 8 + h % 17)"),
+    ("varchar(80)", "left(sha2(h, 224), 16 + h % 40)"),
+    ("text", "rpad('', 40 + h % 60, sha2(h, 224))"),
     ("varbinary(16)", "unhex(left(sha2(h, 224), 2 * (h % 17)))"),
     ("enum('new','open','paid','sent','done')", "1 + h % 5"),
     ("set('a','b','c','d','e','f')", "h % 64"),
@@ -72,13 +70,14 @@ class Workload:
     name: str
     rows: int
     rows_per_statement: int
-    title: str
+    version: int
+    """Part of the cached files' name; goes up when what is written changes."""
 
 
 WORKLOADS = {
-    "W1": Workload("W1", 2_000_000, 1000, "bulk, 8 columns, 1,000 rows a transaction"),
-    "W2": Workload("W2", 200_000, 1, "one-row transactions, insert/update/delete"),
-    "W3": Workload("W3", 100_000, 200, "60 mixed columns, 200 rows a statement"),
+    "W1": Workload("W1", 2_000_000, 1000, 1),
+    "W2": Workload("W2", 200_000, 1, 1),
+    "W3": Workload("W3", 100_000, 200, 2),
 }
 
 
@@ -102,7 +101,7 @@ def make(workload: Workload, scale: float, progress: Progress) -> Made:
     """The workload's files at `scale` (1.0: full), from the cache or from a new server."""
     step = workload.rows_per_statement
     rows = max(1, round(workload.rows * scale / step)) * step
-    folder = cache_folder() / f"{workload.name}-v{VERSION}-{rows}"
+    folder = cache_folder() / f"{workload.name}-v{workload.version}-{rows}"
     manifest = folder / "made.json"
     if not manifest.exists():
         _write(workload, rows, folder, progress)

@@ -19,7 +19,7 @@ from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.store.transaction_buffer import gtid_set_after
 from ray_canal.views.arrow import batches as arrow_batches
-from ray_canal.views.entries import delimited
+from ray_canal.views.entries import delimited_pieces
 
 PathLike = str | os.PathLike[str]
 ALL_TABLES = r".*\..*"
@@ -96,23 +96,15 @@ def decode_entries(
     gtid_set: str = "",
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[bytes]:
-    """Canal entries of binlog files, chunk by chunk: varint length + `Entry`, one after the
-    other.
+    """Canal entries of binlog files: varint length + `Entry`, one after the other, in pieces of
+    whole entries.
 
     `gtid` adds Canal's GTID fields; header.gtid is `gtid_set` and the transactions since.
     """
     executed = gtid_set
     for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
         mask = info.admitted(TableFilter(tables, "").admits)
-        yield delimited(
-            chunk,
-            0,
-            chunk.layout.event_count,
-            mask,
-            time_zone=time_zone,
-            gtid=gtid,
-            gtid_set=executed,
-        )
+        yield from delimited_pieces(chunk, mask, time_zone=time_zone, gtid=gtid, gtid_set=executed)
         if gtid:
             executed = gtid_set_after(executed, info.gtids)
 

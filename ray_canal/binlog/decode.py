@@ -247,7 +247,7 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
     plans = []
     shape = np.zeros((len(parsed.tables), r.SHAPE_FIELDS), np.int64)
     lines = [np.empty((0, wire.PLAN_FIELDS), np.int64)]
-    used_tables = set(np.unique(events[:, r.E_TABLE]).tolist())
+    used_tables = set(np.flatnonzero(np.bincount(events[:, r.E_TABLE])).tolist())
     first = 0
     for table, version in enumerate(parsed.tables):
         if table in used_tables:
@@ -302,8 +302,8 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     _refuse_giant(work, sketch.size_bytes)
     arena = np.zeros(sketch.size_bytes, np.uint8)
     deferred = _fill_columns(work, arena)
+    _write(arena, events_at, parsed.events[:count])
     events = arena[events_at : events_at + count * EVENT.itemsize].view(EVENT)
-    events[:] = parsed.events[:count]
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)
     _write(arena, gtids_at, parsed.gtids)
     _write(arena, queries_at, queries)

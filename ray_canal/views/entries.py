@@ -36,6 +36,9 @@ Ints = npt.NDArray[np.int64]
 
 _EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
 _LENT_BYTES_MAX = 64 << 20
+_EXPANSION, _ENTRY_BYTES = 4, 400
+"""What entries usually take at most: bytes a byte of binlog, and an entry besides."""
+_PIECE_BYTES = 1 << 19
 _WIDTHS = np.zeros(64, np.int64)
 for _code, _width in codes.WIDTH_BYTES.items():
     _WIDTHS[_code] = _width
@@ -78,32 +81,59 @@ def render_entries(
     `lent` the result's buffer is this thread's own and is overwritten by its next such call.
     Raises ConfigError: no such time zone.
     """
+    prefix = tag or (kernels.LENGTH_PREFIX if delimited else 0)
+    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent)
+    buffer, starts = renderer.render(_chosen(chunk, first, last, mask))
+    return EntryBytes(buffer, np.append(buffer.size - starts, buffer.size))
+
+
+def _chosen(chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None) -> Ints:
+    """Numbers of the entries that are shown."""
     chosen = np.arange(first, last, dtype=np.int64)
     if mask is not None:
         chosen = chosen[mask[first:last]]
-    events = _frozen(chunk.events)
-    chosen = chosen[events["flags"][chosen] & EVENT_SILENT == 0]
-    blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
-    tables, columns = _tables(chunk.layout.tables, blobs, fields)
-    gtids = _gtids(chunk, gtid_set, blobs) if gtid else np.zeros((0, kernels.GTID_FIELDS), np.int64)
-    transitions, offsets = _zone(time_zone)
-    guess = _first_guess_bytes(chunk, chosen)
-    buffer: Bytes = _lent.take(guess) if lent else np.empty(guess, np.uint8)
-    prefix = np.int64(tag or (kernels.LENGTH_PREFIX if delimited else 0))
-    starts = np.zeros(len(chosen), np.int64)
-    done, used = len(chosen), 0
-    while True:
-        done, used = kernels.write_entries(
-            chosen, done, events, _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
-            _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), transitions, offsets,
-            prefix, *_room(chunk), buffer, used, starts,
+    shown: Ints = chosen[chunk.events["flags"][chosen] & EVENT_SILENT == 0]
+    return shown
+
+
+class _Renderer:
+    """What the kernel needs of one chunk, made once. `lent`: as `render_entries` says."""
+
+    def __init__(
+        self,
+        chunk: DecodedChunk,
+        time_zone: str,
+        gtid_set: str | None,
+        prefix: int,
+        fields: FieldFilter | None,
+        lent: bool,
+    ) -> None:
+        blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
+        tables, columns = _tables(chunk.layout.tables, blobs, fields)
+        gtids = np.zeros((0, kernels.GTID_FIELDS), np.int64)
+        if gtid_set is not None:
+            gtids = _gtids(chunk, gtid_set, blobs)
+        self._chunk = chunk
+        self._lent = lent
+        self._arguments = (
+            _frozen(chunk.events), _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
+            _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), *_zone(time_zone),
+            np.int64(prefix), *_room(chunk),
         )  # fmt: skip
-        if not done:
-            break
-        grown: Bytes = np.empty(2 * len(buffer), np.uint8)
-        grown[len(grown) - used :] = buffer[len(buffer) - used :]
-        buffer = grown
-    return EntryBytes(buffer[len(buffer) - used :], np.append(used - starts, used))
+
+    def render(self, chosen: Ints) -> tuple[Bytes, Ints]:
+        """The entries' bytes, and of each how far from the end it starts."""
+        guess = _first_guess_bytes(self._chunk, chosen)
+        buffer: Bytes = _lent.take(guess) if self._lent else np.empty(guess, np.uint8)
+        starts = np.zeros(len(chosen), np.int64)
+        done, used = len(chosen), 0
+        while True:
+            done, used = kernels.write_entries(chosen, done, *self._arguments, buffer, used, starts)
+            if not done:
+                return buffer[buffer.size - used :], starts
+            grown: Bytes = np.empty(2 * buffer.size, np.uint8)
+            grown[grown.size - used :] = buffer[buffer.size - used :]
+            buffer = grown
 
 
 class _Lent(threading.local):
@@ -138,7 +168,7 @@ def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
     """How long the rendered entries may become; too little grows. Events that were compressed
     together all have the whole's length."""
     lengths = int(chunk.events["length"][chosen].astype(np.int64).sum())
-    return 2048 + min(4 * lengths, 4 * chunk.arena.size) + 400 * len(chosen)
+    return 2048 + _EXPANSION * min(lengths, chunk.arena.size) + _ENTRY_BYTES * len(chosen)
 
 
 def guessed_bytes(
@@ -173,6 +203,27 @@ def delimited(
     return render_entries(
         chunk, first, last, mask, delimited=True, lent=True, **options
     ).buffer.tobytes()
+
+
+def delimited_pieces(
+    chunk: DecodedChunk,
+    mask: npt.NDArray[np.bool_] | None = None,
+    *,
+    time_zone: str = "UTC",
+    gtid: bool = False,
+    gtid_set: str = "",
+    fields: FieldFilter | None = None,
+) -> Iterator[bytes]:
+    """`delimited` of a whole chunk, in pieces of whole entries that stay in the processor's cache:
+    entries are several times as long as what they are made of."""
+    chosen = _chosen(chunk, 0, chunk.layout.event_count, mask)
+    prefix = kernels.LENGTH_PREFIX
+    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, True)
+    lengths = chunk.events["length"][chosen].astype(np.int64)
+    piece = np.cumsum(_EXPANSION * lengths + _ENTRY_BYTES) // _PIECE_BYTES
+    for part in np.split(chosen, np.flatnonzero(np.diff(piece)) + 1):
+        if part.size:
+            yield renderer.render(part)[0].tobytes()
 
 
 class _Blobs:
