@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from rich.progress import Progress
 
 from benchmarks import figures as fig
 from benchmarks import workloads as work
-from benchmarks.measure import Run, RunFailed, kernel_start, run_once
+from benchmarks.measure import Run, RunFailed, kernels_compiled, run_once
 from benchmarks.systems import BASE, OURS, SYSTEMS, NotAvailable, version_of
 
 BENCH_JSON = Path(__file__).with_name("bench.json")
@@ -53,8 +54,8 @@ def run(
     """Measure, and print one table."""
     chosen = _chosen(system, list(SYSTEMS))
     made = _made(workload, scale)
-    figures, missing = _measured(made, chosen, runs)
-    kernels = kernel_start() if start else {}
+    with kernels_compiled() if start else nullcontext({}) as kernels:
+        figures, missing = _measured(made, chosen, runs)
     report = {
         "date": dt.date.today().isoformat(),
         "command": "python -m benchmarks " + " ".join(sys.argv[1:]),

@@ -67,8 +67,8 @@ SYSTEMS = {
         System("ray_canal-arrow", _ray_canal("arrow")),
         System("ray_canal-entries", _ray_canal("entries")),
         System("mysqlbinlog", _mysqlbinlog, reports=False),
-        System("mysql-event-stream", _event_stream, row_limit=100_000),
-        System("mysql-replication", _mysql_replication, row_limit=20_000, from_server=True),
+        System("mysql-event-stream", _event_stream, row_limit=50_000),
+        System("mysql-replication", _mysql_replication, row_limit=5_000, from_server=True),
     )
 }
 OURS = ("ray_canal-arrow", "ray_canal-entries")

@@ -21,7 +21,7 @@ from ray_canal.kernels.entry_values import (
 )
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load32, load64, store32
-from ray_canal.kernels.protobuf import blob_back, close_back, number_back
+from ray_canal.kernels.protobuf import close_back, number_back, short_back
 
 NO_SPACE: Final = -1
 
@@ -121,7 +121,7 @@ def _column_back(
     if pos < 2 * size + columns[p, C_ROOM]:
         return NO_SPACE
     end = pos
-    pos = blob_back(blobs, columns[p, C_TAIL], columns[p, C_TAIL_BYTES], buf, pos)
+    pos = short_back(blobs, columns[p, C_TAIL], columns[p, C_TAIL_BYTES], buf, pos)
     null = _is_null(code, arena, columns[p, C_VALIDITY + 3 * side], values, row)
     head = C_HEAD
     if null:
@@ -129,7 +129,7 @@ def _column_back(
     else:
         value_end = pos
         if code == codes.TEXT or code == codes.JSON:
-            pos = blob_back(arena, start, size, buf, pos)
+            pos = short_back(arena, start, size, buf, pos)
         elif code >= codes.FIRST_VARIABLE:
             pos = latin1_back(arena, start, start + size, buf, pos)
         else:
@@ -147,7 +147,7 @@ def _column_back(
     if null:
         flags |= 0x1000000
     store32(buf, pos, flags)
-    pos = blob_back(blobs, columns[p, head], columns[p, head + 1], buf, pos)
+    pos = short_back(blobs, columns[p, head], columns[p, head + 1], buf, pos)
     return close_back(0x0A if side == 0 else 0x12, end, buf, pos)
 
 

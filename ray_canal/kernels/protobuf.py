@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels.jit import inlined
-from ray_canal.kernels.memory import copy
+from ray_canal.kernels.memory import copy, load64, store64
 
 
 @inlined
@@ -45,6 +45,22 @@ def close_back(tag, end, buf, pos):  # type: ignore[no-untyped-def]
 @inlined
 def blob_back(source, at, size, buf, pos):  # type: ignore[no-untyped-def]
     copy(buf, pos - size, source, at, size)
+    return pos - size
+
+
+@inlined
+def short_back(source, at, size, buf, pos):  # type: ignore[no-untyped-def]
+    """`blob_back` for what is mostly short: 32 bytes up to its end go without a call, and what was
+    too much in front is written over later. The caller has left room for 32 bytes."""
+    if size <= 32 and at + size >= 32:
+        end = at + size
+        store64(buf, pos - 8, load64(source, end - 8))
+        store64(buf, pos - 16, load64(source, end - 16))
+        if size > 16:
+            store64(buf, pos - 24, load64(source, end - 24))
+            store64(buf, pos - 32, load64(source, end - 32))
+    else:
+        copy(buf, pos - size, source, at, size)
     return pos - size
 
 
