@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -54,7 +54,10 @@ def run(
     """Measure, and print one table."""
     chosen = _chosen(system, list(SYSTEMS))
     made = _made(workload, scale)
-    with kernels_compiled() if start else nullcontext({}) as kernels:
+    kernels: dict[str, float] = {}
+    with ExitStack() as stack:
+        if start:
+            kernels = stack.enter_context(kernels_compiled())
         figures, missing = _measured(made, chosen, runs)
     report = {
         "date": dt.date.today().isoformat(),
