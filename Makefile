@@ -51,7 +51,7 @@ lint: setup
 servers: setup
 	$(BIN)/python -m tests.servers fetch
 
-## make bench    measure speed against peers on one thread, write benchmarks/bench.json (an hour)
+## make bench    measure speed against peers on one thread, write benchmarks/bench.json
 bench: setup servers
 	$(BIN)/python -m benchmarks run --out benchmarks/bench.json
 
