@@ -84,7 +84,7 @@ def run(
 def check(
     workload: Names = None,
     runs: Runs = 3,
-    scale: Scale = 0.25,
+    scale: Scale = 1.0,
     against: Annotated[Path, typer.Option(help="Committed figures.")] = BENCH_JSON,
 ) -> None:
     """Fail when a ratio to mysqlbinlog lost over 20 % against the committed figures."""
