@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,18 @@ def unknown_table(server: Server) -> None:
         cursor.execute("ALTER TABLE q.dark ADD COLUMN d int")
 
 
+@pytest.fixture
+def no_row_metadata(mariadb: Server) -> Iterator[None]:
+    with mariadb.without_row_metadata():
+        yield
+
+
+@pytest.mark.usefixtures("no_row_metadata")
 @pytest.mark.parametrize("decoders", [0, 1])
 def test_one_table_is_held_back_and_given_back(
     mariadb: Server, tmp_path: Path, decoders: int
 ) -> None:
-    mariadb.execute("DROP DATABASE IF EXISTS q", "SET GLOBAL binlog_row_metadata=NO_LOG")
+    mariadb.execute("DROP DATABASE IF EXISTS q")
     mariadb.execute("CREATE DATABASE q", "CREATE TABLE q.light (n int)")
     config = deployment(mariadb, tmp_path, "quarantine", decoders)
     canal.start(config)

@@ -194,6 +194,26 @@ class Server:
                 cursor.execute(statement)
             return tuple(cursor.fetchall())
 
+    @contextlib.contextmanager
+    def with_global(self, name: str, value: str) -> Iterator[None]:
+        """A global variable set inside the `with` block, and put back."""
+        ((before,),) = self.execute(f"SELECT @@GLOBAL.{name}")
+        self.execute(f"SET GLOBAL {name}={value}")
+        try:
+            yield
+        finally:
+            self.execute(f"SET GLOBAL {name}={before}")
+
+    @contextlib.contextmanager
+    def without_row_metadata(self) -> Iterator[None]:
+        """TABLE_MAP events without column names inside the `with` block, on every kind."""
+        if self.kind == "mysql56":  # it knows of none
+            yield
+            return
+        bare = "NO_LOG" if self.is_mariadb else "MINIMAL"
+        with self.with_global("binlog_row_metadata", bare):
+            yield
+
     def binlogs(self) -> list[Path]:
         """The binlog files, oldest first."""
         return [self.datadir / str(row[0]) for row in self.execute("SHOW BINARY LOGS")]
