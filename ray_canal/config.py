@@ -107,6 +107,9 @@ class StoreConfig(_Section):
     buffer_size: int = Field(default=65536, ge=2)
     memunit_bytes: int = Field(default=1024, ge=1)
     ddl_isolation: bool = False
+    # Entries of an open transaction that are held back.
+    transaction_size: int = Field(default=1024, ge=0)
+    thin_empty_transactions: bool = True
 
     @model_validator(mode="after")
     def _power_of_two(self) -> StoreConfig:
@@ -195,6 +198,7 @@ class InstanceConfig(_Section):
     chunk_bytes: int = Field(4 << 20, ge=4 << 10)
     linger_ms: float = Field(5.0, ge=0)
     time_zone: str = "UTC"  # in which entries print TIMESTAMP
+    runs: Literal["always", "once_subscribed", "while_subscribed"] = "always"
     irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31
 
     @model_validator(mode="after")
@@ -217,6 +221,17 @@ class CanalConfig(_Section):
         names = [i.destination for i in self.instance]
         if len(set(names)) != len(names):
             raise ValueError(f"destinations must be unique, got {names}")
+        given: dict[int, str] = {}
+        for instance in self.instance:
+            server_id = instance.source.server_id
+            if server_id and given.setdefault(server_id, instance.destination) != (
+                instance.destination
+            ):
+                raise ValueError(
+                    f"source.server_id {server_id} is given to {given[server_id]} and to "
+                    f"{instance.destination}: a server ends the dump of the one when the other "
+                    "comes; give each its own, or 0"
+                )
         return self
 
     def destination(self, name: str) -> InstanceConfig:

@@ -158,6 +158,10 @@ class BatchesUnacked(ConsumerError):
     """get() while batches of get_without_ack() are still outstanding."""
 
 
+class TransactionTooLarge(ConsumerError):
+    """A whole transaction that the log has no place for, in memory or on disk."""
+
+
 class InstanceError(CanalError):
     """The instance of a destination is not in the state that the call needs."""
 

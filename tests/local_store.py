@@ -20,6 +20,7 @@ from ray_canal.offline import decode_chunks
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.event_store import EventStore
+from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import TransactionBuffer
 
 Decoded = Sequence[tuple[ChunkInfo, DecodedChunk]]
@@ -51,7 +52,7 @@ class LocalStore:
         self.store = EventStore(self._config, start)
         self._buffer = TransactionBuffer(start, "")
         for client_id, text in self._filters.items():
-            self.store.subscribe(client_id, TableFilter(text, ""), self._cursors[client_id])
+            self.store.subscribe(client_id, Terms(TableFilter(text, "")), self._cursors[client_id])
         for info, chunk in self._chunks[: self._released]:
             self.store.put(self._buffer.add(info), chunk)
 
@@ -80,7 +81,7 @@ class LocalStore:
     async def _subscribe(self, client_id: int, text: str, rollback: bool = True) -> int:
         self._filters[client_id] = text
         self._cursors.setdefault(client_id, None)
-        self.store.subscribe(client_id, TableFilter(text, ""), self._cursors[client_id])
+        self.store.subscribe(client_id, Terms(TableFilter(text, "")), self._cursors[client_id])
         if rollback:
             self.store.rollback(client_id)
         await self._wake()

@@ -11,6 +11,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
+from ray_canal.config import StoreConfig
 from ray_canal.errors import InstanceNotFound
 from ray_canal.protocol.position import EntryPosition
 
@@ -158,13 +159,15 @@ def parser(instance_json: str) -> ActorHandle[Any]:
     return handle
 
 
-def transaction_buffer(start: EntryPosition, gtid_set: str) -> ActorHandle[Any]:
+def transaction_buffer(
+    config: StoreConfig, start: EntryPosition, gtid_set: str
+) -> ActorHandle[Any]:
     from ray_canal.actors.buffer import TransactionBufferActor
 
     handle: ActorHandle[Any] = (
         ray.remote(TransactionBufferActor)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
-        .remote(start, gtid_set)
+        .remote(config.model_dump_json(), start, gtid_set)
     )
     return handle
 

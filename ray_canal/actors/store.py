@@ -11,10 +11,11 @@ generation are void: their ack raises InstanceRestarted and they are delivered a
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ray.exceptions import RayError, RayTaskError
 
@@ -27,6 +28,7 @@ from ray_canal.errors import (
     Fenced,
     InstanceNotRunning,
     InstanceRestarted,
+    NotSubscribed,
     SourceError,
 )
 from ray_canal.filter import TableFilter
@@ -38,15 +40,21 @@ from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.event_store import EventStore
+from ray_canal.store.subscriber import Policy, Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
 logger = logging.getLogger(__name__)
 
 _BACKOFF_MIN_S = 0.2
 
-STARTING, RUNNING, FINISHED, FAILED, STOPPED = (
+_BATCH_IDS_PER_EPOCH = 1 << 32
+"""Batch ids rise over restarts, too: an epoch's begin here, so that an old one is never taken for a
+new one, even where a client cannot name the epoch."""
+
+STARTING, RUNNING, RESTING, FINISHED, FAILED, STOPPED = (
     "starting",
     "running",
+    "resting",
     "finished",
     "failed",
     "stopped",
@@ -80,7 +88,9 @@ class StoreActor:
         self._rates = Rates()
         self._last_event_time = 0
         self._generations = 0
+        self._expected = self._deserted = False
         self._started_at = time.time()
+        self._pumping: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._live())
 
     # --- the life of the instance -------------------------------------------------------------
@@ -88,10 +98,12 @@ class StoreActor:
     async def _live(self) -> None:
         pause_s = _BACKOFF_MIN_S
         while True:
+            await self._rest()
             began = time.monotonic()
             try:
-                await self._generation()
-                return
+                if await self._generation():
+                    return
+                continue
             except asyncio.CancelledError:
                 raise
             except Exception as error:
@@ -107,9 +119,24 @@ class StoreActor:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
 
-    async def _generation(self) -> None:
+    async def _rest(self) -> None:
+        """Wait for a subscriber, where the configuration says so."""
+        runs = self._config.runs
+        if runs == "always" or (runs == "once_subscribed" and self._generations):
+            return
+        self._deserted = False
+        self._subscribers = self._meta.load(self._destination)
+        self._expected = bool(self._subscribers)
+        if not self._expected:
+            self._store = self._start = None
+            await self._set(RESTING, None)
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._expected)
+        await self._set(STARTING, None)
+
+    async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
-        serving."""
+        serving. Returns False when it ended because no subscriber is left."""
         known = self._meta.load(self._destination)
         cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
         pump = self._pump = Pump(self._config)
@@ -121,14 +148,25 @@ class StoreActor:
         self._identity, self._start = identity, start
         self._keep_schemas([*records, *new_records], new_records)
         self._subscribers = self._meta.load(self._destination)
-        store = EventStore(self._config.store, start)
+        ids_from = (self._epoch - 1) * _BATCH_IDS_PER_EPOCH
+        store = EventStore(self._config.store, start, batch_ids_from=ids_from)
         for client_id, subscriber in self._subscribers.items():
-            store.subscribe(client_id, self._filter(subscriber.filter), _position(subscriber))
+            store.subscribe(client_id, self._terms(subscriber), _position(subscriber))
         self._store = store
         self._generations += 1
         await self._set(RUNNING, None)
-        await pump.run(self._deliver, self._wait_for_room)
+        self._pumping = asyncio.create_task(pump.run(self._deliver, self._wait_for_room))
+        try:
+            await self._pumping
+        except asyncio.CancelledError:
+            if not self._deserted:
+                raise
+            return False
+        finally:
+            self._pumping.cancel()
+            store.flush()
         await self._set(FINISHED, None)
+        return True
 
     def _keep_schemas(self, records: Sequence[SchemaRecord], new: Sequence[SchemaRecord]) -> None:
         """Write new records; forget what no cursor needs any more."""
@@ -171,6 +209,8 @@ class StoreActor:
         store = self._store
         assert store is not None
         while not store.has_room(chunks * self._config.chunk_bytes):
+            store.flush()
+            await self._wake()
             async with self._changed:
                 await self._changed.wait()
 
@@ -189,7 +229,10 @@ class StoreActor:
 
     async def subscribe(self, client_id: int, filter_text: str, rollback: bool = True) -> int:
         """Subscribe, or change the filter; `rollback` what is outstanding. Returns the epoch."""
-        table_filter = self._filter(filter_text)
+        self._filter(filter_text)  # refused before anything is started for it
+        if self._state == RESTING:
+            self._expected = True
+            await self._set(STARTING, None)
         store = await self._ready_store()
         known = self._subscribers.get(client_id)
         cursor = known.cursor if known is not None else None
@@ -198,7 +241,7 @@ class StoreActor:
         subscriber = SubscriberMeta(client_id, filter_text, cursor)
         if subscriber != known:
             self._save(subscriber)
-        store.subscribe(client_id, table_filter, cursor.position)
+        store.subscribe(client_id, self._terms(subscriber), cursor.position)
         if rollback:
             store.rollback(client_id)
         await self._wake()
@@ -210,6 +253,9 @@ class StoreActor:
         store.unsubscribe(client_id)
         self._meta.remove(self._destination, self._epoch, client_id)
         self._subscribers.pop(client_id, None)
+        if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
+            self._deserted = True
+            self._pumping.cancel()
         await self._wake()
 
     async def get_without_ack(
@@ -262,6 +308,7 @@ class StoreActor:
             batch.row_count,
             batch.range.start,
             batch.range.end,
+            ack=batch.range.ack,
             time_zone=self._config.time_zone,
             gtid=self._config.source.gtid,
             fields=self._config.filter.fields,
@@ -280,7 +327,7 @@ class StoreActor:
         known = self._subscribers[client_id]
         # The durable cursor first: if that write fails, the batch stays outstanding.
         if cursor is not None:
-            self._save(SubscriberMeta(client_id, known.filter, LogPosition(self._identity, cursor)))
+            self._save(dataclasses.replace(known, cursor=LogPosition(self._identity, cursor)))
         store.ack(client_id, batch_id)
         await self._wake()
 
@@ -333,10 +380,14 @@ class StoreActor:
         while self._store is None:
             if self._failure is not None:
                 raise self._failure
+            if self._state == RESTING:
+                raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
             async with self._changed:
                 await self._changed.wait()
         if self._state == STOPPED:
-            raise InstanceNotRunning("the instance was stopped").at(destination=self._destination)
+            raise InstanceNotRunning("the instance was stopped, should start first").at(
+                destination=self._destination
+            )
         return self._store
 
     async def _wait_change(self, deadline: float) -> bool:
@@ -382,6 +433,12 @@ class StoreActor:
                     f"{identity.address} is server {identity.server_uuid}; put the address back, "
                     "or use another meta file (meta.path) to start afresh on this server"
                 ).at(destination=self._destination)
+
+    def _terms(self, subscriber: SubscriberMeta) -> Terms:
+        policy = subscriber.policy or "block"
+        return Terms(
+            self._filter(subscriber.filter), cast(Policy, policy), subscriber.transactions
+        )
 
     def _filter(self, subscriber_filter: str) -> TableFilter:
         """The subscriber's filter on top of the instance's black list."""

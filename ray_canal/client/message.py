@@ -75,6 +75,12 @@ class Message:
         """Where the log goes on behind the batch."""
         return self.head.end
 
+    @property
+    def ack_position(self) -> EntryPosition | None:
+        """The cursor that its ack moves to: the last transaction's end, and how much of an open one
+        is consumed."""
+        return self.head.ack
+
     def __len__(self) -> int:
         return self.head.entry_count
 

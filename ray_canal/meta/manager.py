@@ -16,11 +16,14 @@ from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdenti
 
 @dataclass(frozen=True, slots=True)
 class SubscriberMeta:
-    """What is durable of a subscriber: its id, its filter, and the cursor of what it has acked."""
+    """What is durable of a subscriber: its id, its filter, the cursor of what it has acked, and
+    what else it asked for (`store.subscriber.Terms`; policy "": the destination's)."""
 
     client_id: int
     filter: str
     cursor: LogPosition | None
+    policy: str = ""
+    transactions: bool = False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -39,6 +42,8 @@ class SubscriberMeta:
                 else LogPosition(
                     SourceIdentity(**cursor["identity"]), EntryPosition(**cursor["position"])
                 ),
+                str(tree.get("policy", "")),
+                bool(tree.get("transactions", False)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

@@ -38,6 +38,7 @@ class MessageHead:
     row_count: int = 0
     start: EntryPosition | None = None
     end: EntryPosition | None = None
+    ack: EntryPosition | None = None  # the cursor that its ack moves to
     finished: bool = False
     time_zone: str = "UTC"
     gtid: bool = False

@@ -32,10 +32,10 @@ class EntryPosition:
     """A place in a source's binlog (Canal: EntryPosition).
 
     `position` is a byte offset at an event's boundary: everything before it has been consumed.
-    `row` > 0 means: of the transaction that starts at `position`, that many rows (and all entries
-    before them) are consumed too. `gtid` is the set executed up to `position` (may be empty),
+    `row` and `entry` > 0 mean: of the transaction that starts at `position`, so many rows and
+    entries are consumed, too. `gtid` is the set executed up to `position` (may be empty),
     `timestamp` the last consumed event's header time in seconds (0 = unknown).
-    Equality and order look at file, position and row alone.
+    Equality and order look at file, position, row and entry alone.
     """
 
     journal_name: str
@@ -43,9 +43,10 @@ class EntryPosition:
     row: int = 0
     gtid: str = ""
     timestamp: int = 0
+    entry: int = 0
 
-    def key(self) -> tuple[tuple[str, int], int, int]:
-        return journal_key(self.journal_name), self.position, self.row
+    def key(self) -> tuple[tuple[str, int], int, int, int]:
+        return journal_key(self.journal_name), self.position, self.row, self.entry
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EntryPosition) and self.key() == other.key()
@@ -61,11 +62,13 @@ class EntryPosition:
         return self.key() < other.key()
 
     def __str__(self) -> str:
-        row = f"+{self.row}" if self.row else ""
-        return f"{self.journal_name}:{self.position}{row}"
+        inside = f"+{self.row}.{self.entry}" if self.row or self.entry else ""
+        return f"{self.journal_name}:{self.position}{inside}"
 
-    def with_row(self, row: int) -> EntryPosition:
-        return replace(self, row=row)
+    @property
+    def boundary(self) -> EntryPosition:
+        """Where its transaction starts: what a dump can start at."""
+        return replace(self, row=0, entry=0)
 
 
 @dataclass(frozen=True, slots=True)

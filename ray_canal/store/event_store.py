@@ -2,69 +2,66 @@
 
 Canal's put, get and ack sequences, kept per subscriber; accounting is per entry (ITEMSIZE) or by
 binlog bytes (MEMSIZE), storage is per chunk. Payloads are opaque references. The log is trimmed by
-the slowest subscriber; with none at all it keeps what it has, and is full when it is full. No
-threads, no clock, no I/O, no Python loop over entries: waiting and time-outs are the caller's, by
-`ready`.
+the slowest subscriber; with none at all it keeps what it has, and is full when it is full. Chunks
+may be moved to disk and read back: which ones is decided here, reading and writing is the caller's.
+No threads, no clock, no I/O, no Python loop over entries: waiting and time-outs are the caller's,
+by `ready`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.config import StoreConfig
-from ray_canal.errors import BatchesUnacked, BatchNotFirst, BatchNotFound, NotSubscribed
-from ray_canal.filter import TableFilter
+from ray_canal.errors import (
+    BatchesUnacked,
+    BatchNotFirst,
+    BatchNotFound,
+    InstanceRestarted,
+    NotSubscribed,
+    TransactionTooLarge,
+)
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.store import whole
+from ray_canal.store.batch import Batch, Taken, batch_of, take
 from ray_canal.store.ring import Ring, Slot
-from ray_canal.store.subscriber import Mark, Subscriber, View
+from ray_canal.store.subscriber import Mark, Subscriber, Terms, View
 from ray_canal.store.transaction_buffer import LogChunk
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Entries [first, last) of one chunk, those with a true `mask` (None: all)."""
-
-    payload: Any
-    first: int
-    last: int
-    mask: npt.NDArray[np.bool_] | None
-    gtid_set: str  # executed before the chunk
-
-
-@dataclass(frozen=True, slots=True)
-class PositionRange:
-    """Where a batch's first entry starts, and where its last one ends."""
-
-    start: EntryPosition
-    end: EntryPosition
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one get hands out. Its id is 1, 2, … per subscriber and generation."""
-
-    id: int
-    parts: tuple[Part, ...]
-    entry_count: int
-    row_count: int
-    range: PositionRange
+_RESTORED_MAX = 16
+"""So many chunks that were read back from disk are kept; a get needs two at most."""
 
 
 class EventStore:
     """The log of one generation of an instance, beginning at `start`.
 
-    Holds acked ≤ next ≤ put for each subscriber; what lies between acked and next is outstanding.
+    Holds acked ≤ next ≤ visible ≤ put for each subscriber; what lies between acked and next is
+    outstanding, what lies between visible and put is a transaction that is still gathered. Batch
+    ids count from `batch_ids_from` + 1; smaller ones belong to an earlier generation.
     """
 
-    def __init__(self, config: StoreConfig, start: EntryPosition) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        start: EntryPosition,
+        *,
+        batch_ids_from: int = 0,
+        spill_bytes: int = 0,
+    ) -> None:
         self._config = config
+        self._spill_bytes = spill_bytes
         self._ring = Ring(config, start)
         self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
+        self._batch_ids_from = batch_ids_from
+        self._last_batch_ids: dict[int, int] = {}
+        self._visible = 0
+        self._dropped: list[Any] = []
+        self._restored: deque[Slot] = deque()
+        self._disk_full = False
 
     # --- the producer's side ------------------------------------------------------------------
 
@@ -80,114 +77,256 @@ class EventStore:
     def put(self, chunk: LogChunk, payload: Any) -> None:
         """Append a chunk."""
         self._ring.append(chunk, payload)
+        self._visible = max(self._visible, self._ring.put_sequence - chunk.held)
+
+    def flush(self) -> None:
+        """Show what is still gathered: nothing more can come, or the log is full of it."""
+        self._visible = self._ring.put_sequence
 
     @property
     def first_position(self) -> EntryPosition:
         """Where the log's oldest entry begins: a new subscriber's cursor."""
         return self._ring.first_position
 
+    # --- the disk -----------------------------------------------------------------------------
+
+    def spillable(self) -> Slot | None:
+        """The oldest chunk in memory, if all that still need it may read it from disk."""
+        self._disk_full = False
+        slot = self._ring.first_in_memory()
+        if slot is None or slot.chunk is None:
+            return None
+        needing = [s for s in self._subscribers.values() if s.holds < slot.end]
+        if not needing or not all(s.terms.may_spill for s in needing):
+            return None
+        self._disk_full = (
+            self._ring.disk_bytes + slot.chunk.info.arena_bytes > self._spill_bytes
+        )
+        return None if self._disk_full else slot
+
+    def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
+        """The slot at `first` is on disk now, `segment` says where. False: nobody needs it any
+        more."""
+        slot = self._ring.at(first)
+        if slot is None or slot.on_disk:
+            return False
+        for subscriber in self._subscribers.values():
+            if subscriber.holds < slot.end:
+                subscriber.view(slot)
+                subscriber.reduce(slot)
+        self._ring.move_to_disk(slot, segment, disk_bytes)
+        return True
+
+    def missing(self, client_id: int, batch_size: int) -> Slot | None:
+        """The slot that must be read back (`restore`) before the next get of this subscriber."""
+        subscriber = self._subscriber(client_id)
+        if subscriber.terms.transactions:
+            left = max(batch_size, 1) * self._unit
+            return whole.plan(self._slots(subscriber), subscriber, left, self._isolated).missing
+        slot, _ = next(self._slots(subscriber), (None, 0))
+        return slot if slot is not None and slot.chunk is None else None
+
+    def restore(self, first: int, chunk: LogChunk) -> None:
+        """The chunk of a slot on disk was read. It may be forgotten again after the next get."""
+        slot = self._ring.at(first)
+        if slot is None or not slot.on_disk or slot.chunk is not None:
+            return
+        slot.chunk = chunk
+        for subscriber in self._subscribers.values():
+            if subscriber.next < slot.end:
+                subscriber.view(slot)
+        self._restored.append(slot)
+        while len(self._restored) > _RESTORED_MAX:
+            oldest = self._restored.popleft()
+            oldest.chunk = None
+            for subscriber in self._subscribers.values():
+                subscriber.reduce(oldest)
+
+    def take_dropped(self) -> list[Any]:
+        """Segments that nobody needs any more; each is named once."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def detachable(self) -> list[int]:
+        """Subscribers with the policy `detach` that alone keep the log from giving room."""
+        slot = self._ring.first_in_memory()
+        if slot is None:
+            return []
+        needing = [s for s in self._subscribers.values() if s.holds < slot.end]
+        if any(s.terms.policy == "block" and not s.terms.may_spill for s in needing):
+            return []
+        return [s.client_id for s in needing if s.terms.policy == "detach"]
+
     # --- subscriptions ------------------------------------------------------------------------
 
     def subscribe(
-        self, client_id: int, table_filter: TableFilter, cursor: EntryPosition | None
+        self, client_id: int, terms: Terms, cursor: EntryPosition | None, *, at_tail: bool = False
     ) -> None:
-        """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log).
+        """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log),
+        `at_tail`: all transactions that are complete.
 
-        For a known subscriber only its filter changes, from the next get on.
+        For a known subscriber only its terms change, from the next get on.
         """
         known = self._subscribers.get(client_id)
         if known is not None:
-            known.change_filter(table_filter)
+            known.change(terms)
             return
-        first = self._ring.first_sequence
+        first = self._tail()[0] if at_tail else self._ring.first_sequence
+        last_id = self._last_batch_ids.get(client_id, self._batch_ids_from)
         self._subscribers[client_id] = Subscriber(
-            client_id, table_filter, cursor, self._ring.by_memory, first, first
+            client_id, terms, cursor, self._ring.by_memory, first, first, last_id
         )
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a subscriber; the log no longer waits for it."""
-        self._subscribers.pop(client_id, None)
+        gone = self._subscribers.pop(client_id, None)
+        if gone is not None:
+            self._last_batch_ids[client_id] = gone.last_batch_id
         self._trim()
 
     def _subscriber(self, client_id: int) -> Subscriber:
         found = self._subscribers.get(client_id)
         if found is None:
-            raise NotSubscribed(f"client {client_id} is not subscribed: should subscribe first")
+            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
         return found
 
+    @property
+    def tail_position(self) -> EntryPosition:
+        """Behind the last complete transaction."""
+        return self._tail()[1]
+
+    def _tail(self) -> tuple[int, EntryPosition]:
+        for slot in reversed(list(self._ring.since(0))):
+            if slot.last_close >= 0:
+                sequence = slot.first + slot.last_close + 1
+                return sequence, self._ring.position_before(sequence)
+        return self._ring.first_sequence, self._ring.first_position
+
     # --- the consumer's side ------------------------------------------------------------------
+
+    @property
+    def _isolated(self) -> bool:
+        return self._config.ddl_isolation
+
+    def _slots(self, subscriber: Subscriber) -> Any:
+        """(slot, index behind its last visible entry) from the subscriber's next entry on."""
+        for slot in self._ring.since(subscriber.next):
+            last = min(self._visible - slot.first, slot.count)
+            if last <= 0:
+                return
+            yield slot, last
 
     def ready(self, client_id: int, batch_size: int, *, count_all: bool = False) -> bool:
         """Whether a full batch is there; with `count_all`, whether so many entries are there.
 
-        Under DDL isolation a DDL completes a batch.
+        Under DDL isolation a DDL completes a batch; so does the end of a chunk on disk.
         """
         subscriber = self._subscriber(client_id)
         wanted = batch_size if count_all else batch_size * self._unit
+        slots = self._slots(subscriber)
+        if subscriber.terms.transactions:
+            return whole.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
         available = 0
-        for slot in self._ring.since(subscriber.next):
-            view = subscriber.view(slot)
-            skipped = _skipped(view, slot, subscriber.next)
-            if self._config.ddl_isolation and len(view.ddl) and view.ddl[-1] >= skipped:
+        for slot, last in slots:
+            view = subscriber.whole_view(slot)
+            if view is None:
                 return True
-            if count_all:
-                available += view.count - skipped
-            else:
-                available += view.cost - int(view.costs[skipped])
-            if available >= wanted:
+            low, high = _span(view, slot, subscriber.next, last)
+            if self._isolated and len(np.intersect1d(view.ddl, np.arange(low, high))):
+                return True
+            available += high - low if count_all else int(view.costs[high] - view.costs[low])
+            if available >= wanted or (slot.on_disk and high > low):
                 return True
         return False
 
     def get(self, client_id: int, batch_size: int) -> Batch | None:
-        """The next batch, now outstanding; None when nothing is there for this subscriber.
+        """The next batch, now outstanding; None when nothing is there for this subscriber, or
+        something must be read back first (`missing`).
 
         At most `batch_size` entries (ITEMSIZE) or memory units of binlog (MEMSIZE), but at least
-        one entry.
+        one entry, or one whole transaction. Raises TransactionTooLarge.
         """
         subscriber = self._subscriber(client_id)
+        self._let_go(subscriber)
         left = max(batch_size, 1) * self._unit
-        taken: list[tuple[Slot, int, int, npt.NDArray[np.int64]]] = []
-        end = subscriber.next
-        for slot in self._ring.since(subscriber.next):
-            view = subscriber.view(slot)
-            skipped = _skipped(view, slot, subscriber.next)
-            count, cut = self._fits(view, skipped, left, nothing_yet=not taken)
-            if count:
-                chosen = view.admitted[skipped : skipped + count]
-                first = max(subscriber.next - slot.first, 0)
-                last = int(chosen[-1]) + 1 if cut else slot.count
-                taken.append((slot, first, last, chosen))
-                end = slot.first + last
-                left -= int(view.costs[skipped + count] - view.costs[skipped])
-            elif not cut:
-                end = slot.end
-            if cut or left <= 0:
-                break
+        if subscriber.terms.transactions:
+            taken, end = self._take_whole(subscriber, left)
+        else:
+            taken, end = self._take(subscriber, left)
         if not taken:
             self._pass_over(subscriber, end)
             return None
+        mark = Mark(
+            subscriber.next,
+            end,
+            self._ring.position_before(end),
+            any(one.slot.on_disk for one in taken),
+        )
         subscriber.last_batch_id += 1
-        subscriber.marks[subscriber.last_batch_id] = Mark(subscriber.next, end)
+        subscriber.marks[subscriber.last_batch_id] = mark
         subscriber.next = end
-        return _batch(subscriber.last_batch_id, taken)
+        return batch_of(subscriber, subscriber.last_batch_id, taken, mark.after)
+
+    def _take(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
+        """(what fits into a batch, the log sequence behind it)."""
+        taken: list[Taken] = []
+        end = subscriber.next
+        for slot, last in self._slots(subscriber):
+            view = subscriber.whole_view(slot)
+            if view is None or (taken and slot.on_disk):
+                break
+            low, high = _span(view, slot, subscriber.next, last)
+            count, cut = self._fits(view, low, high, left, nothing_yet=not taken)
+            stop = int(view.admitted[low + count - 1]) + 1 if cut and count else last
+            if count:
+                found = take(subscriber, slot, stop)
+                if found is not None:
+                    taken.append(found)
+                left -= int(view.costs[low + count] - view.costs[low])
+            if count or not cut:
+                end = slot.first + stop
+            if cut or left <= 0 or (slot.on_disk and taken):
+                break
+        return taken, end
 
     def _fits(
-        self, view: View, skipped: int, left: int, *, nothing_yet: bool
+        self, view: View, low: int, high: int, left: int, *, nothing_yet: bool
     ) -> tuple[int, bool]:
-        """(how many entries behind the skipped ones fit, whether the batch ends inside this
-        slot)."""
-        count = view.count - skipped
+        """(how many of the admitted entries [low, high) fit, whether the batch ends among them)."""
+        count = high - low
         if not count:
             return 0, False
-        limit = view.costs[skipped] + left
-        fits = int(np.searchsorted(view.costs[skipped + 1 :], limit, side="right"))
+        limit = view.costs[low] + left
+        fits = int(np.searchsorted(view.costs[low + 1 : high + 1], limit, side="right"))
         if nothing_yet:
             fits = max(fits, 1)
-        if self._config.ddl_isolation:
-            before = view.ddl[np.searchsorted(view.ddl, skipped) :] - skipped
+        if self._isolated:
+            before = view.ddl[np.searchsorted(view.ddl, low) :] - low
             if len(before) and before[0] < fits:
                 return (1 if nothing_yet and before[0] == 0 else int(before[0])), True
         return fits, fits < count
+
+    def _take_whole(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
+        """The same, of whole transactions."""
+        plan = whole.plan(self._slots(subscriber), subscriber, left, self._isolated)
+        if plan.missing is not None:
+            return [], subscriber.next
+        if plan.end is None:
+            if self._disk_full and subscriber.next <= self._ring.first_sequence:
+                raise TransactionTooLarge(
+                    f"the transaction at {self._ring.position_before(subscriber.next)} exceeds "
+                    f"store.spill_bytes ({self._spill_bytes}); raise it, or subscribe "
+                    "without transactions = true"
+                )
+            return [], subscriber.next
+        taken = []
+        for slot, _ in self._slots(subscriber):
+            if slot.first >= plan.end:
+                break
+            found = take(subscriber, slot, min(plan.end - slot.first, slot.count))
+            if found is not None:
+                taken.append(found)
+        return taken, plan.end
 
     def _pass_over(self, subscriber: Subscriber, end: int) -> None:
         """Nothing up to `end` is for this subscriber: the log need not keep it for it."""
@@ -196,13 +335,18 @@ class EventStore:
             subscriber.acked = subscriber.next
             self._trim()
 
+    def _let_go(self, subscriber: Subscriber) -> None:
+        if subscriber.kept is not None:
+            subscriber.kept = None
+            self._trim()
+
     def refuse_unacked(self, client_id: int) -> None:
         """Raises BatchesUnacked while batches are outstanding: the rule of get-and-ack."""
         marks = self._subscriber(client_id).marks
         if marks:
             raise BatchesUnacked(
-                f"clientId:{client_id} has unacked batches, the last is {next(reversed(marks))}; "
-                "ack or roll back before get()"
+                f"clientId:{client_id} has last batch:[{next(reversed(marks))}] isn't ack , "
+                "maybe loss data"
             )
 
     def batch_ids(self, client_id: int) -> list[int]:
@@ -211,12 +355,12 @@ class EventStore:
 
     def cursor_after(self, client_id: int, batch_id: int) -> EntryPosition:
         """The cursor that an ack of this batch moves to. Raises what `ack` would raise."""
-        _, mark = self._outstanding(client_id, batch_id)
-        return self._ring.position_before(mark.end)
+        return self._outstanding(client_id, batch_id)[1].after
 
     def _outstanding(self, client_id: int, batch_id: int) -> tuple[Subscriber, Mark]:
         subscriber = self._subscriber(client_id)
         if batch_id not in subscriber.marks:
+            self._refuse_old(batch_id)
             raise BatchNotFound(
                 f"ack error , clientId:{client_id} batchId:{batch_id} is not exist , please check"
             )
@@ -225,24 +369,36 @@ class EventStore:
             raise BatchNotFirst(f"batchId:{batch_id} is not the firstly:{first}")
         return subscriber, subscriber.marks[batch_id]
 
-    def ack(self, client_id: int, batch_id: int) -> None:
-        """Confirm the smallest outstanding batch. Raises BatchNotFirst, BatchNotFound."""
+    def _refuse_old(self, batch_id: int) -> None:
+        """Raises InstanceRestarted: the id is of an earlier generation."""
+        if batch_id <= self._batch_ids_from:
+            raise InstanceRestarted(
+                f"batch {batch_id} was handed out before the instance restarted; "
+                "it is void and will be delivered again"
+            )
+
+    def ack(self, client_id: int, batch_id: int, *, keep: bool = False) -> None:
+        """Confirm the smallest outstanding batch; `keep`: it will still be read, until the
+        subscriber's next call. Raises BatchNotFirst, BatchNotFound, InstanceRestarted."""
         subscriber, mark = self._outstanding(client_id, batch_id)
         del subscriber.marks[batch_id]
+        subscriber.kept = mark.start if keep and mark.on_disk else None
         # With no other batch open, what was passed over behind it is done with, too.
         subscriber.acked = mark.end if subscriber.marks else subscriber.next
         self._trim()
 
     def rollback(self, client_id: int, batch_id: int | None = None) -> None:
         """Take back all outstanding batches, or this one and those after it. Raises
-        BatchNotFound."""
+        BatchNotFound, InstanceRestarted."""
         subscriber = self._subscriber(client_id)
+        self._let_go(subscriber)
         marks = subscriber.marks
         if batch_id is None:
             batch_id = next(iter(marks), None)
             if batch_id is None:
                 return
         if batch_id not in marks:
+            self._refuse_old(batch_id)
             raise BatchNotFound(
                 f"rollback error, clientId:{client_id} batchId:{batch_id} is not exist , "
                 "please check"
@@ -255,7 +411,11 @@ class EventStore:
         """Drop chunks that every subscriber is done with."""
         if not self._subscribers:
             return
-        for slot in self._ring.trim(min(s.acked for s in self._subscribers.values())):
+        for slot in self._ring.trim(min(s.holds for s in self._subscribers.values())):
+            if slot.on_disk:
+                self._dropped.append(slot.payload)
+                if slot in self._restored:
+                    self._restored.remove(slot)
             for subscriber in self._subscribers.values():
                 subscriber.forget(slot)
 
@@ -268,6 +428,7 @@ class EventStore:
             "chunks": len(ring),
             "entries": ring.put_sequence - ring.first_sequence,
             "bytes": ring.size_bytes,
+            "bytes_on_disk": ring.disk_bytes,
             "capacity": ring.capacity,
             "batch_mode": self._config.batch_mode,
             "fill": ring.used / ring.capacity,
@@ -279,38 +440,20 @@ class EventStore:
     def _place(self, subscriber: Subscriber) -> dict[str, Any]:
         behind = self._ring.since(subscriber.acked)
         return {
-            "filter": str(subscriber.filter),
+            "filter": str(subscriber.terms.filter),
+            "policy": subscriber.terms.policy,
+            "transactions": subscriber.terms.transactions,
             "acked": str(self._ring.position_before(subscriber.acked)),
             "unacked_batches": len(subscriber.marks),
             "entries_behind": self._ring.put_sequence - subscriber.acked,
-            "bytes_behind": sum(slot.chunk.info.size_bytes for slot in behind),
+            "bytes_behind": sum(slot.size_bytes for slot in behind),
         }
 
 
-def _skipped(view: View, slot: Slot, next_sequence: int) -> int:
-    """How many of a view's entries lie before the subscriber's next one."""
-    if next_sequence <= slot.first:
-        return 0
-    return int(np.searchsorted(view.admitted, next_sequence - slot.first))
-
-
-def _batch(batch_id: int, taken: list[tuple[Slot, int, int, npt.NDArray[np.int64]]]) -> Batch:
-    parts = []
-    rows = 0
-    for slot, first, last, chosen in taken:
-        mask = None
-        if len(chosen) != last - first:
-            mask = np.zeros(slot.count, np.bool_)
-            mask[chosen] = True
-        parts.append(Part(slot.payload, first, last, mask, slot.chunk.gtid_set))
-        rows += int(slot.chunk.info.entries["rows"][chosen].sum())
-    slot, _, _, chosen = taken[0]
-    start = slot.chunk.info.entries[chosen[0]]
-    begin = EntryPosition(slot.chunk.info.head.journal_name, int(start["position"]))
-    slot, _, _, chosen = taken[-1]
-    stop = slot.chunk.info.entries[chosen[-1]]
-    end = EntryPosition(
-        slot.chunk.info.head.journal_name, int(stop["position"]) + int(stop["length"])
-    )
-    count = sum(len(chosen) for *_, chosen in taken)
-    return Batch(batch_id, tuple(parts), count, rows, PositionRange(begin, end))
+def _span(view: View, slot: Slot, next_sequence: int, last: int) -> tuple[int, int]:
+    """Which of a view's entries lie from the subscriber's next one on and before index `last`."""
+    low = 0
+    if next_sequence > slot.first:
+        low = int(np.searchsorted(view.admitted, next_sequence - slot.first))
+    high = view.count if last == slot.count else int(np.searchsorted(view.admitted, last))
+    return low, high

@@ -1,7 +1,7 @@
 """The ring: the log's chunks in order, how full it is, which chunk holds a log sequence.
 
-A log sequence numbers entries from 0 since the generation began. What the chunks mean is not known
-here.
+A log sequence numbers entries from 0 since the generation began. A slot's chunk may be on disk:
+then the ring keeps what it needs to go past it, no more. What the chunks mean is not known here.
 """
 
 from __future__ import annotations
@@ -12,23 +12,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ray_canal.config import StoreConfig
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import LogChunk
+from ray_canal.store.transaction_buffer import LogChunk, closes
 
 SLOT_BYTES_MIN = 4096
 """What a chunk is charged at least: a chunk of one small transaction costs that much to keep and
 refer to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Slot:
-    """A chunk in the ring. `first` and `end` are log sequences; `payload` is opaque."""
+    """A chunk in the ring. `first` and `end` are log sequences; `payload` is opaque.
 
-    chunk: LogChunk
+    `chunk` is None while it is on disk only. `begins` is where its first entry starts, `after`
+    where one restarts behind the slot; `first_close` and `last_close` are the indexes of the first
+    and last entry that end a transaction (-1: none does).
+    """
+
+    chunk: LogChunk | None
     payload: Any
     first: int
     end: int
+    size_bytes: int
+    gtid_set: str
+    begins: EntryPosition
+    after: EntryPosition
+    first_close: int
+    last_close: int
+    on_disk: bool = False
+    disk_bytes: int = 0
 
     @property
     def count(self) -> int:
@@ -36,7 +51,26 @@ class Slot:
 
     @property
     def charged_bytes(self) -> int:
-        return max(self.chunk.info.size_bytes, SLOT_BYTES_MIN)
+        """Of memory."""
+        return 0 if self.on_disk else max(self.size_bytes, SLOT_BYTES_MIN)
+
+
+def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
+    """The slot of a chunk whose first entry has the log sequence `first`."""
+    count = len(chunk.info.entries)
+    ends = np.flatnonzero(closes(chunk.info.entries))
+    return Slot(
+        chunk,
+        payload,
+        first,
+        first + count,
+        chunk.info.size_bytes,
+        chunk.gtid_set,
+        EntryPosition(chunk.info.head.journal_name, int(chunk.info.entries["position"][0])),
+        chunk.resume_after(count - 1),
+        int(ends[0]) if len(ends) else -1,
+        int(ends[-1]) if len(ends) else -1,
+    )
 
 
 def _end(slot: Slot) -> int:
@@ -44,16 +78,19 @@ def _end(slot: Slot) -> int:
 
 
 class Ring:
-    """Chunks from `start` on. `capacity` is in bytes of binlog (MEMSIZE) or in entries
-    (ITEMSIZE)."""
+    """Chunks from `start` on. `capacity` is in bytes of binlog (MEMSIZE) or in entries (ITEMSIZE),
+    of what is in memory."""
 
     def __init__(self, config: StoreConfig, start: EntryPosition) -> None:
         self.by_memory = config.batch_mode == "MEMSIZE"
         self.capacity = config.buffer_size * (config.memunit_bytes if self.by_memory else 1)
         self.first_position = start
         self.put_sequence = 0
+        self.disk_bytes = 0
         self._slots: list[Slot] = []
         self._charged_bytes = 0
+        self._entries_on_disk = 0
+        self._slots_on_disk = 0
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -65,24 +102,25 @@ class Ring:
     @property
     def used(self) -> int:
         """Of the capacity."""
-        return self._charged_bytes if self.by_memory else self.put_sequence - self.first_sequence
+        if self.by_memory:
+            return self._charged_bytes
+        return self.put_sequence - self.first_sequence - self._entries_on_disk
 
     @property
     def size_bytes(self) -> int:
         """Binlog bytes of the chunks."""
-        return sum(slot.chunk.info.size_bytes for slot in self._slots)
+        return sum(slot.size_bytes for slot in self._slots)
 
     def has_room(self, extra_bytes: int) -> bool:
-        """Whether so many bytes more fit. An empty ring takes a chunk of any size."""
-        if not self._slots:
+        """Whether so many bytes more fit. With nothing in memory a chunk of any size does."""
+        if len(self._slots) == self._slots_on_disk:
             return True
         extra = max(extra_bytes, SLOT_BYTES_MIN) if self.by_memory else 1
         return self.used + extra <= self.capacity
 
     def append(self, chunk: LogChunk, payload: Any) -> None:
-        count = len(chunk.info.entries)
-        if count:
-            slot = Slot(chunk, payload, self.put_sequence, self.put_sequence + count)
+        if len(chunk.info.entries):
+            slot = slot_of(chunk, payload, self.put_sequence)
             self._slots.append(slot)
             self.put_sequence = slot.end
             self._charged_bytes += slot.charged_bytes
@@ -91,22 +129,52 @@ class Ring:
         """Slots with an entry at or behind `sequence`."""
         return itertools.islice(self._slots, self._index(sequence), None)
 
+    def at(self, first: int) -> Slot | None:
+        """The slot that begins at this log sequence, if it is still there."""
+        index = self._index(first)
+        if index < len(self._slots) and self._slots[index].first == first:
+            return self._slots[index]
+        return None
+
+    def first_in_memory(self) -> Slot | None:
+        return next((slot for slot in self._slots if not slot.on_disk), None)
+
+    def move_to_disk(self, slot: Slot, segment: Any, disk_bytes: int) -> None:
+        """From now on the slot's payload is `segment`, its chunk is read from there when needed."""
+        self._charged_bytes -= slot.charged_bytes
+        slot.chunk, slot.payload = None, segment
+        slot.on_disk, slot.disk_bytes = True, disk_bytes
+        self.disk_bytes += disk_bytes
+        self._entries_on_disk += slot.count
+        self._slots_on_disk += 1
+
     def trim(self, done: int) -> list[Slot]:
         """Drop, and return, the slots that end at or before `done`."""
         count = self._index(done)
         dropped = self._slots[:count]
         if dropped:
             del self._slots[:count]
-            self._charged_bytes -= sum(slot.charged_bytes for slot in dropped)
-            self.first_position = dropped[-1].chunk.resume_after(dropped[-1].count - 1)
+            for slot in dropped:
+                self._charged_bytes -= slot.charged_bytes
+                self.disk_bytes -= slot.disk_bytes
+                self._entries_on_disk -= slot.count if slot.on_disk else 0
+                self._slots_on_disk -= slot.on_disk
+            self.first_position = dropped[-1].after
         return dropped
 
     def position_before(self, sequence: int) -> EntryPosition:
-        """Where one restarts who has consumed everything before `sequence`."""
+        """Where one restarts who has consumed everything before `sequence`.
+
+        Inside a slot on disk: everything before that slot.
+        """
         index = self._index(sequence - 1)
         if index < len(self._slots) and self._slots[index].first < sequence:
             slot = self._slots[index]
-            return slot.chunk.resume_after(sequence - 1 - slot.first)
+            if sequence == slot.end:
+                return slot.after
+            if slot.chunk is not None:
+                return slot.chunk.resume_after(sequence - 1 - slot.first)
+            return self.position_before(slot.first)
         return self.first_position
 
     def _index(self, sequence: int) -> int:

@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition, journal_key
+from ray_canal.store.flush import ROWDATA
 from ray_canal.store.ring import Slot
-from ray_canal.store.transaction_buffer import ROWDATA, LogChunk, closes
+from ray_canal.store.transaction_buffer import LogChunk, closes
 
 Ints = npt.NDArray[np.int64]
+Policy = Literal["block", "spill", "detach"]
 
 _DDL_FIRST, _DDL_LAST, _QUERY = 4, 11, 7  # Canal's EventType: CREATE … DINDEX, without QUERY
+_NONE: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a subscriber asked for.
+
+    `policy`: what happens when it falls behind by the whole log. `transactions`: it gets whole
+    transactions only; the log then spills for it, whatever its policy.
+    """
+
+    filter: TableFilter
+    policy: Policy = "block"
+    transactions: bool = False
+
+    @property
+    def may_spill(self) -> bool:
+        return self.policy == "spill" or self.transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """What tells a subscriber's entries of a chunk from the others: its filter, and the cursor
+    that it came with (None: the chunk lies behind it)."""
+
+    filter: TableFilter
+    cursor: EntryPosition | None
+
+    def mask(self, chunk: LogChunk) -> npt.NDArray[np.bool_]:
+        """Which of the chunk's entries it sees. Raises ConfigError: see `consumed`."""
+        mask = chunk.info.admitted(self.filter.admits)
+        if chunk.visible is not None:
+            mask &= chunk.visible
+        if self.cursor is not None:
+            mask &= ~consumed(chunk, self.cursor)
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,82 +62,122 @@ class View:
     """What one subscriber sees of one slot.
 
     `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
-    (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL.
+    (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
+    that end a transaction, seen or not. `whole` is false of a slot on disk: then only the counts
+    are known.
     """
 
     admitted: Ints
     costs: Ints
     ddl: Ints
+    ends: Ints
     count: int
+    rows: int
     cost: int
+    whole: bool = True
+
+    def counts(self) -> View:
+        """The counts alone."""
+        return replace(self, admitted=_NONE, costs=_NONE, ddl=_NONE, ends=_NONE, whole=False)
 
 
 @dataclass(slots=True)
 class Mark:
-    """An outstanding batch: log sequences [start, end)."""
+    """An outstanding batch: log sequences [start, end). `after`: the cursor that its ack moves to.
+    `on_disk`: some of it must be read from disk."""
 
     start: int
     end: int
+    after: EntryPosition
+    on_disk: bool = False
 
 
 @dataclass(slots=True)
 class Subscriber:
     """`next` is what the next get starts at; everything before `acked` is done with. Log
-    sequences."""
+    sequences. `kept`: from here on the log keeps what was acked already but may still be read."""
 
     client_id: int
-    filter: TableFilter
+    terms: Terms
     cursor: EntryPosition | None
     by_memory: bool
     next: int
     acked: int
     last_batch_id: int = 0
+    kept: int | None = None
     marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
     _views: dict[int, View] = field(default_factory=dict)
     # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.
     _beyond_cursor: int | None = None
 
-    def change_filter(self, table_filter: TableFilter) -> None:
+    @property
+    def holds(self) -> int:
+        """From this log sequence on it needs the log."""
+        return self.acked if self.kept is None else self.kept
+
+    def change(self, terms: Terms) -> None:
         """From the next get on."""
-        if table_filter != self.filter:
-            self.filter = table_filter
+        if terms != self.terms:
+            self.terms = terms
             self._views.clear()
 
-    def view(self, slot: Slot) -> View:
-        """The slot through this subscriber's filter; worked out once."""
+    def view(self, slot: Slot) -> View | None:
+        """The slot through this subscriber's filter; worked out once. Of a slot on disk that was
+        not looked at before it went there: None."""
         found = self._views.get(slot.first)
-        if found is None:
-            found = self._views[slot.first] = self._look(slot)
+        if slot.chunk is not None and (found is None or not found.whole):
+            found = self._views[slot.first] = self._look(slot.chunk, slot)
         return found
+
+    def whole_view(self, slot: Slot) -> View | None:
+        """The same; None of a slot that is only on disk."""
+        return None if slot.chunk is None else self.view(slot)
 
     def forget(self, slot: Slot) -> None:
         """The slot has left the log."""
         self._views.pop(slot.first, None)
 
-    def _look(self, slot: Slot) -> View:
-        chunk, info = slot.chunk, slot.chunk.info
-        mask = info.admitted(self.filter.admits)
-        if chunk.visible is not None:
-            mask &= chunk.visible
-        if self.cursor is not None and (
-            self._beyond_cursor is None or slot.first < self._beyond_cursor
+    def reduce(self, slot: Slot) -> None:
+        """The slot's chunk leaves memory: keep the counts."""
+        found = self._views.get(slot.first)
+        if found is not None:
+            self._views[slot.first] = found.counts()
+
+    def lens(self, slot: Slot) -> Lens:
+        """What shows this subscriber's entries of the slot."""
+        behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
+        return Lens(self.terms.filter, None if behind else self.cursor)
+
+    def _look(self, chunk: LogChunk, slot: Slot) -> View:
+        entries, lens = chunk.info.entries, self.lens(slot)
+        mask = lens.mask(chunk)
+        if (
+            lens.cursor is not None
+            and self._beyond_cursor is None
+            and not consumed(chunk, lens.cursor).all()
         ):
-            before = consumed(chunk, self.cursor)
-            mask &= ~before
-            if self._beyond_cursor is None and not before.all():
-                self._beyond_cursor = slot.end
+            self._beyond_cursor = slot.end
         admitted = np.flatnonzero(mask)
         costs = np.arange(len(admitted) + 1, dtype=np.int64)
         if self.by_memory:
-            costs[1:] = np.cumsum(info.entries["length"][admitted], dtype=np.int64)
-        kinds = info.entries["event_type"][admitted]
-        is_ddl = (info.entries["kind"][admitted] == ROWDATA) & (kinds != _QUERY)
+            costs[1:] = np.cumsum(entries["length"][admitted], dtype=np.int64)
+        kinds = entries["event_type"][admitted]
+        is_ddl = (entries["kind"][admitted] == ROWDATA) & (kinds != _QUERY)
         is_ddl &= (kinds >= _DDL_FIRST) & (kinds <= _DDL_LAST)
-        return View(admitted, costs, np.flatnonzero(is_ddl), len(admitted), int(costs[-1]))
+        return View(
+            admitted,
+            costs,
+            np.flatnonzero(is_ddl),
+            np.flatnonzero(closes(entries)) if self.terms.transactions else _NONE,
+            len(admitted),
+            int(entries["rows"][admitted].sum()),
+            int(costs[-1]),
+        )
 
 
 def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
-    """Which entries of a chunk a subscriber with this cursor has consumed already.
+    """Which entries of a chunk a subscriber with this cursor has consumed already: those that
+    resume where it does, or before.
 
     Raises ConfigError: the cursor belongs to binlog files of another name.
     """
@@ -106,11 +185,9 @@ def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
     if journal_key(head.journal_name) != journal_key(cursor.journal_name):
         before = EntryPosition(head.journal_name) < EntryPosition(cursor.journal_name)
         return np.full(len(entries), before)
-    position, row = chunk.resume_position, chunk.resume_row
-    below = (position < cursor.position) | ((position == cursor.position) & (row < cursor.row))
-    equal = (position == cursor.position) & (row == cursor.row)
-    # An entry without rows inside a transaction resumes where its predecessor does: with an equal
-    # cursor it cannot be told whether it was consumed, so it comes (again).
-    tells = (entries["rows"] > 0) | closes(entries)
-    result: npt.NDArray[np.bool_] = below | (equal & tells)
+    position, row, entry = chunk.resume_position, chunk.resume_row, chunk.resume_entry
+    inside = (row < cursor.row) | ((row == cursor.row) & (entry <= cursor.entry))
+    result: npt.NDArray[np.bool_] = (position < cursor.position) | (
+        (position == cursor.position) & inside
+    )
     return result

@@ -2,8 +2,9 @@
 EventTransactionBuffer).
 
 For every entry it works out where a subscriber that has consumed it resumes: behind the last
-complete transaction, plus the rows of the open one. It also thins empty transactions, as Canal's
-sink does. It sees infos only, never a payload, and loops over no entry in Python.
+complete transaction, plus the rows and entries of the open one. It holds an open transaction back
+as long as Canal's buffer does (flush.py), and thins empty transactions, as Canal's sink does. It
+sees infos only, never a payload, and loops over no entry in Python.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ray_canal.binlog.chunk import (
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.flush import BEGIN, END, ROWDATA, Flush
 
-BEGIN, ROWDATA, END = 1, 2, 3
 THIN_COUNT, THIN_SECONDS = 8192, 5
 """Of empty transactions one passes after so many, or so many seconds of log time, so that cursors
 move on (Canal: EntryEventSink)."""
@@ -37,18 +38,21 @@ class LogChunk:
     """A chunk as the log keeps it: its info, which entries are delivered at all, where each
     resumes.
 
-    `resume_position` and `resume_row` run parallel to `info.entries`: a subscriber that has
-    consumed entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows.
-    `completed[k]`: how many of the chunk's GTIDs are executed when everything up to entry k's
-    resume position is.
+    `resume_position`, `resume_row` and `resume_entry` run parallel to `info.entries`: a subscriber
+    that has consumed entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows
+    and resume_entry[k] entries. `completed[k]`: how many of the chunk's GTIDs are executed when
+    everything up to entry k's resume position is. `held`: so many entries at the log's end are not
+    delivered yet, once this chunk is in it.
     """
 
     info: ChunkInfo
     visible: npt.NDArray[np.bool_] | None
     resume_position: Ints
     resume_row: Ints
+    resume_entry: Ints
     completed: Ints
     gtid_set: str  # executed before the chunk's first transaction
+    held: int = 0
 
     def resume_after(self, entry: int) -> EntryPosition:
         """Where to restart with entries up to this one consumed."""
@@ -58,6 +62,7 @@ class LogChunk:
             int(self.resume_row[entry]),
             gtid_set_after(self.gtid_set, self.info.gtids[: int(self.completed[entry])]),
             int(self.info.entries["timestamp"][entry]),
+            int(self.resume_entry[entry]),
         )
 
 
@@ -103,15 +108,23 @@ class TransactionBuffer:
     """One generation's order and transaction state. Chunks come in sequence, starting at `start`.
 
     `thin_empty_transactions`: of transactions without any entry between BEGIN and END only some
-    pass (Canal's default).
+    pass (Canal's default). `transaction_size`: so many entries of an open transaction are held back
+    (Canal: canal.instance.transaction.size); 0 holds nothing back.
     """
 
     def __init__(
-        self, start: EntryPosition, gtid_set: str = "", *, thin_empty_transactions: bool = True
+        self,
+        start: EntryPosition,
+        gtid_set: str = "",
+        *,
+        thin_empty_transactions: bool = True,
+        transaction_size: int = 0,
     ) -> None:
         self._journal_name = start.journal_name
         self._boundary = start.position
         self._open_rows = 0
+        self._open_entries = 0
+        self._flush = Flush(transaction_size)
         self._gtid_set = gtid_set
         self._sequence: int | None = None
         self._thin = thin_empty_transactions
@@ -128,11 +141,8 @@ class TransactionBuffer:
         self._sequence = head.sequence
         if head.journal_name != self._journal_name:
             # A transaction never spans two files: a new file starts at a boundary.
-            self._journal_name, self._boundary, self._open_rows = (
-                head.journal_name,
-                head.position,
-                0,
-            )
+            self._journal_name, self._boundary = head.journal_name, head.position
+            self._open_rows = self._open_entries = 0
         chunk = self._placed(info)
         self._advance(chunk)
         return chunk
@@ -147,6 +157,7 @@ class TransactionBuffer:
         total_rows = np.cumsum(entries["rows"].astype(np.int64))
         padded_rows = np.append(total_rows, -self._open_rows)  # index -1: no end in this chunk
         padded_behind = np.append(behind, self._boundary)
+        padded_index = np.append(index, -self._open_entries - 1)
         # A transaction counts as executed once an entry at or behind its end is consumed.
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
@@ -154,8 +165,10 @@ class TransactionBuffer:
             self._visible(entries),
             padded_behind[last_end],
             total_rows - padded_rows[last_end],
+            index - padded_index[last_end],
             np.maximum.accumulate(transactions[last_end]) if count else index,
             self._gtid_set,
+            self._flush.held(entries),
         )
 
     def _advance(self, chunk: LogChunk) -> None:
@@ -163,6 +176,7 @@ class TransactionBuffer:
             return
         self._boundary = int(chunk.resume_position[-1])
         self._open_rows = int(chunk.resume_row[-1])
+        self._open_entries = int(chunk.resume_entry[-1])
         completed = int(chunk.completed[-1])
         self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
 

@@ -88,3 +88,14 @@ def test_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         config.secret("env:NO_SUCH_VARIABLE")
     with pytest.raises(ConfigError, match="cannot read secret file"):
         config.secret("file:/nowhere")
+
+
+def test_two_destinations_may_not_share_a_server_id() -> None:
+    source = {"address": "127.0.0.1:3306", "server_id": 7}
+    two = {"instance": [{"destination": d, "source": source} for d in ("a", "b")]}
+    with pytest.raises(ConfigError, match="server_id 7 is given to a and to b"):
+        config.load(two)
+    two["instance"][1]["source"] = {**source, "server_id": 8}
+    config.load(two)
+    two["instance"][0]["source"] = two["instance"][1]["source"] = {**source, "server_id": 0}
+    config.load(two)

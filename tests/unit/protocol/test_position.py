@@ -37,4 +37,6 @@ def test_two_bases_have_no_order() -> None:
 
 
 def test_text() -> None:
-    assert str(EntryPosition("b.000001", 120).with_row(7)) == "b.000001:120+7"
+    inside = EntryPosition("b.000001", 120, row=7, entry=2)
+    assert str(inside) == "b.000001:120+7.2"
+    assert str(inside.boundary) == "b.000001:120"

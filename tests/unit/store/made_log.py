@@ -28,8 +28,7 @@ INSERT, ALTER, ERASE, QUERY = 1, 5, 6, 7
 
 @dataclass(frozen=True)
 class MadeEntry:
-    """One entry. `tells`: whether a cursor can say that it was consumed; `closes`: ends a
-    transaction."""
+    """One entry. `closes`: ends a transaction."""
 
     journal_name: str
     position: int
@@ -42,10 +41,6 @@ class MadeEntry:
     in_transaction: bool
     closes: bool
     timestamp: int
-
-    @property
-    def tells(self) -> bool:
-        return self.rows > 0 or self.closes
 
     @property
     def name(self) -> str:
@@ -153,16 +148,16 @@ class MadeLog:
     def cursor_after(self, count: int) -> EntryPosition:
         """Where one resumes who has consumed the first `count` entries, worked out the slow way."""
         last = self.entries[count - 1]
-        position, rows, gno = 4, 0, 0
+        position, rows, entries, gno = 4, 0, 0, 0
         for entry in self.entries[:count]:
             gno = entry.gno if entry.closes else gno
             if entry.journal_name != last.journal_name:
                 continue
-            rows += entry.rows
+            rows, entries = rows + entry.rows, entries + 1
             if entry.closes:
-                position, rows = entry.position + entry.length, 0
+                position, rows, entries = entry.position + entry.length, 0, 0
         gtid = "" if gno == 0 else f"{UUID}:1" if gno == 1 else f"{UUID}:1-{gno}"
-        return EntryPosition(last.journal_name, position, rows, gtid, last.timestamp)
+        return EntryPosition(last.journal_name, position, rows, gtid, last.timestamp, entries)
 
     def chunks(
         self, random_: random.Random, first: int = 0, at: EntryPosition | None = None

@@ -13,16 +13,18 @@ from ray_canal.errors import (
     BatchNotFirst,
     BatchNotFound,
     ConfigError,
+    InstanceRestarted,
     NotSubscribed,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.event_store import EventStore
+from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import TransactionBuffer
 from tests.unit.store.made_log import MadeLog, info_of
 
 START = EntryPosition("binlog.000001")
-EVERYTHING = TableFilter()
+EVERYTHING = Terms(TableFilter())
 
 
 def filled(log: MadeLog, cuts: tuple[int, ...] = (), **options: Any) -> EventStore:
@@ -59,7 +61,7 @@ def test_before_subscribe_everything_is_refused() -> None:
         lambda: store.refuse_unacked(7),
         lambda: store.batch_ids(7),
     ):
-        with pytest.raises(NotSubscribed, match="client 7"):
+        with pytest.raises(NotSubscribed, match="clientId:7 should subscribe first"):
             call()
 
 
@@ -74,7 +76,8 @@ def test_acks_in_order_with_canals_texts() -> None:
     store.ack(1, 1)
     with pytest.raises(BatchNotFound):
         store.ack(1, 1)
-    with pytest.raises(BatchesUnacked, match="the last is 3"):
+    text = r"^clientId:1 has last batch:\[3\] isn.t ack , maybe loss data$"
+    with pytest.raises(BatchesUnacked, match=text):
         store.refuse_unacked(1)
     store.ack(1, 2)
     store.ack(1, 3)
@@ -93,7 +96,7 @@ def test_rollback_brings_the_same_entries_under_new_ids() -> None:
     assert again is not None
     assert (again.id, again.range) == (
         4,
-        type(again.range)(second.range.start, third.range.end),
+        type(again.range)(second.range.start, third.range.end, third.range.ack),
     )
     store.rollback(1)
     whole = store.get(1, 100)
@@ -157,14 +160,15 @@ def test_ddl_isolation_gives_a_ddl_alone() -> None:
 
 
 def test_no_batch_ends_inside_what_a_ddl_of_several_tables_resumes() -> None:
-    """DROP TABLE a, b, c is one event: acked in part, all of it comes again."""
+    """DROP TABLE a, b, c is one event: acked in part, the rest comes again."""
     log = transactions(1)
     log.ddl(tables=3)
     log.transaction(1)
     store = filled(log, batch_mode="ITEMSIZE")
     batch = store.get(1, 4)
     assert batch is not None
-    assert store.cursor_after(1, batch.id) == log.cursor_after(3)
+    assert store.cursor_after(1, batch.id) == log.cursor_after(4)
+    assert log.cursor_after(4).position == log.cursor_after(3).position
     store.get(1, 2)
     store.ack(1, 1)
     assert store.cursor_after(1, 2) == log.cursor_after(6)
@@ -185,17 +189,23 @@ def test_a_cursor_inside_a_transaction_skips_just_its_rows() -> None:
     assert store.get(2, 10).entry_count == 8  # type: ignore[union-attr]
 
 
-def test_a_statement_behind_begin_comes_again_rather_than_not() -> None:
-    """It resumes where BEGIN does, so a cursor there must not swallow it."""
+def test_what_has_no_rows_is_told_by_the_entry_count() -> None:
+    """BEGIN and the statement behind it resume at the same place with the same rows."""
     log = transactions(1)
     log.begin()
     log.statement()
+    log.row_event()
     log.end()
-    cursor = log.cursor_after(3)
-    store = EventStore(StoreConfig(), cursor)
-    store.subscribe(1, EVERYTHING, cursor)
-    put(store, log)
-    assert store.get(1, 10).entry_count == 3  # type: ignore[union-attr]
+    for count in range(3, 8):
+        cursor = log.cursor_after(count)
+        assert (cursor.entry, cursor.row) == {
+            3: (0, 0), 4: (1, 0), 5: (2, 0), 6: (3, 1), 7: (0, 0)
+        }[count]  # fmt: skip
+        store = EventStore(StoreConfig(), cursor)
+        store.subscribe(1, EVERYTHING, cursor)
+        put(store, log)
+        batch = store.get(1, 10)
+        assert (0 if batch is None else batch.entry_count) == 7 - count
 
 
 def test_a_cursor_holds_for_the_past_only() -> None:
@@ -245,7 +255,7 @@ def test_what_a_filter_holds_back_does_not_hold_the_log() -> None:
     for _ in range(3):
         log.add(2, 1, rows=1, table=2)
     store = EventStore(StoreConfig(), START)
-    store.subscribe(1, TableFilter(r"shop\..*"), None)
+    store.subscribe(1, Terms(TableFilter(r"shop\..*")), None)
     put(store, log)
     assert not store.ready(1, 1, count_all=True)
     assert store.get(1, 10) is None
@@ -279,13 +289,13 @@ def test_filters_are_each_subscribers_own_and_change_from_the_next_get_on() -> N
     for table in (0, 2, 0, 2):
         log.transaction(1, table=table)
     store = filled(log, batch_mode="ITEMSIZE")
-    store.subscribe(2, TableFilter(r"crm\.person"), None)
+    store.subscribe(2, Terms(TableFilter(r"crm\.person")), None)
     mine = store.get(2, 5)
     assert mine is not None
     assert mine.row_count == 1
     assert mine.parts[0].mask is not None
     assert mine.parts[0].mask[:6].tolist() == [True, False, True, True, True, True]
-    store.subscribe(2, TableFilter(r"shop\.item"), None)
+    store.subscribe(2, Terms(TableFilter(r"shop\.item")), None)
     rest = store.get(2, 100)
     assert rest is not None
     assert (rest.entry_count, rest.row_count) == (5, 1)
@@ -317,8 +327,57 @@ def test_stats_tell_places_and_lag() -> None:
     place = store.stats()["subscribers"]["1"]
     assert place == {
         "filter": "",
+        "policy": "block",
+        "transactions": False,
         "acked": str(log.cursor_after(3)),
         "unacked_batches": 1,
         "entries_behind": 3,
         "bytes_behind": 271,
     }
+
+
+def test_batch_ids_go_on_and_those_of_an_earlier_generation_are_void() -> None:
+    """Also behind an unsubscribe: an id never means two batches."""
+    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), START, batch_ids_from=1 << 32)
+    store.subscribe(1, EVERYTHING, None)
+    put(store, transactions(4))
+    assert store.get(1, 3).id == (1 << 32) + 1  # type: ignore[union-attr]
+    for call in (store.ack, store.rollback, store.cursor_after):
+        with pytest.raises(InstanceRestarted, match="batch 1 was handed out before"):
+            call(1, 1)
+    store.ack(1, (1 << 32) + 1)
+    store.subscribe(2, EVERYTHING, None)
+    store.unsubscribe(1)
+    store.subscribe(1, EVERYTHING, None)
+    assert store.get(1, 3).id == (1 << 32) + 2  # type: ignore[union-attr]
+
+
+def test_a_batch_tells_where_its_ack_leads() -> None:
+    """Canal's range has an ack point, too; its cursor stays where it is within a transaction."""
+    log = transactions(1, rows=4)
+    store = filled(log, batch_mode="ITEMSIZE")
+    first, rest = store.get(1, 2), store.get(1, 9)
+    assert first is not None
+    assert rest is not None
+    assert (first.range.ack, rest.range.ack) == (log.cursor_after(2), log.cursor_after(3))
+    assert (first.range.ack.row, first.range.ack.entry) == (4, 2)
+    assert store.cursor_after(1, first.id) == first.range.ack
+
+
+def test_an_open_transaction_appears_when_it_is_whole_or_the_log_is_full() -> None:
+    log = transactions(1)
+    log.transaction(1, 1, 1)
+    store = EventStore(StoreConfig(), START)
+    store.subscribe(1, EVERYTHING, None)
+    buffer = TransactionBuffer(START, transaction_size=4)
+    store.put(buffer.add(info_of(log.entries[:5], 0, 4)), 0)
+    assert store.get(1, 100).entry_count == 3  # type: ignore[union-attr]
+    assert not store.ready(1, 1, count_all=True)
+    assert store.get(1, 100) is None
+    store.put(buffer.add(info_of(log.entries[5:], 1)), 1)
+    assert store.get(1, 100).entry_count == 5  # type: ignore[union-attr]
+    log.begin()
+    store.put(buffer.add(info_of(log.entries[8:], 2)), 2)
+    assert store.get(1, 100) is None
+    store.flush()
+    assert store.get(1, 100).entry_count == 1  # type: ignore[union-attr]
