@@ -216,6 +216,61 @@ def decode(
     )
 
 
+@app.command("import")
+def import_(
+    canal_properties: Annotated[Path, typer.Argument(help="Canal's canal.properties.")],
+    instances: Annotated[
+        list[Path] | None,
+        typer.Argument(help="instance.properties files; left out: those beside canal.properties."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File; standard output if left out.")] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
+    accept_refused: Annotated[
+        bool, typer.Option(help="Write it although it asks for what is not there.")
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE that counts before the files, as Canal's -e does."),
+    ] = None,
+) -> None:
+    """Make a canal.toml of Canal's configuration.
+
+    Every key is mapped, or named with the reason why not (docs/canal-compat.md lists all of them).
+    Exits with 1, and writes nothing, if a key asks for what is not there. Passwords are written as
+    references to environment variables.
+    """
+    from ray_canal.errors import ConfigError
+    from ray_canal.migration.convert import import_canal
+    from ray_canal.migration.toml_text import render
+
+    overrides = dict(_assignment(text) for text in setting or ())
+    imported = import_canal(canal_properties, instances or (), overrides)
+    for finding in imported.findings:
+        typer.echo(f"{'REFUSED' if finding.refused else 'note   '} {finding}", err=True)
+    if imported.refused and not accept_refused:
+        raise ConfigError(
+            f"{len(imported.refused)} keys ask for what is not there; take them out, or say "
+            "--accept-refused"
+        )
+    text = render(imported, [str(path) for path in (canal_properties, *(instances or ()))])
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    if out.exists() and not force:
+        raise ConfigError(f"{out} exists; say --force to overwrite it")
+    out.write_text(text, encoding="utf-8")
+    typer.echo(f"{out}: {', '.join(i['destination'] for i in imported.tree['instance'])}")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    from ray_canal.errors import ConfigError
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text!r}: expected KEY=VALUE")
+    return key.strip(), value.strip()
+
+
 @app.command()
 def redrive(
     config: ConfigPath,

@@ -30,9 +30,30 @@ def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedP
 def test_help_lists_every_command() -> None:
     done = command("--help")
     assert done.returncode == 0
-    for name in ("start", "stop", "status", "tail", "check", "decode", "demo"):
+    for name in ("start", "stop", "status", "tail", "check", "decode", "import", "demo"):
         assert name in done.stdout.decode()
         assert command(name, "--help").returncode == 0
+
+
+def test_import_writes_a_file_that_check_reads(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    server = tmp_path / "canal.properties"
+    server.write_text("canal.destinations = orders\ncanal.serverMode = kafka\n")
+    text = "canal.instance.master.address = 127.0.0.1:1\ncanal.instance.dbPassword = s3cret\n"
+    (tmp_path / "orders" / "instance.properties").write_text(text)
+    out = tmp_path / "canal.toml"
+    refused = command("import", server, "--out", out)
+    assert refused.returncode == 1
+    assert b"canal.serverMode" in refused.stderr
+    assert not out.exists()
+    done = command("import", server, "--out", out, "--set", "canal.serverMode=tcp")
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"CANAL_ORDERS_PASSWORD" in done.stderr
+    assert "s3cret" not in out.read_text() + done.stderr.decode()
+    assert b"exists" in command("import", server, "--out", out, "--accept-refused").stderr
+    printed = command("import", server, "--accept-refused")
+    assert printed.returncode == 0
+    assert b'destination = "orders"' in printed.stdout
 
 
 def test_decode_json_has_every_change() -> None:

@@ -46,11 +46,13 @@ MAY_IMPORT = {
     "actors": "errors malloc config filter protocol kernels binlog parse store meta driver server",
     "client": "errors config filter protocol binlog views actors",
     "offline": "errors config filter protocol binlog views parse store driver",
+    "migration": "errors config",
     "redrive": "errors config protocol binlog parse meta views",
     "spark": "errors config protocol views client __init__",
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
-    "cli": "errors malloc config driver client offline render demo spark __init__ redrive",
+    "cli": "errors malloc config driver client offline render demo spark __init__ redrive "
+    "migration",
     "warm": "config binlog parse driver views demo",
     "__init__": "config client offline spark",
 }
@@ -71,6 +73,8 @@ ONLY_IN = {
     "sqlglot": "parse",
     "sqlite3": "meta",
     "pydantic": "config",
+    "javaproperties": "migration",
+    "tomlkit": "migration",
     "tomllib": "config",
     "tomli": "config",
     "typer": "cli",
@@ -82,6 +86,7 @@ ONLY_IN = {
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
     "cli": "tests/integration/test_cli.py",
+    "migration/toml_text": "tests/unit/migration/test_convert.py",
     "offline": "tests/unit/demo/test_truth.py",
     "demo/make_binlogs": "tests/unit/demo/test_truth.py",
     "demo/phrases": "tests/unit/demo/test_truth.py",

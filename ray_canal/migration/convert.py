@@ -1,0 +1,315 @@
+"""From Canal's properties files to the tree of a canal.toml, and what has to be said about it.
+
+`keys.py` has a line for every key; here is how values are read, and where several keys make one
+setting. Nothing is guessed: a value that cannot be read raises ConfigError with its key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray_canal.config import load
+from ray_canal.errors import ConfigError
+from ray_canal.migration.keys import (
+    INSTANCE_KEYS,
+    KEYS,
+    SERVER_KEYS,
+    Key,
+    Verdict,
+    find,
+    is_harmless,
+)
+from ray_canal.migration.properties import Properties, destination_of, instance_files, read
+
+Tree = dict[str, Any]
+
+_SPRING_FILES = {
+    "memory-instance.xml": "memory",
+    "file-instance.xml": "sqlite",
+    "default-instance.xml": "sqlite",
+    "local-instance.xml": "sqlite",
+}
+_BUFFER_SIZE = 16384  # Canal's default, which is not ours
+_FIRST_EVENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to know about a key. `origin`: the destination, or canal.properties."""
+
+    origin: str
+    key: str
+    text: str
+    refused: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.key}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A canal.toml as a tree, valid as it stands, and the findings on the way there."""
+
+    tree: Tree
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.refused)
+
+
+def import_canal(
+    canal: Path, instances: Sequence[Path] = (), overrides: Mapping[str, str] | None = None
+) -> Imported:
+    """Read canal.properties and the instances' files; without `instances`, those beside it.
+
+    `overrides` count before every file, as Canal's environment does. Raises ConfigError: a file or
+    a value cannot be read.
+    """
+    given = dict(overrides or {})
+    server = Properties({**read(canal), **given})
+    if instances:
+        files = {destination_of(path): path for path in instances}
+    else:
+        files = instance_files(canal, server)
+    if not files:
+        raise ConfigError(
+            f"{canal} names no destination (canal.destinations), and no folder beside it has an "
+            "instance.properties; name the instances' files on the command line"
+        )
+    found = [*_said("canal.properties", server, SERVER_KEYS), *_unknown("canal.properties", server)]
+    tree: Tree = {}
+    backends = set()
+    trees = []
+    for name, path in files.items():
+        own = read(path)
+        values = {**server.values, **own, **given, "canal.instance.destination": name}
+        properties = Properties(values)
+        spring = _spring_file(name, properties, found)
+        backends.add(_SPRING_FILES.get(spring, "sqlite"))
+        trees.append(_instance(name, properties, spring == "local-instance.xml", found))
+        found += _said(name, properties, INSTANCE_KEYS)
+        found += _unknown(name, Properties(own))
+    tree["meta"] = _meta(server, backends)
+    if not _flag(server, "canal.withoutNetty"):
+        tree["server"] = _server(server, found)
+    tree["instance"] = trees
+    load(tree)
+    return Imported(tree, tuple(_without_repeats(found)))
+
+
+def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
+    """What several destinations inherit from canal.properties is said once."""
+    origins: dict[tuple[str, str, bool], list[str]] = {}
+    for finding in found:
+        named = origins.setdefault((finding.key, finding.text, finding.refused), [])
+        if finding.origin not in named:
+            named.append(finding.origin)
+    return [
+        Finding(", ".join(named), key, text, refused)
+        for (key, text, refused), named in origins.items()
+    ]
+
+
+def _said(origin: str, properties: Properties, scope: Sequence[Key]) -> list[Finding]:
+    """The notices and refusals that keys of this scope give by their values alone."""
+    found = []
+    for name in properties.values:
+        key = find(name)
+        if key is None or key not in scope:
+            continue
+        if key.verdict not in (Verdict.NOTICE, Verdict.REFUSED):
+            continue
+        if not is_harmless(key, properties.get(name)):
+            found.append(Finding(origin, name, key.note, key.verdict is Verdict.REFUSED))
+    return found
+
+
+def _unknown(origin: str, properties: Properties) -> list[Finding]:
+    found = []
+    names = [key.name for key in KEYS]
+    for name in properties.values:
+        if name.startswith("canal.") and find(name) is None:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+            text = "Canal knows no such key, so it had no effect; left out"
+            found.append(Finding(origin, name, text + (f"; was {near[0]} meant?" if near else "")))
+    return found
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+def _flag(properties: Properties, key: str, default: str = "false") -> bool:
+    text = (properties.get(key) or default).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{key} = {text!r}: expected true or false")
+    return text == "true"
+
+
+def _number(properties: Properties, key: str) -> int:
+    text = properties.get(key)
+    if not re.fullmatch(r"-?\d{1,19}", text):
+        raise ConfigError(f"{key} = {text!r}: expected a whole number")
+    return int(text)
+
+
+def _secret(properties: Properties, key: str, variable: str, found: list[Finding]) -> str:
+    """The reference that stands for a secret; "" where there is none."""
+    named = properties.variable(key)
+    if named is None and not properties.get(key):
+        return ""
+    name = named or variable
+    origin = properties.values.get("canal.instance.destination", "canal.properties")
+    found.append(Finding(origin, key, f"not written in clear: put it into the variable {name}"))
+    return f"env:{name}"
+
+
+def _variable(destination: str) -> str:
+    return f"CANAL_{re.sub(r'[^A-Za-z0-9]', '_', destination).upper()}_PASSWORD"
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _spring_file(name: str, properties: Properties, found: list[Finding]) -> str:
+    """The Spring file that an instance is made of, without its folder."""
+    key = f"canal.instance.{name}.spring.xml"
+    if key not in properties.values:
+        key = "canal.instance.global.spring.xml"
+    file = re.split(r"[/:]", properties.get(key))[-1] or "file-instance.xml"
+    if file not in _SPRING_FILES:
+        text = f"{file} is not among {', '.join(sorted(_SPRING_FILES))}; what it wires is not known"
+        found.append(Finding(name, key, text, refused=True))
+    elif file == "default-instance.xml":
+        found.append(Finding(name, key, "cursors leave ZooKeeper; they live in meta.path"))
+    return file
+
+
+def _meta(properties: Properties, backends: set[str]) -> Tree:
+    meta: Tree = {"backend": "memory" if backends == {"memory"} else "sqlite"}
+    folder = properties.get("canal.file.data.dir")
+    meta["path"] = str(Path(folder) / "meta.db") if Path(folder).is_absolute() else "meta.db"
+    return meta
+
+
+def _server(properties: Properties, found: list[Finding]) -> Tree:
+    server: Tree = {}
+    if properties.get("canal.ip"):
+        server["host"] = properties.get("canal.ip")
+    if properties.get("canal.port"):
+        server["port"] = _number(properties, "canal.port")
+    if properties.get("canal.user"):
+        server["username"] = properties.get("canal.user")
+        reference = _secret(properties, "canal.passwd", "CANAL_SERVER_PASSWORD_HASH", found)
+        if not reference:
+            raise ConfigError(
+                "canal.user is set, but canal.passwd is not: Canal refuses that, too; set it to "
+                "the hexadecimal SHA1(SHA1(password)), or take canal.user out"
+            )
+        server["password_hash"] = reference
+    return server
+
+
+_Read = Callable[[Properties, str], Any]
+
+
+def _text(properties: Properties, key: str) -> str:
+    return properties.get(key)
+
+
+_SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
+    ("filter", "tables", "canal.instance.filter.regex", _text),
+    ("filter", "fields", "canal.instance.filter.field", _text),
+    ("filter", "black_fields", "canal.instance.filter.black.field", _text),
+    ("store", "buffer_size", "canal.instance.memory.buffer.size", _number),
+    ("store", "memunit_bytes", "canal.instance.memory.buffer.memunit", _number),
+    ("store", "batch_mode", "canal.instance.memory.batch.mode", _text),
+    ("store", "ddl_isolation", "canal.instance.get.ddl.isolation", _flag),
+    ("tsdb", "enable", "canal.instance.tsdb.enable", _flag),
+    ("tsdb", "snapshot_interval_hours", "canal.instance.tsdb.snapshot.interval", _number),
+    ("tsdb", "snapshot_expire_hours", "canal.instance.tsdb.snapshot.expire", _number),
+)
+"""(section of the instance, key in it, Canal's key, how it is read): one to one."""
+
+
+def _instance(name: str, properties: Properties, is_local: bool, found: list[Finding]) -> Tree:
+    """One destination."""
+    tree: Tree = {"destination": name}
+    if not _flag(properties, "canal.instance.parser.parallel", "true"):
+        tree["decoders"] = 0
+    elif properties.get("canal.instance.parser.parallelThreadSize"):
+        tree["decoders"] = _number(properties, "canal.instance.parser.parallelThreadSize")
+    source = _files(name, properties) if is_local else _live(name, properties, found)
+    tree["source"] = source
+    _start(source, properties, found)
+    tree["filter"] = {"black_tables": properties.get("canal.instance.filter.black.regex")}
+    tree["store"] = {"buffer_size": _BUFFER_SIZE}
+    for section, key, canal, value in _SIMPLE:
+        if properties.get(canal):
+            tree.setdefault(section, {})[key] = value(properties, canal)
+    folder = properties.get("canal.instance.tsdb.dir")
+    if Path(folder).is_absolute():
+        tree.setdefault("tsdb", {})["path"] = str(Path(folder) / "tsdb.db")
+    return tree
+
+
+def _live(name: str, properties: Properties, found: list[Finding]) -> Tree:
+    """A server as the source."""
+    prefix = "canal.instance."
+    address = properties.get(f"{prefix}master.address")
+    if not address:
+        raise ConfigError(f"{name}: canal.instance.master.address is not set")
+    source: Tree = {"address": address}
+    if properties.get(f"{prefix}dbUsername"):
+        source["username"] = properties.get(f"{prefix}dbUsername")
+    password = _secret(properties, f"{prefix}dbPassword", _variable(name), found)
+    if password:
+        source["password"] = password
+    if properties.get(f"{prefix}mysql.slaveId"):
+        source["server_id"] = _number(properties, f"{prefix}mysql.slaveId")
+    if properties.get(f"{prefix}network.soTimeout"):
+        source["connect_timeout_s"] = float(_number(properties, f"{prefix}network.soTimeout"))
+    mode = properties.get(f"{prefix}master.sslMode")
+    if mode:
+        source["tls"] = {"mode": mode.lower()}
+    return source
+
+
+def _files(name: str, properties: Properties) -> Tree:
+    """A folder of binlog files as the source (local-instance.xml)."""
+    folder = properties.get("canal.instance.parser.directory")
+    if not folder:
+        raise ConfigError(f"{name}: local-instance.xml needs canal.instance.parser.directory")
+    return {"files": [folder], "follow": _flag(properties, "canal.instance.parser.needWait")}
+
+
+def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
+    """Where it starts without a cursor, in Canal's order: GTID set, file and position, the end."""
+    prefix = "canal.instance.master."
+    is_gtid = _flag(properties, "canal.instance.gtidon")
+    if properties.get("canal.instance.gtidon"):
+        source["gtid"] = is_gtid
+    gtid_set, journal = properties.get(f"{prefix}gtid"), properties.get(f"{prefix}journal.name")
+    destination = properties.get("canal.instance.destination")
+    if gtid_set and is_gtid:
+        source.update(start="gtid", gtid_set=gtid_set)
+    elif journal:
+        given = properties.get(f"{prefix}position")
+        position = _number(properties, f"{prefix}position") if given else _FIRST_EVENT
+        position = max(position, _FIRST_EVENT)
+        source.update(start="position", journal_name=journal, position=position)
+    elif "files" not in source:
+        text = (
+            "no start is given, so it begins at the log's end; Canal's own cursor (meta.dat, "
+            "ZooKeeper) is not taken over: to go on there, set source.start, journal_name and "
+            "position"
+        )
+        found.append(Finding(destination, f"{prefix}journal.name", text))
+    if gtid_set and not is_gtid:
+        text = "without canal.instance.gtidon Canal does not look at it; left out"
+        found.append(Finding(destination, f"{prefix}gtid", text))

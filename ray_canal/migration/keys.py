@@ -1,0 +1,266 @@
+"""Every key of Canal's canal.properties and instance.properties, and what becomes of it here.
+
+The tables of docs/canal-compat.md are these, line by line; a test keeps them in step. Keys and
+defaults: Canal's canal.properties, example/instance.properties and spring/*-instance.xml of July
+2026. A name that ends in `*` stands for all keys that begin so, `{destination}` for any name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    MAPPED = "mapped"
+    """Its value goes to `target`."""
+    NOTICE = "notice"
+    """It is done in another way; who had set it is told how."""
+    REFUSED = "refused"
+    """What it asks for is not there; the import stops, unless that is accepted."""
+    LEFT = "left out"
+    """It has nothing to act on here, whatever its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`harmless`: values (in lower case) that change nothing, so that nothing is said of them; the
+    empty one always is."""
+
+    name: str
+    verdict: Verdict
+    target: str = ""
+    note: str = ""
+    harmless: tuple[str, ...] = ()
+
+
+MAPPED, NOTICE, REFUSED, LEFT = Verdict.MAPPED, Verdict.NOTICE, Verdict.REFUSED, Verdict.LEFT
+
+_RAY = "Ray places and restarts the actors"
+_ADMIN = "there is no canal-admin; a deployment is one canal.toml"
+_QUEUE = "there are no message queues; programs read by TCP, in Python or in Spark"
+_JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
+_RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
+_HEALTH = "the connection's own heartbeat tells (source.heartbeat_s, source.read_timeout_s)"
+_STANDBY = "one server a destination: put an address in front that follows the master"
+_SECRET = "written as a reference to an environment variable, never in clear"
+
+SERVER_KEYS = (
+    Key("canal.id", LEFT, note="Canal itself no longer reads it"),
+    Key("canal.ip", MAPPED, "server.host"),
+    Key("canal.register.ip", LEFT, note=_RAY),
+    Key("canal.port", MAPPED, "server.port"),
+    Key("canal.metrics.pull.port", LEFT, note="`ray-canal status --json` has the numbers"),
+    Key("canal.user", MAPPED, "server.username"),
+    Key("canal.passwd", MAPPED, "server.password_hash", _SECRET),
+    Key("canal.admin.manager", REFUSED, note=_ADMIN),
+    Key("canal.admin.*", LEFT, note=_ADMIN),
+    Key("canal.zkServers", NOTICE, note=f"{_RAY}; cursors live in meta.path, not in ZooKeeper"),
+    Key("canal.zookeeper.flush.period", LEFT, note="an ack is durable when it returns"),
+    Key("canal.withoutNetty", MAPPED, "server", "true: no [server] section, no port"),
+    Key("canal.serverMode", REFUSED, note=_QUEUE, harmless=("tcp",)),
+    Key(
+        "canal.file.data.dir",
+        MAPPED,
+        "meta.path",
+        "an absolute folder: meta.db in it; a relative one: meta.db beside canal.toml",
+    ),
+    Key("canal.file.flush.period", LEFT, note="an ack is durable when it returns"),
+    Key("canal.destinations", MAPPED, "instance.destination"),
+    Key("canal.destinations.expr", MAPPED, "instance.destination", "p{1-3} is p1, p2, p3"),
+    Key("canal.conf.dir", LEFT, note="instances are looked for beside canal.properties"),
+    Key("canal.auto.scan", LEFT, note="true: every folder beside canal.properties is an instance"),
+    Key("canal.auto.scan.interval", LEFT, note="a changed canal.toml counts at the next start"),
+    Key("canal.auto.reset.latest.pos.mode", REFUSED, harmless=("false",), note=(
+        "a purged position is an error that says what is lost, not a silent jump"
+    )),
+    Key("canal.instance.global.mode", REFUSED, note=_ADMIN, harmless=("spring",)),
+    Key("canal.instance.global.lazy", NOTICE, harmless=("false",), note=(
+        "destinations start at once"
+    )),
+    Key("canal.instance.global.manager.address", LEFT, note=_ADMIN),
+    Key("canal.instance.global.spring.xml", MAPPED, "meta.backend", (
+        "memory-instance.xml: memory; file- and default-instance.xml: sqlite; "
+        "local-instance.xml: binlog files; any other is refused"
+    )),
+    Key("canal.instance.{destination}.mode", REFUSED, note=_ADMIN, harmless=("spring",)),
+    Key("canal.instance.{destination}.lazy", NOTICE, harmless=("false",), note=(
+        "destinations start at once"
+    )),
+    Key("canal.instance.{destination}.manager.address", LEFT, note=_ADMIN),
+    Key("canal.instance.{destination}.spring.xml", MAPPED, "meta.backend", (
+        "as canal.instance.global.spring.xml; [meta] is one for all destinations"
+    )),
+    Key("canal.aliyun.accessKey", REFUSED, note=_RDS),
+    Key("canal.aliyun.secretKey", REFUSED, note=_RDS),
+    Key("canal.aliyun.uid", REFUSED, note=_RDS),
+)  # fmt: skip
+"""Keys of canal.properties alone."""
+
+
+def _place(side: str, verdict: Verdict, note: str = "") -> tuple[Key, ...]:
+    """The keys of a server and its start position, for master and standby."""
+    prefix = f"canal.instance.{side}."
+    to = "" if verdict is not MAPPED else "instance.source."
+    targets = {
+        "address": "address", "journal.name": "journal_name", "position": "position",
+        "timestamp": "", "gtid": "gtid_set",
+    }  # fmt: skip
+    return (
+        *(
+            Key(prefix + name, verdict if target else REFUSED, to + target if target and to else "",
+                note if target or note else "start at a file and position, a GTID set, or an end")
+            for name, target in targets.items()
+        ),
+        Key(prefix + "sslMode", verdict, f"{to}tls.mode" if to else "", note),
+        Key(prefix + "tlsVersions", NOTICE, note="the newest that both sides know is used"),
+        Key(prefix + "trustCertificateKeyStore*", REFUSED, note=f"{_JKS}, source.tls.ca"),
+        Key(prefix + "clientCertificateKeyStore*", REFUSED,
+            note=f"{_JKS}, source.tls.cert and source.tls.key"),
+    )  # fmt: skip
+
+
+INSTANCE_KEYS = (
+    Key("canal.instance.destination", LEFT, note="Canal sets it: the name of the folder"),
+    *_place("master", MAPPED),
+    *_place("standby", REFUSED, _STANDBY),
+    Key("canal.instance.dbUsername", MAPPED, "instance.source.username"),
+    Key("canal.instance.dbPassword", MAPPED, "instance.source.password", _SECRET),
+    Key("canal.instance.defaultDatabaseName", LEFT, note="no database is chosen at the server"),
+    Key("canal.instance.connectionCharset", NOTICE, harmless=("utf-8", "utf8", "utf8mb4"), note=(
+        "each column is read in its own character set"
+    )),
+    Key("canal.instance.connectionCharsetNumber", LEFT, note=(
+        "each column is read in its own character set"
+    )),
+    Key("canal.instance.enableDruid", NOTICE, harmless=("false",), note=(
+        "the password is encrypted in Canal's file; the environment variable must hold it plain"
+    )),
+    Key("canal.instance.pwdPublicKey", LEFT, note="see canal.instance.enableDruid"),
+    Key("canal.instance.mysql.slaveId", MAPPED, "instance.source.server_id"),
+    Key("canal.instance.gtidon", MAPPED, "instance.source.gtid"),
+    Key("canal.instance.rds.accesskey", REFUSED, note=_RDS),
+    Key("canal.instance.rds.secretkey", REFUSED, note=_RDS),
+    Key("canal.instance.rds.open.*", LEFT, note=_RDS),
+    Key("canal.instance.rds.*", LEFT, note=_RDS),
+    Key("canal.instance.multi.stream.on", REFUSED, harmless=("false",), note=(
+        "PolarDB-X's streams are not merged; make each a destination"
+    )),
+    Key("canal.instance.detecting.enable", NOTICE, note=_HEALTH, harmless=("false",)),
+    Key("canal.instance.detecting.sql", LEFT, note=_HEALTH),
+    Key("canal.instance.detecting.interval.time", LEFT, note=_HEALTH),
+    Key("canal.instance.detecting.retry.threshold", LEFT, note=_HEALTH),
+    Key("canal.instance.detecting.heartbeatHaEnable", REFUSED, note=_STANDBY,
+        harmless=("false",)),
+    Key("canal.instance.fallbackIntervalInSeconds", LEFT, note=_STANDBY),
+    Key("canal.instance.network.receiveBufferSize", LEFT, note=(
+        "source.receive_buffer_bytes is 4 MiB; Canal's 16 KiB would slow it down"
+    )),
+    Key("canal.instance.network.sendBufferSize", LEFT, note="next to nothing is sent"),
+    Key("canal.instance.network.soTimeout", MAPPED, "instance.source.connect_timeout_s"),
+    Key("canal.instance.binlog.format", NOTICE, harmless=("row,statement,mixed",), note=(
+        "every format is read; `ray-canal check` says what the server writes"
+    )),
+    Key("canal.instance.binlog.image", NOTICE, harmless=("full,minimal,noblob",), note=(
+        "every row image is read; `ray-canal check` says what the server writes"
+    )),
+    Key("canal.instance.parser.parallel", MAPPED, "instance.decoders", "false: 0"),
+    Key("canal.instance.parser.parallelThreadSize", MAPPED, "instance.decoders"),
+    Key("canal.instance.parser.parallelBufferSize", LEFT, note="chunk_bytes is what counts here"),
+    Key("canal.instance.parser.directory", MAPPED, "instance.source.files", (
+        "with local-instance.xml"
+    )),
+    Key("canal.instance.parser.needWait", MAPPED, "instance.source.follow", (
+        "with local-instance.xml"
+    )),
+    Key("canal.instance.filter.regex", MAPPED, "instance.filter.tables"),
+    Key("canal.instance.filter.black.regex", MAPPED, "instance.filter.black_tables"),
+    Key("canal.instance.filter.field", MAPPED, "instance.filter.fields"),
+    Key("canal.instance.filter.black.field", MAPPED, "instance.filter.black_fields"),
+    *(
+        Key(f"canal.instance.filter.{name}", REFUSED, harmless=("false",), note=(
+            "not there yet"
+        ))
+        for name in (
+            "query.dcl", "query.dml", "query.ddl", "dml.insert", "dml.update", "dml.delete",
+            "rows", "transaction.entry", "table.error",
+        )
+    ),
+    Key("canal.instance.filter.druid.ddl", NOTICE, harmless=("true",), note=(
+        "there is one reader of DDL"
+    )),
+    Key("canal.instance.get.ddl.isolation", MAPPED, "instance.store.ddl_isolation"),
+    Key("canal.instance.transaction.size", LEFT, note="entries come as they are decoded"),
+    Key("canal.instance.memory.buffer.size", MAPPED, "instance.store.buffer_size"),
+    Key("canal.instance.memory.buffer.memunit", MAPPED, "instance.store.memunit_bytes"),
+    Key("canal.instance.memory.batch.mode", MAPPED, "instance.store.batch_mode"),
+    Key("canal.instance.memory.rawEntry", LEFT, note="entries are rendered once, by the reader"),
+    Key("canal.instance.tsdb.enable", MAPPED, "instance.tsdb.enable"),
+    Key("canal.instance.tsdb.dir", MAPPED, "instance.tsdb.path", (
+        "an absolute folder: tsdb.db in it; a relative one: beside the cursors"
+    )),
+    Key("canal.instance.tsdb.url", NOTICE, harmless=("jdbc:h2:*",), note=(
+        "the history is a SQLite file; it begins anew with the catalog at the first start"
+    )),
+    Key("canal.instance.tsdb.dbUsername", LEFT, note="the history is a SQLite file"),
+    Key("canal.instance.tsdb.dbPassword", LEFT, note="the history is a SQLite file"),
+    Key("canal.instance.tsdb.snapshot.interval", MAPPED, "instance.tsdb.snapshot_interval_hours"),
+    Key("canal.instance.tsdb.snapshot.expire", MAPPED, "instance.tsdb.snapshot_expire_hours"),
+    Key("canal.instance.tsdb.spring.xml", LEFT, note="the history is a SQLite file"),
+)  # fmt: skip
+"""Keys of instance.properties; in canal.properties they are defaults for all instances."""
+
+QUEUE_KEYS = (
+    Key("canal.mq.*", LEFT, note=_QUEUE),
+    Key("kafka.*", LEFT, note=_QUEUE),
+    Key("rocketmq.*", LEFT, note=_QUEUE),
+    Key("rabbitmq.*", LEFT, note=_QUEUE),
+    Key("pulsarmq.*", LEFT, note=_QUEUE),
+)
+
+KEYS: tuple[Key, ...] = (*SERVER_KEYS, *INSTANCE_KEYS, *QUEUE_KEYS)
+
+_EXACT = {key.name: key for key in KEYS if not set("*{") & set(key.name)}
+_PATTERNS = [
+    (re.compile(re.escape(key.name).replace(r"\*", ".*").replace(r"\{destination\}", ".+")), key)
+    for key in KEYS
+    if key.name not in _EXACT
+]
+
+
+def find(name: str) -> Key | None:
+    """The line for a key; None: Canal does not know it either."""
+    exact = _EXACT.get(name)
+    if exact is not None:
+        return exact
+    return next((key for pattern, key in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def is_harmless(key: Key, value: str) -> bool:
+    """Whether this value changes nothing."""
+    text = value.replace(" ", "").lower()
+    return not text or any(
+        text.startswith(known[:-1]) if known.endswith("*") else text == known
+        for known in key.harmless
+    )
+
+
+def document() -> str:
+    """The tables of docs/canal-compat.md."""
+    lines = []
+    for title, keys in (
+        ("canal.properties", SERVER_KEYS),
+        ("instance.properties", INSTANCE_KEYS),
+        ("Message queues", QUEUE_KEYS),
+    ):
+        lines += [f"**{title}**", "", "| Canal's key | in canal.toml | |", "|---|---|---|"]
+        for key in keys:
+            target = f"`{key.target}`" if key.verdict is MAPPED else key.verdict.value
+            note = key.note
+            if key.harmless:
+                values = ", ".join(f"`{value}`" for value in key.harmless)
+                note += f" ({values}: nothing to say)"
+            lines.append(f"| `{key.name}` | {target} | {note} |")
+        lines.append("")
+    return "\n".join(lines)
