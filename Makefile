@@ -47,7 +47,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-## make servers  fetch MySQL 9.7, MySQL 5.6 and MariaDB for the tests (about 110 MB, once)
+## make servers  fetch MySQL 9.7, MySQL 5.6, MariaDB and Redis for the tests (about 115 MB, once)
 servers: setup
 	$(BIN)/python -m tests.servers fetch
 

@@ -296,6 +296,28 @@ def redrive(
 
 
 @app.command()
+def import_meta(
+    config: ConfigPath,
+    meta_dat: Annotated[Path, typer.Argument(help="Canal's conf/DESTINATION/meta.dat.")],
+    destination: Annotated[
+        str, typer.Option(help="Our destination, if its name is another than Canal's.")
+    ] = "",
+    replace: Annotated[bool, typer.Option(help="Overwrite cursors that are there.")] = False,
+) -> None:
+    """Take over subscribers and cursors from Canal's meta.dat, before the first start.
+
+    Stop Canal first: what it acks later is not known here and comes again.
+    """
+    from ray_canal.config import load
+    from ray_canal.meta.canal_import import import_meta as imported
+
+    name, subscribers = imported(load(config), meta_dat, destination, replace=replace)
+    for subscriber in subscribers:
+        at = subscriber.cursor.position if subscriber.cursor else "where source.start says"
+        typer.echo(f"{name}: client {subscriber.client_id} at {at}, filter {subscriber.filter}")
+
+
+@app.command()
 def demo(
     spark: Annotated[bool, typer.Option(help="Hand the changes to Spark, too.")] = True,
     show: Annotated[int, typer.Option(help="Print so many changes as they come.")] = 20,

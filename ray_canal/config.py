@@ -75,12 +75,7 @@ class SourceConfig(_Section):
 
     @property
     def host_port(self) -> tuple[str, int]:
-        host, _, port = self.address.rpartition(":")
-        if not host:
-            return self.address.strip("[]"), 3306
-        if not port.isdigit():
-            raise ConfigError(f"source.address {self.address!r}: expected host:port")
-        return host.strip("[]"), int(port)
+        return _host_port(self.address, 3306, "source.address")
 
 
 class FilterConfig(_Section):
@@ -119,10 +114,26 @@ class StoreConfig(_Section):
 
 
 class MetaConfig(_Section):
-    """Where cursors live. `path` is a file on a disk that survives the head node's restart."""
+    """Where cursors live. `path` is a file on a disk that survives the head node's restart; the
+    rest is for servers. `database`: MySQL's database, or what Redis's keys begin with."""
 
-    backend: Literal["sqlite", "memory"] = "sqlite"
+    backend: Literal["sqlite", "memory", "mysql", "redis"] = "sqlite"
     path: str = "meta.db"
+    address: str = ""
+    username: str = ""
+    password: str = ""
+    database: str = Field(default="ray_canal", pattern=r"^[A-Za-z0-9_$\-]{1,64}$")
+    timeout_s: float = Field(default=3.0, gt=0)
+    tls: TlsConfig = TlsConfig()
+
+    @model_validator(mode="after")
+    def _reachable(self) -> MetaConfig:
+        if self.backend in ("mysql", "redis") and not self.address:
+            raise ValueError(f'backend = "{self.backend}" needs `address`, host:port')
+        return self
+
+    def host_port(self, default_port: int) -> tuple[str, int]:
+        return _host_port(self.address, default_port, "meta.address")
 
 
 class ServerTlsConfig(_Section):
@@ -232,7 +243,25 @@ class CanalConfig(_Section):
                     f"{instance.destination}: a server ends the dump of the one when the other "
                     "comes; give each its own, or 0"
                 )
+        if self.meta.backend == "mysql":
+            self._refuse_own_echo()
         return self
+
+    def _refuse_own_echo(self) -> None:
+        """A destination that sees its own cursors' table would never come to rest: each ack is a
+        change, which is delivered and acked."""
+        database = self.meta.database
+        for instance in self.instance:
+            where = instance.filter
+            seen = TableFilter(where.tables, where.black_tables)
+            if instance.source.address == self.meta.address and seen.admits(
+                database, "canal_cursor"
+            ):
+                raise ValueError(
+                    f"destination {instance.destination} would see its own cursors as changes: "
+                    rf"add {database}\..* to its filter.black_tables, or keep the meta tables on "
+                    "another server"
+                )
 
     def destination(self, name: str) -> InstanceConfig:
         for instance in self.instance:
@@ -282,6 +311,16 @@ def secret(value: str) -> str:
         except OSError as error:
             raise ConfigError(f"cannot read secret file {rest}: {error.strerror}") from error
     return value
+
+
+def _host_port(address: str, default_port: int, key: str) -> tuple[str, int]:
+    """Raises ConfigError."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return address.strip("[]"), default_port
+    if not port.isdigit():
+        raise ConfigError(f"{key} {address!r}: expected host:port")
+    return host.strip("[]"), int(port)
 
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import FetchError, Server, start
+from tests.servers.redis import RedisServer, start_redis
 
 
 def _serve(kind: str, factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -42,3 +43,13 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def server(request: pytest.FixtureRequest) -> Server:
     """Each kind in turn."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Redis 7.0 that fsyncs every write."""
+    try:
+        with start_redis(tmp_path_factory.mktemp("redis")) as server:
+            yield server
+    except FetchError as error:
+        pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch")

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ray_canal.errors import Fenced
+
 
 class MetaBackend(Protocol):
     """A durable map (destination, client id) -> text, guarded by an epoch per destination.
 
     An owner takes the destination by `acquire`; each of its writes names the epoch it got. A write
-    under an older epoch than the destination's is refused with Fenced and changes nothing.
+    under another epoch than the destination's newest is refused with Fenced and changes nothing. A
+    backend that cannot be reached raises InstanceError; after that a write may or may not have
+    happened, and writing it again is safe.
     """
+
+    where: str
+    """What an error calls it: the file, or the server and its tables or keys."""
 
     def acquire(self, destination: str) -> int:
         """Raise the destination's epoch by one and return it; every earlier owner is fenced."""
+        ...
+
+    def epoch(self, destination: str) -> int:
+        """The newest epoch, 0 if nobody ever acquired the destination."""
         ...
 
     def load(self, destination: str) -> dict[int, str]:
@@ -29,3 +40,10 @@ class MetaBackend(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def fenced(destination: str, epoch: int, newest: int) -> Fenced:
+    """The error of an owner whose epoch is not the newest one."""
+    error = Fenced(f"epoch {epoch} was replaced by epoch {newest}: another owner has taken over")
+    error.at(destination=destination)
+    return error

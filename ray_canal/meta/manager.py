@@ -1,15 +1,22 @@
-"""The MetaManager: subscribers and their cursors, written under the owner's epoch."""
+"""The MetaManager: subscribers and their cursors, written under the owner's epoch.
+
+A record is `CRC32 JSON`: what was changed by anything but us is refused, not believed. Records
+without a checksum are those of the first version.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import zlib
 from dataclasses import dataclass
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
-from ray_canal.meta.backend import MetaBackend
+from ray_canal.meta.backend import MetaBackend, fenced
 from ray_canal.meta.memory import MemoryBackend
+from ray_canal.meta.mysql import MysqlBackend
+from ray_canal.meta.redis import RedisBackend
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 
@@ -61,12 +68,33 @@ class MetaManager:
 
     def load(self, destination: str) -> dict[int, SubscriberMeta]:
         """Subscribers by client id. Raises ConfigError: a record is damaged."""
-        found = self._backend.load(destination)
-        return {client_id: SubscriberMeta.from_json(text) for client_id, text in found.items()}
+        return {
+            client_id: self._opened(destination, client_id, record)
+            for client_id, record in self._backend.load(destination).items()
+        }
+
+    def _opened(self, destination: str, client_id: int, record: str) -> SubscriberMeta:
+        try:
+            subscriber = SubscriberMeta.from_json(_unsealed(record))
+            if subscriber.client_id != client_id:
+                raise ConfigError(f"it is client {subscriber.client_id}'s")
+        except ConfigError as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of client {client_id} is damaged: {error}. "
+                "Put back a copy, or remove the record: its subscriber then starts where the "
+                "configuration says"
+            ).at(destination=destination) from None
+        return subscriber
+
+    def refuse_fenced(self, destination: str, epoch: int) -> None:
+        """Raises Fenced if `epoch` is not the destination's newest, InstanceError."""
+        newest = self._backend.epoch(destination)
+        if newest != epoch:
+            raise fenced(destination, epoch, newest)
 
     def save(self, destination: str, epoch: int, subscriber: SubscriberMeta) -> None:
         """Raises Fenced."""
-        self._backend.save(destination, epoch, subscriber.client_id, subscriber.to_json())
+        self._backend.save(destination, epoch, subscriber.client_id, _sealed(subscriber.to_json()))
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
         """Raises Fenced."""
@@ -78,4 +106,24 @@ class MetaManager:
 
 def open_backend(config: MetaConfig) -> MetaBackend:
     """The backend that the configuration names. Raises ConfigError."""
-    return MemoryBackend() if config.backend == "memory" else SqliteBackend(config.path)
+    if config.backend == "memory":
+        return MemoryBackend()
+    if config.backend == "mysql":
+        return MysqlBackend(config)
+    if config.backend == "redis":
+        return RedisBackend(config)
+    return SqliteBackend(config.path)
+
+
+def _sealed(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x} {text}"
+
+
+def _unsealed(record: str) -> str:
+    """Raises ConfigError: the checksum does not fit."""
+    if record.startswith("{"):
+        return record
+    text = record[9:]
+    if record[:9] != _sealed(text)[:9]:
+        raise ConfigError(f"its checksum does not fit: {record!r}")
+    return text

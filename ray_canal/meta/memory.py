@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from ray_canal.errors import Fenced
+import threading
+
+from ray_canal.meta.backend import fenced
 
 
 class MemoryBackend:
     """See MetaBackend."""
 
+    where = "meta in memory"
+
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
         self._records: dict[str, dict[int, str]] = {}
+        self._lock = threading.Lock()
 
     def acquire(self, destination: str) -> int:
-        self._epochs[destination] = self._epochs.get(destination, 0) + 1
-        return self._epochs[destination]
+        with self._lock:
+            self._epochs[destination] = self.epoch(destination) + 1
+            return self._epochs[destination]
+
+    def epoch(self, destination: str) -> int:
+        return self._epochs.get(destination, 0)
 
     def load(self, destination: str) -> dict[int, str]:
         return dict(self._records.get(destination, {}))
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
-        self._guard(destination, epoch)
-        self._records.setdefault(destination, {})[client_id] = record
+        with self._lock:
+            self._guard(destination, epoch)
+            self._records.setdefault(destination, {})[client_id] = record
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
-        self._guard(destination, epoch)
-        self._records.get(destination, {}).pop(client_id, None)
+        with self._lock:
+            self._guard(destination, epoch)
+            self._records.get(destination, {}).pop(client_id, None)
 
     def close(self) -> None:
         return None
 
     def _guard(self, destination: str, epoch: int) -> None:
-        newest = self._epochs.get(destination, 0)
+        newest = self.epoch(destination)
         if epoch != newest:
-            raise Fenced(f"epoch {epoch} was replaced by epoch {newest}").at(
-                destination=destination
-            )
+            raise fenced(destination, epoch, newest)

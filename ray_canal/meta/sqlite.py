@@ -2,17 +2,22 @@
 
 A committed write is on the disk: rollback journal, synchronous=EXTRA, so that neither the data nor
 the removal of the journal is lost with the power (a journal that comes back would take the commit
-back).
+back). Whole copies of earlier hours are kept beside the file (copies.py).
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ray_canal.errors import ConfigError, Fenced, InstanceError
+from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.meta.backend import fenced
+from ray_canal.meta.copies import advice, keep_copy
+
+log = logging.getLogger(__name__)
 
 _BUSY_S = 10.0
 _VERSION = 1
@@ -33,6 +38,7 @@ class SqliteBackend:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.where = f"meta file {path}"
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(
@@ -40,10 +46,10 @@ class SqliteBackend:
             )
             self._prepare()
         except (sqlite3.Error, OSError, InstanceError) as error:
-            raise ConfigError(
-                f"meta file {path} cannot be used: {error}. If it is damaged, put back a copy; "
-                "without one, move it away: subscribers then start where the configuration says"
-            ) from error
+            if hasattr(self, "_database"):
+                self._database.close()
+            raise ConfigError(f"{self.where} cannot be used: {error}. {advice(path)}") from error
+        self._keep_copy()
 
     def _prepare(self) -> None:
         database = self._database
@@ -61,6 +67,14 @@ class SqliteBackend:
                     database.execute(statement)
                 database.execute(f"pragma user_version={_VERSION}")
 
+    def _keep_copy(self) -> None:
+        """A copy now and then; a disk that has no room for it is no reason to stop."""
+        try:
+            if self._database.execute("select 1 from subscriber limit 1").fetchone():
+                keep_copy(self._database, self._path)
+        except (sqlite3.Error, OSError) as error:
+            log.warning("%s: no copy could be kept: %s", self.where, error)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: all of it durable at the end, or none. Raises InstanceError."""
@@ -75,7 +89,7 @@ class SqliteBackend:
                     database.execute("rollback")
                 raise
         except sqlite3.Error as error:
-            raise InstanceError(f"meta file {self._path} cannot be written: {error}") from error
+            raise InstanceError(f"{self.where} cannot be written: {error}") from error
 
     def acquire(self, destination: str) -> int:
         with self._transaction() as database:
@@ -83,9 +97,15 @@ class SqliteBackend:
                 "insert into epoch values (?, 1) on conflict do update set epoch = epoch + 1",
                 (destination,),
             )
-            return self._epoch(destination)
+            return self._newest(destination)
 
-    def _epoch(self, destination: str) -> int:
+    def epoch(self, destination: str) -> int:
+        try:
+            return self._newest(destination)
+        except sqlite3.Error as error:
+            raise InstanceError(f"{self.where} cannot be read: {error}") from error
+
+    def _newest(self, destination: str) -> int:
         row = self._database.execute(
             "select epoch from epoch where destination = ?", (destination,)
         ).fetchone()
@@ -97,7 +117,7 @@ class SqliteBackend:
                 "select client_id, record from subscriber where destination = ?", (destination,)
             ).fetchall()
         except sqlite3.Error as error:
-            raise InstanceError(f"meta file {self._path} cannot be read: {error}") from error
+            raise InstanceError(f"{self.where} cannot be read: {error}") from error
         return {int(client_id): str(record) for client_id, record in rows}
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
@@ -106,6 +126,7 @@ class SqliteBackend:
                 "insert into subscriber values (?, ?, ?) on conflict do update set record = ?",
                 (destination, client_id, record, record),
             )
+        self._keep_copy()
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
         with self._owned(destination, epoch) as database:
@@ -118,11 +139,9 @@ class SqliteBackend:
     def _owned(self, destination: str, epoch: int) -> Iterator[sqlite3.Connection]:
         """A transaction in which `epoch` is the destination's newest. Raises Fenced."""
         with self._transaction() as database:
-            newest = self._epoch(destination)
+            newest = self._newest(destination)
             if newest != epoch:
-                raise Fenced(f"epoch {epoch} was replaced by epoch {newest}").at(
-                    destination=destination
-                )
+                raise fenced(destination, epoch, newest)
             yield database
 
     def close(self) -> None:

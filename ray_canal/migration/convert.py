@@ -306,8 +306,8 @@ def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
     elif "files" not in source:
         text = (
             "no start is given, so it begins at the log's end; Canal's own cursor (meta.dat, "
-            "ZooKeeper) is not taken over: to go on there, set source.start, journal_name and "
-            "position"
+            "ZooKeeper) is not in it: take a meta.dat over with `ray-canal import-meta`, or set "
+            "source.start, journal_name and position"
         )
         found.append(Finding(destination, f"{prefix}journal.name", text))
     if gtid_set and not is_gtid:

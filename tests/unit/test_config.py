@@ -99,3 +99,17 @@ def test_two_destinations_may_not_share_a_server_id() -> None:
     config.load(two)
     two["instance"][0]["source"] = two["instance"][1]["source"] = {**source, "server_id": 0}
     config.load(two)
+
+
+def test_cursors_on_a_server_need_its_address(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'backend = "mysql" needs `address`'):
+        config.load(write(tmp_path, '[meta]\nbackend = "mysql"\n' + MINIMAL))
+
+
+def test_a_destination_that_would_see_its_own_cursors_is_refused(tmp_path: Path) -> None:
+    """Each ack would be a change, which is delivered and acked, without end."""
+    meta = '[meta]\nbackend = "mysql"\naddress = "db.example:3307"\n'
+    with pytest.raises(ConfigError, match=r"add ray_canal\\\.\*"):
+        config.load(write(tmp_path, meta + MINIMAL))
+    black = "[instance.filter]\nblack_tables = 'ray_canal\\..*'\n"
+    assert config.load(write(tmp_path, meta + MINIMAL + black)).meta.backend == "mysql"

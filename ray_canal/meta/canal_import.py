@@ -1,0 +1,102 @@
+"""Canal's `meta.dat` (FileMixedMetaManager): subscribers and cursors of one destination, as JSON.
+
+    {"clientDatas": [{"clientIdentity": {"clientId", "destination", "filter"},
+                      "cursor": {"identity": {"slaveId", "sourceAddress": {"address", "port"}},
+                                 "postion": {"gtid", "included", "journalName", "position",
+                                             "serverId", "timestamp"}}}],
+     "destination"}
+
+(`postion` is Canal's spelling.) Canal's cursor is where the last acked entry *begins*: the
+transaction's end, or a DDL statement. So that one entry comes again, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ray_canal.config import CanalConfig
+from ray_canal.errors import ConfigError
+from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+
+_ALL_TABLES = r".*\..*"
+
+
+def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:
+    """The destination of a `meta.dat`, and its subscribers. Raises ConfigError."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        found = [_subscriber(client) for client in tree["clientDatas"]]
+        return str(tree.get("destination") or ""), found
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} is not a meta.dat of Canal: {type(error).__name__} {error}. Canal leaves it "
+            "empty or cut when it ends during a write: take an older copy, or give the "
+            'destination source.start = "position"'
+        ) from None
+
+
+def _subscriber(client: dict[str, Any]) -> SubscriberMeta:
+    identity = client["clientIdentity"]
+    cursor = client.get("cursor")
+    return SubscriberMeta(
+        int(identity["clientId"]),
+        str(identity.get("filter") or _ALL_TABLES),
+        None if cursor is None else _position(cursor),
+    )
+
+
+def _position(cursor: dict[str, Any]) -> LogPosition:
+    place = cursor.get("postion") or cursor["position"]
+    source = (cursor.get("identity") or {}).get("sourceAddress") or {}
+    address = f"{source.get('address', '')}:{source.get('port', '')}".strip(":")
+    return LogPosition(
+        SourceIdentity(address),
+        EntryPosition(
+            str(place["journalName"]),
+            int(place["position"]),
+            gtid=str(place.get("gtid") or ""),
+            timestamp=int(place.get("timestamp") or 0) // 1000,
+        ),
+    )
+
+
+def import_meta(
+    config: CanalConfig, path: Path, destination: str = "", *, replace: bool = False
+) -> tuple[str, list[SubscriberMeta]]:
+    """Write a `meta.dat`'s cursors where the configuration keeps cursors; what was written.
+
+    `destination` "": the file's own. A destination that runs is fenced, so stop it before. Raises
+    ConfigError: not a meta.dat; no such destination; a subscriber has a cursor already, and not
+    `replace`.
+    """
+    named, subscribers = read_meta_dat(path)
+    name = destination or named
+    config.destination(name)
+    if config.meta.backend == "memory":
+        raise ConfigError('meta.backend = "memory" keeps nothing; there is nowhere to import to')
+    manager = MetaManager(open_backend(config.meta))
+    try:
+        known = manager.load(name)
+        taken = [s.client_id for s in subscribers if s.client_id in known]
+        if taken and not replace:
+            raise ConfigError(
+                f"clients {taken} of destination {name} have cursors already: "
+                + ", ".join(_shown(known[client_id]) for client_id in taken)
+                + "; --replace overwrites them"
+            )
+        epoch = manager.acquire(name)
+        for subscriber in subscribers:
+            manager.save(name, epoch, subscriber)
+    finally:
+        manager.close()
+    return name, subscribers
+
+
+def _shown(subscriber: SubscriberMeta) -> str:
+    at = "no cursor" if subscriber.cursor is None else str(subscriber.cursor.position)
+    return f"{subscriber.client_id} at {at}"

@@ -1,0 +1,169 @@
+"""Meta backends on real servers: the conformance tests, lost connections, an owner that is stopped
+while it writes.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_canal.config import MetaConfig
+from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.meta.backend import MetaBackend
+from ray_canal.meta.manager import open_backend
+from tests.meta_conformance import Conformance, Reopen
+from tests.servers import Server
+from tests.servers.redis import RedisServer, start_redis
+
+SERVERS = ["mysql97", "mysql56", "mariadb", "redis_server"]
+
+
+@pytest.fixture(params=SERVERS)
+def config(request: pytest.FixtureRequest) -> MetaConfig:
+    """A database, or prefix, of this test alone."""
+    server = request.getfixturevalue(request.param)
+    name = f"meta_{uuid.uuid4().hex[:12]}"
+    if isinstance(server, RedisServer):
+        return MetaConfig(backend="redis", address=server.address, database=name)
+    return MetaConfig(backend="mysql", address=server.address, username="root", database=name)
+
+
+@pytest.fixture
+def reopen(config: MetaConfig) -> Iterator[Reopen]:
+    opened: list[MetaBackend] = []
+
+    def again() -> MetaBackend:
+        opened.append(open_backend(config))
+        return opened[-1]
+
+    yield again
+    for backend in opened:
+        backend.close()
+
+
+@pytest.fixture
+def backend(reopen: Reopen) -> MetaBackend:
+    return reopen()
+
+
+class TestOnServers(Conformance):
+    """All that a backend must do, on MySQL 9.7 and 5.6, MariaDB and Redis."""
+
+
+_WRITER = """
+import sys
+from ray_canal.config import MetaConfig
+from ray_canal.errors import Fenced
+from ray_canal.meta.manager import open_backend
+backend = open_backend(MetaConfig.model_validate_json(sys.argv[1]))
+epoch = backend.acquire("orders")
+number = 0
+try:
+    while True:
+        number += 1
+        backend.save("orders", epoch, 1, f"{epoch}:{number}")
+        if number == 20:
+            print("writing", flush=True)
+except Fenced:
+    print("fenced", flush=True)
+"""
+
+
+def test_an_owner_that_is_stopped_while_it_writes_holds_nobody_up(
+    config: MetaConfig, backend: MetaBackend
+) -> None:
+    command = [sys.executable, "-c", _WRITER, config.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as old:
+        try:
+            assert old.stdout is not None
+            assert old.stdout.readline() == "writing\n"
+            old.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            epoch = backend.acquire("orders")
+            backend.save("orders", epoch, 1, "mine")
+            assert time.monotonic() - began < config.timeout_s
+            old.send_signal(signal.SIGCONT)
+            assert old.stdout.readline() == "fenced\n"
+        finally:
+            old.kill()
+    assert backend.load("orders") == {1: "mine"}
+
+
+def test_a_lost_connection_is_made_anew(mysql97: Server) -> None:
+    config = MetaConfig(
+        backend="mysql", address=mysql97.address, username="root", database="meta_lost"
+    )
+    backend = open_backend(config)
+    epoch = backend.acquire("orders")
+    operations = [
+        lambda: backend.save("orders", epoch, 1, "a"),
+        lambda: backend.load("orders"),
+        lambda: backend.epoch("orders"),
+        lambda: backend.remove("orders", epoch, 1),
+    ]
+    for operation in operations:
+        for (number,) in mysql97.execute(
+            "select id from information_schema.processlist where command = 'Sleep'"
+            " and info is null and user = 'root' and db is null and id <> connection_id()"
+        ):
+            mysql97.execute(f"kill {number}")
+        operation()
+    backend.close()
+
+
+def test_what_redis_answered_outlives_its_crash(tmp_path: Path) -> None:
+    with start_redis(tmp_path / "redis") as server:
+        config = MetaConfig(backend="redis", address=server.address, timeout_s=0.5)
+        backend = open_backend(config)
+        epoch = backend.acquire("orders")
+        for number in range(50):
+            backend.save("orders", epoch, 1, str(number))
+        server.kill()
+        with pytest.raises(InstanceError, match=r"meta keys ray_canal:.* cannot be used"):
+            backend.save("orders", epoch, 1, "lost")
+        server.start()
+        assert (backend.load("orders"), backend.epoch("orders")) == ({1: "49"}, epoch)
+        backend.close()
+
+
+def test_a_server_that_cannot_be_used_is_named_with_what_to_do(mysql97: Server) -> None:
+    mysql97.execute(
+        "create user if not exists meta_none@'%' identified by 'right'",
+    )
+
+    def says(**changes: object) -> str:
+        wanted = {"backend": "mysql", "address": mysql97.address, "username": "meta_none",
+                  "password": "right", "database": "meta_none", **changes}  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            open_backend(MetaConfig.model_validate(wanted))
+        return str(caught.value)
+
+    assert "GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON `meta_none`.*" in says()
+    wrong = says(password="wrong")
+    assert "check meta.username and meta.password" in wrong
+    assert "'wrong'" not in wrong
+    assert "meta tables meta_none.canal_* at 127.0.0.1:1 " in says(address="127.0.0.1:1")
+    assert "meta keys" in says(backend="redis", address="127.0.0.1:1")
+    mysql97.execute("drop user meta_none@'%'")
+
+
+def test_a_user_that_may_only_use_the_tables_is_enough(mysql97: Server) -> None:
+    database = "meta_given"
+    settings = {"backend": "mysql", "address": mysql97.address, "database": database}
+    open_backend(MetaConfig.model_validate({**settings, "username": "root"})).close()
+    mysql97.execute(
+        "create user if not exists meta_few@'%'",
+        f"grant select, insert, update, delete on {database}.* to meta_few@'%'",
+    )
+    backend = open_backend(MetaConfig.model_validate({**settings, "username": "meta_few"}))
+    backend.save("orders", backend.acquire("orders"), 1, "a")
+    assert backend.load("orders") == {1: "a"}
+    backend.close()
+    mysql97.execute("drop user meta_few@'%'")

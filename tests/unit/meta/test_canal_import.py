@@ -1,0 +1,104 @@
+"""Canal's meta.dat: what is read of it, where it goes, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.config import CanalConfig, load
+from ray_canal.errors import ConfigError
+from ray_canal.meta.canal_import import import_meta, read_meta_dat
+from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+
+# As Canal 1.1.x writes it.
+META_DAT = (
+    '{"clientDatas":[{"clientIdentity":{"clientId":1001,"destination":"example","filter":'
+    '"shop\\\\..*"},"cursor":{"identity":{"slaveId":-1,"sourceAddress":{"address":"db1","port":'
+    '3306}},"postion":{"gtid":"u:1-7","included":false,"journalName":"mysql-bin.000003",'
+    '"position":4358,"serverId":1,"timestamp":1646389870999}}},{"clientIdentity":{"clientId":1002,'
+    '"destination":"example","filter":""}}],"destination":"example"}'
+)
+READ = [
+    SubscriberMeta(
+        1001,
+        r"shop\..*",
+        LogPosition(
+            SourceIdentity("db1:3306"), EntryPosition("mysql-bin.000003", 4358)
+        ),
+    ),
+    SubscriberMeta(1002, r".*\..*", None),
+]  # fmt: skip
+
+
+def deployment(folder: Path) -> CanalConfig:
+    instances = [{"destination": n, "source": {"address": "db1"}} for n in ("example", "other")]
+    return load({"meta": {"path": str(folder / "meta.db")}, "instance": instances})
+
+
+def loaded(config: CanalConfig, destination: str) -> dict[int, SubscriberMeta]:
+    manager = MetaManager(open_backend(config.meta))
+    found = manager.load(destination)
+    manager.close()
+    return found
+
+
+@pytest.fixture
+def meta_dat(tmp_path: Path) -> Path:
+    path = tmp_path / "meta.dat"
+    path.write_text(META_DAT)
+    return path
+
+
+def test_what_is_read(meta_dat: Path) -> None:
+    name, found = read_meta_dat(meta_dat)
+    assert (name, found) == ("example", READ)
+    assert found[0].cursor is not None
+    position = found[0].cursor.position
+    assert (position.gtid, position.timestamp) == ("u:1-7", 1646389870)
+
+
+def test_it_is_written_where_cursors_are(meta_dat: Path, tmp_path: Path) -> None:
+    config = deployment(tmp_path)
+    assert import_meta(config, meta_dat) == ("example", READ)
+    assert import_meta(config, meta_dat, "other") == ("other", READ)
+    assert loaded(config, "example") == loaded(config, "other") == {1001: READ[0], 1002: READ[1]}
+
+
+def test_cursors_that_are_there_are_not_overwritten_unasked(meta_dat: Path, tmp_path: Path) -> None:
+    config = deployment(tmp_path)
+    import_meta(config, meta_dat)
+    tree: dict[str, Any] = json.loads(META_DAT)
+    tree["clientDatas"][0]["cursor"]["postion"]["position"] = 9000
+    meta_dat.write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match=r"1001 at mysql-bin\.000003:4358.*--replace"):
+        import_meta(config, meta_dat)
+    assert loaded(config, "example")[1001] == READ[0]
+    import_meta(config, meta_dat, replace=True)
+    cursor = loaded(config, "example")[1001].cursor
+    assert cursor is not None
+    assert cursor.position.position == 9000
+
+
+@pytest.mark.parametrize(
+    "text", ["", META_DAT[:200], "[]", '{"clientDatas": [{}]}', '{"clientDatas": 5}', "null"]
+)
+def test_what_is_no_meta_dat_is_refused(meta_dat: Path, tmp_path: Path, text: str) -> None:
+    meta_dat.write_text(text)
+    with pytest.raises(ConfigError, match=r"meta\.dat is not a meta\.dat of Canal"):
+        import_meta(deployment(tmp_path), meta_dat)
+
+
+def test_a_destination_must_be_known_and_its_cursors_kept(meta_dat: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no destination 'nobody'"):
+        import_meta(deployment(tmp_path), meta_dat, "nobody")
+    memory = deployment(tmp_path).model_copy(
+        update={"meta": load({"instance": [], "meta": {"backend": "memory"}}).meta}
+    )
+    with pytest.raises(ConfigError, match="keeps nothing"):
+        import_meta(memory, meta_dat)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_meta_dat(tmp_path / "none")
