@@ -67,10 +67,10 @@ class Pump:
         position, identity = await self._fetcher.open.remote(start)
         gtid_set = start.gtid if start is not None and start.gtid else position.gtid
         if self._decoders == 0:
-            self._buffer = transaction_buffer(self._config.store, position, gtid_set)
+            self._buffer = transaction_buffer(self._config, position, gtid_set)
         else:
             self._parser = spawn.parser(self._instance_json)
-            self._buffer = spawn.transaction_buffer(self._config.store, position, gtid_set)
+            self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
         parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
         continues = start == position  # else statements may lie unread before the position
