@@ -6,8 +6,10 @@ given as `env:NAME` or `file:PATH` and are read when used, never stored in a sta
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +17,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ray_canal.errors import ConfigError
-from ray_canal.filter import EventFilter, FieldFilter, TableFilter
+from ray_canal.filter import FieldFilter, TableFilter
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class _Section(BaseModel):
@@ -48,10 +53,15 @@ class SourceConfig(_Section):
     server_id: int = Field(0, ge=0, le=2**32 - 1)  # 0: chosen so that it does not collide
     gtid: bool = False
     # Where a destination without any cursor starts.
-    start: Literal["latest", "earliest", "position", "gtid"] = "latest"
+    start: Literal["latest", "earliest", "position", "gtid", "timestamp"] = "latest"
     journal_name: str = ""
     position: int = Field(4, ge=4)
     gtid_set: str = ""
+    timestamp: str = ""  # ISO 8601 with a zone, to the microsecond; or Canal's milliseconds
+    # What to do where the server has purged what we need.
+    on_purged: Literal["fail", "earliest", "latest"] = "fail"
+    # Without GTIDs: how far before the last event to start on another server.
+    fallback_s: float = Field(60.0, ge=0)
     heartbeat_s: float = Field(5.0, gt=0)
     read_timeout_s: float = Field(15.0, gt=0)
     connect_timeout_s: float = Field(10.0, gt=0)
@@ -71,7 +81,25 @@ class SourceConfig(_Section):
             raise ValueError('start = "position" needs `journal_name` (and `position`)')
         if self.start == "gtid" and not self.gtid_set:
             raise ValueError('start = "gtid" needs `gtid_set`')
+        if self.start == "timestamp" or self.timestamp:
+            _ = self.start_time_us
         return self
+
+    @property
+    def start_time_us(self) -> int:
+        """`timestamp` in microseconds since the epoch. Raises ValueError."""
+        text = self.timestamp.strip()
+        if text.isdigit():
+            return int(text) * 1000
+        try:  # Python 3.10 does not take Z
+            time = dt.datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+        except ValueError:
+            raise ValueError(
+                f'timestamp {text!r}: expected "2026-10-01T08:00:00.123456+00:00" or milliseconds'
+            ) from None
+        if time.tzinfo is None:
+            raise ValueError(f"timestamp {text!r} has no zone: add Z or +08:00")
+        return (time - _EPOCH) // dt.timedelta(microseconds=1)
 
     @property
     def host_port(self) -> tuple[str, int]:
@@ -79,43 +107,19 @@ class SourceConfig(_Section):
 
 
 class FilterConfig(_Section):
-    """What passes (canal.instance.filter.*): tables in Canal's regex grammar, columns, kinds."""
+    """Which tables, in Canal's regex grammar (canal.instance.filter.regex / .black.regex)."""
 
     tables: str = r".*\..*"
     black_tables: str = r"mysql\.slave_.*"
     # Columns, `schema.table:column/column,…` (canal.instance.filter.field / .black.field).
     fields: str = ""
     black_fields: str = ""
-    # Each drops; Canal's names with an underscore for the dot.
-    query_dcl: bool = False
-    query_dml: bool = False
-    query_ddl: bool = False
-    dml_insert: bool = False
-    dml_update: bool = False
-    dml_delete: bool = False
-    rows: bool = False
-    transaction_entry: bool = False
-    table_error: bool = False
 
     @model_validator(mode="after")
     def _grammar(self) -> FilterConfig:
         TableFilter(self.tables, self.black_tables)
         FieldFilter(self.fields, self.black_fields)
         return self
-
-    def event_filter(self) -> EventFilter:
-        """What is dropped before rows are decoded; all but `transaction_entry`."""
-        return EventFilter(
-            TableFilter(self.tables, self.black_tables),
-            query_dcl=self.query_dcl,
-            query_dml=self.query_dml,
-            query_ddl=self.query_ddl,
-            rows=self.rows,
-            dml_insert=self.dml_insert,
-            dml_update=self.dml_update,
-            dml_delete=self.dml_delete,
-            table_error=self.table_error,
-        )
 
 
 class StoreConfig(_Section):

@@ -7,7 +7,8 @@
     │   ├── AuthenticationFailed     wrong user, password, or authentication plugin
     │   ├── PrivilegeMissing         a grant is missing; says which, and how to give it
     │   ├── PositionNotFound         no such binlog file, or a position past its end
-    │   ├── PositionPurged           the server has purged what we need
+    │   ├── PositionPurged           the server has purged what we need; `lost` says what
+    │   ├── TransactionsMissing      (retryable) a server lacks transactions that we delivered
     │   └── ServerSettingRefused     a server variable that we cannot work with
     ├── DecodeError                  the bytes' fault; carries file and offset
     │   ├── CorruptEvent             checksum, length, or structure is wrong
@@ -19,7 +20,8 @@
     │   ├── NotSubscribed            get or ack before subscribe
     │   ├── BatchNotFirst            ack out of order (Canal's text)
     │   ├── BatchNotFound            ack of an unknown batch (Canal's text)
-    │   └── BatchesUnacked           get() while batches of get_without_ack() are open
+    │   ├── BatchesUnacked           get() while batches of get_without_ack() are open
+    │   └── TransactionTooLarge      a whole transaction is larger than the subscriber takes
     └── InstanceError                the instance's state
         ├── InstanceNotFound         no such destination
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
@@ -34,6 +36,7 @@ Secrets are never put into a message.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Self = TypeVar("Self", bound="CanalError")
@@ -102,8 +105,31 @@ class PositionNotFound(SourceError):
     """No such binlog file, or a position past its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """What a purge took away: from where we wanted to read, to where the log begins (or where
+    reading goes on). Times are seconds, 0: not known. `gtids`: the transactions, where there are
+    GTIDs (MariaDB: "after X, up to Y")."""
+
+    start: str
+    end: str
+    gtids: str = ""
+    start_time: int = 0
+    end_time: int = 0
+
+
 class PositionPurged(SourceError):
     """The server has purged the binlog that holds the position."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.lost: LostRange | None = None
+
+
+class TransactionsMissing(SourceError):
+    """The server does not have transactions that were delivered already. It may get them yet."""
+
+    retryable = True
 
 
 class ServerSettingRefused(SourceError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
@@ -17,7 +18,6 @@ from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.store.transaction_buffer import gtid_set_after
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces
 

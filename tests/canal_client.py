@@ -18,7 +18,6 @@ class RawClient:
         self.reader = reader
         self.writer = writer
         self.seed = b""
-        self.patience_s = 10.0
 
     @classmethod
     async def open(cls, port: int, **options: Any) -> RawClient:
@@ -45,9 +44,8 @@ class RawClient:
         self.writer.write(packets.framed(kind, body))
 
     async def frame(self) -> bytes:
-        head = await asyncio.wait_for(self.reader.readexactly(4), self.patience_s)
-        (size,) = struct.unpack(">i", head)
-        return await asyncio.wait_for(self.reader.readexactly(size), self.patience_s)
+        (size,) = struct.unpack(">i", await asyncio.wait_for(self.reader.readexactly(4), 10))
+        return await asyncio.wait_for(self.reader.readexactly(size), 10)
 
     async def read(self) -> Any:
         return packets.parsed_packet(await self.frame())

@@ -14,7 +14,8 @@ from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
-from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.driver.start import Start
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 
 
@@ -33,14 +34,16 @@ class Fetcher:
 
             self._parser = event_parser(config)
 
-    def open(self, start: EntryPosition | None) -> tuple[EntryPosition, SourceIdentity]:
-        """Connect and stand at `start` (None: where the configuration says). Returns where it
-        stands.
+    def open(
+        self, cursors: tuple[LogPosition, ...], delivered: str
+    ) -> tuple[Start, SourceIdentity]:
+        """Connect and stand where the first cursor lies (none: where the configuration says). See
+        Source.resume.
 
         Raises SourceError: unreachable, refused, position unknown or purged.
         """
-        position = self._source.open(start)
-        return position, self._source.identity
+        start = self._source.resume(cursors, delivered)
+        return start, self._source.identity
 
     def begin(
         self,

@@ -24,7 +24,8 @@ from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.driver.start import Start
+from ray_canal.protocol.position import LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
@@ -60,22 +61,28 @@ class Pump:
         return self._decoders
 
     async def open(
-        self, start: EntryPosition | None, records: Sequence[SchemaRecord]
-    ) -> tuple[EntryPosition, SourceIdentity, tuple[SchemaRecord, ...]]:
-        """Stand at the source, with the schema history that is known. Returns where, which log,
-        and new records of its schemas. Raises SourceError."""
-        position, identity = await self._fetcher.open.remote(start)
-        gtid_set = start.gtid if start is not None and start.gtid else position.gtid
+        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
+    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
+        """Stand at the source, with the schema history that is known. Returns where (and where the
+        cursors lie there), which log, and new records of its schemas. Raises SourceError."""
+        start, identity = await self._fetcher.open.remote(tuple(cursors), delivered)
+        position = start.position
+        gtid_set = position.gtid
         if self._decoders == 0:
-            self._buffer = transaction_buffer(self._config, position, gtid_set)
+            self._buffer = transaction_buffer(self._config.store, position, gtid_set)
         else:
             self._parser = spawn.parser(self._instance_json)
-            self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
+            self._buffer = spawn.transaction_buffer(self._config.store, position, gtid_set)
         parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
-        continues = start == position  # else statements may lie unread before the position
+        # Else statements may lie unread before the position.
+        continues = any(
+            each.position == position
+            and (not each.identity.server_uuid or each.identity.server_uuid == identity.server_uuid)
+            for each in cursors
+        )
         new = await parser.begin.remote(tuple(records), server, position, continues)
-        return position, identity, new
+        return start, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
         """Pump until the source ends (binlog files) or something fails.

@@ -29,7 +29,6 @@ from ray_canal.errors import (
     InstanceNotRunning,
     InstanceRestarted,
     NotSubscribed,
-    SourceError,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
@@ -82,6 +81,8 @@ class StoreActor:
         self._epoch = 0
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
+        self._started_how = ""
+        self._delivered = ""
         self._store: EventStore | None = None
         self._subscribers: dict[int, SubscriberMeta] = {}
         self._pump: Pump | None = None
@@ -138,18 +139,21 @@ class StoreActor:
         """Recover and pump. Until the source stands, the log of the generation before goes on
         serving. Returns False when it ended because no subscriber is left."""
         known = self._meta.load(self._destination)
-        cursors = [m.cursor.position for m in known.values() if m.cursor is not None]
+        cursors = {m.client_id: m.cursor for m in known.values() if m.cursor is not None}
+        at = [*cursors.values()]
+        if not at and self._start is not None:
+            at = [LogPosition(self._identity, self._start)]
         pump = self._pump = Pump(self._config)
         records = self._schemas.records(self._destination)
-        at = min(cursors) if cursors else self._start
-        start, identity, new_records = await pump.open(at, records)
-        self._refuse_foreign(known, identity)
+        start, identity, new_records = await pump.open(at, records, self._delivered)
         self._epoch = self._meta.acquire(self._destination)
-        self._identity, self._start = identity, start
+        self._identity, self._start, self._started_how = identity, start.position, start.how
         self._keep_schemas([*records, *new_records], new_records)
         self._subscribers = self._meta.load(self._destination)
+        for client_id, place in zip(cursors, start.cursors, strict=False):
+            self._move(client_id, cursors[client_id], LogPosition(identity, place))
         ids_from = (self._epoch - 1) * _BATCH_IDS_PER_EPOCH
-        store = EventStore(self._config.store, start, batch_ids_from=ids_from)
+        store = EventStore(self._config.store, start.position, batch_ids_from=ids_from)
         for client_id, subscriber in self._subscribers.items():
             store.subscribe(client_id, self._terms(subscriber), _position(subscriber))
         self._store = store
@@ -246,18 +250,6 @@ class StoreActor:
             store.rollback(client_id)
         await self._wake()
         return self._epoch
-
-    async def change_filter(self, client_id: int, filter_text: str) -> None:
-        """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
-        NotSubscribed."""
-        self._filter(filter_text)
-        store = await self._ready_store()
-        if client_id not in self._subscribers:
-            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
-        known = dataclasses.replace(self._subscribers[client_id], filter=filter_text)
-        self._save(known)
-        store.subscribe(client_id, self._terms(known), None)
-        await self._wake()
 
     async def unsubscribe(self, client_id: int) -> None:
         """Forget the subscriber and its cursor."""
@@ -365,6 +357,8 @@ class StoreActor:
             "state": self._state,
             "error": None if self._failure is None else _described(self._failure),
             "source": self._config.source.address or ", ".join(self._config.source.files),
+            "server": self._identity.server_uuid,
+            "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
             "epoch": self._epoch,
             "generations": self._generations,
             "uptime_s": time.time() - self._started_at,
@@ -432,19 +426,12 @@ class StoreActor:
                 "it is void and will be delivered again"
             ).at(destination=self._destination)
 
-    def _refuse_foreign(
-        self, subscribers: dict[int, SubscriberMeta], identity: SourceIdentity
-    ) -> None:
-        """A cursor is a place in one server's files; another server's do not compare with it."""
-        for subscriber in subscribers.values():
-            cursor = subscriber.cursor
-            known = "" if cursor is None else cursor.identity.server_uuid
-            if known and identity.server_uuid and known != identity.server_uuid:
-                raise SourceError(
-                    f"the cursor of client {subscriber.client_id} belongs to server {known}, but "
-                    f"{identity.address} is server {identity.server_uuid}; put the address back, "
-                    "or use another meta file (meta.path) to start afresh on this server"
-                ).at(destination=self._destination)
+    def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
+        """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
+        subscriber = self._subscribers.get(client_id)
+        moved = now.position != was.position or now.identity.server_uuid != was.identity.server_uuid
+        if moved and subscriber is not None and subscriber.cursor == was:
+            self._save(SubscriberMeta(client_id, subscriber.filter, now))
 
     def _terms(self, subscriber: SubscriberMeta) -> Terms:
         policy = subscriber.policy or "block"

@@ -69,7 +69,8 @@ GTID = np.dtype(
         ("gno", "<i8"),  # transaction number (MariaDB: sequence number)
         ("last_committed", "<i8"),
         ("sequence_number", "<i8"),
-        ("commit_us", "<i8"),  # immediate commit time, microseconds since the epoch; 0 = unknown
+        ("commit_us", "<i8"),  # commit on this server, microseconds since the epoch; 0 = unknown
+        ("original_us", "<i8"),  # commit on the server where it was written, likewise
         ("position", "<i8"),  # start offset of the GTID event: where a dump may start
         ("domain", "<u4"),  # MariaDB
         ("server_id", "<u4"),  # MariaDB: the GTID's server id

@@ -25,10 +25,11 @@ _RAW_BYTES_MAX = 1 << 20
 class Walked:
     """`found`: int64[walk.FOUND_FIELDS, entries]. `maps`: start and end of each distinct
     TABLE_MAP's body (behind the table id), and its event's offset. `bad_at`: offset of the event
-    that `failure` is about."""
+    that `failure` is about. `gtid_seconds`: header times of the GTID events."""
 
     found: Int64s
     gtids: npt.NDArray[np.void]
+    gtid_seconds: Int64s
     maps: Int64s
     id_bytes: int
     failure: DecodeError | None = None
@@ -111,6 +112,7 @@ def walk(raw: RawChunk) -> Walked:
     return Walked(
         found[:, :entries],
         _gtid_records(data, gtids[:, :gtid_count]),
+        _header_times(data, gtids[w.G_AT, :gtid_count]),
         maps[:, :map_count],
         id_bytes,
         None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
@@ -137,6 +139,13 @@ def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     if code == w.NO_TABLE_MAP:
         return CorruptEvent(f"{name}: no TABLE_MAP for its table id")
     return CorruptEvent(f"{name}: the event is too short")
+
+
+def _header_times(data: npt.NDArray[np.uint8], bodies: Int64s) -> Int64s:
+    """Of events whose bodies begin there, in seconds (0: it is not known where)."""
+    headers = np.maximum(bodies - types.HEADER_BYTES, 0)
+    stamps = data[headers[:, None] + np.arange(4)].view("<u4").ravel()
+    return np.where(bodies > 0, stamps, 0).astype(np.int64)
 
 
 def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.void]:

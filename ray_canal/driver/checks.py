@@ -1,7 +1,8 @@
-"""Before a start: will this server (or will these files) do, where does a destination begin."""
+"""Before a start: will this server (or will these files) do; what to run where they will not."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,9 @@ from pathlib import Path
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.connection import grant_advice
-from ray_canal.errors import (
-    CanalError,
-    PositionNotFound,
-    PositionPurged,
-    ServerSettingRefused,
-)
-from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, journal_key
+from ray_canal.driver.server_log import ServerLog
+from ray_canal.driver.start import configured_start
+from ray_canal.errors import CanalError, ServerSettingRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +127,14 @@ def _check_settings(catalog: Catalog) -> list[CheckResult]:
 
 
 def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
+    wake, writer = os.pipe()
     try:
-        position = resolve_start(source, catalog)
+        position = configured_start(source, ServerLog(source, catalog, wake))
     except CanalError as error:
         return CheckResult("start", False, str(error), "change source.start")
+    finally:
+        os.close(wake)
+        os.close(writer)
     return CheckResult(
         "start", True, f"{source.start}: {position if position.journal_name else position.gtid}"
     )
@@ -153,47 +153,3 @@ def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
             f"MySQL at {source.address}: binlog_format is {log_format}, which does not log rows; "
             "run: SET GLOBAL binlog_format = 'ROW', and let the applications reconnect"
         )
-
-
-def resolve_start(source: SourceConfig, catalog: Catalog) -> EntryPosition:
-    """The configured start as a position of this server.
-
-    For `gtid` the position has only its gtid set: the server finds the file. Raises
-    PositionNotFound, PositionPurged, ConfigError (malformed set), SourceError kinds.
-    """
-    if source.start == "latest":
-        return catalog.position()
-    if source.start == "gtid":
-        return _gtid_start(source, catalog)
-    binlogs = catalog.binlogs()
-    if source.start == "earliest":
-        return EntryPosition(binlogs[0][0], BINLOG_START)
-    sizes = dict(binlogs)
-    name = source.journal_name
-    if name not in sizes:
-        first, last = binlogs[0][0], binlogs[-1][0]
-        base, number = journal_key(name)
-        purged = base == journal_key(first)[0] and 0 <= number < journal_key(first)[1]
-        kind = PositionPurged if purged else PositionNotFound
-        raise kind(
-            f"MySQL at {source.address} {'has purged' if purged else 'has no'} binlog file "
-            f"{name!r}; it has {first} … {last}"
-        ).at(name, source.position)
-    if source.position > sizes[name]:
-        raise PositionNotFound(
-            f"position {source.position} is past the end of {name}, which has {sizes[name]} bytes"
-        ).at(name, source.position)
-    return EntryPosition(name, source.position)
-
-
-def _gtid_start(source: SourceConfig, catalog: Catalog) -> EntryPosition:
-    if catalog.is_mariadb:
-        return EntryPosition("", gtid=str(MariadbGtid.parse(source.gtid_set)))
-    wanted = GtidSet.parse(source.gtid_set)
-    missing = GtidSet.parse(catalog.gtid_purged()).subtract(wanted)
-    if missing:
-        raise PositionPurged(
-            f"MySQL at {source.address} has purged transactions that source.gtid_set lacks: "
-            f"{missing}"
-        )
-    return EntryPosition("", gtid=str(wanted))

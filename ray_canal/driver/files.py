@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -12,8 +13,15 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.source import SourceStatus
+from ray_canal.driver.start import Start, configured_start
 from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+from ray_canal.protocol.position import (
+    BINLOG_START,
+    EntryPosition,
+    LogPosition,
+    SourceIdentity,
+    journal_key,
+)
 
 MAGIC = b"\xfebin"
 _MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
@@ -74,10 +82,18 @@ class BinlogFiles:
             raise
         return start
 
+    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+        """See the port. Files belong to nobody: a cursor is in the file of its name."""
+        places = tuple(cursor.position for cursor in cursors)
+        position = self.open(min(places) if places else None)
+        return Start(position, places, how="saved cursor" if places else self._config.start)
+
     def _configured_start(self) -> EntryPosition:
         config = self._config
-        if config.start == "position":
-            return EntryPosition(config.journal_name, config.position)
+        if config.start in ("position", "timestamp"):
+            from ray_canal.driver.files_log import FilesLog
+
+            return configured_start(config, FilesLog(self._paths))
         return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
 
     def _open_file(self, position: int = BINLOG_START) -> None:

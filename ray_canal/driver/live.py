@@ -17,17 +17,20 @@ import select
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.checks import refuse_settings, resolve_start
+from ray_canal.driver.checks import refuse_settings
 from ray_canal.driver.dump import BinlogDump, Replica
+from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import SourceStatus
+from ray_canal.driver.start import Start, decide
 from ray_canal.errors import CanalError, ConnectionLost, SourceError
-from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 
 log = logging.getLogger(__name__)
 
@@ -71,19 +74,33 @@ class LiveSource:
         return self._dump is not None and self._dump.encrypted
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
+        if start is None:
+            return self.resume(()).position
+        return self._open(lambda log: Start(start)).position
+
+    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+        return self._open(lambda log: decide(self._config, cursors, log, delivered))
+
+    def _open(self, decision: Callable[[ServerLog], Start]) -> Start:
         self._drop_dump()
         catalog = Catalog(self._config)
         try:
             refuse_settings(self._config, catalog)
-            position = start or resolve_start(self._config, catalog)
-            self._identity = SourceIdentity(self._config.address, catalog.server_uuid())
+            log = ServerLog(self._config, catalog, self._wake_out)
+            start = decision(log)
+            self._identity = log.identity
         finally:
             catalog.close()
+        position = self._stand(start.position, by_gtid=start.by_gtid)
+        return replace(start, position=position)
+
+    def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
+        """Dump from there on; the position with the file that the server found, if by GTID."""
         self._cutter = ChunkCutter(self._chunk_bytes, self._config.event_bytes_max)
         self._cutter.begin_file(position.journal_name, position.position)
         self._failure = None
         self._ready.clear()
-        self._connect(position, by_gtid=_by_gtid(self._config.gtid, position))
+        self._connect(position, by_gtid=by_gtid or _by_gtid(self._config.gtid, position))
         # The server first names the file, or says what is wrong with the position.
         deadline = time.monotonic() + self._config.connect_timeout_s
         dump = self._dump

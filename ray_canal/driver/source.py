@@ -6,12 +6,14 @@ read: it never reads ahead of calls by more than its receive buffer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.driver.start import Start
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,17 @@ class Source(Protocol):
     """
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
-        """Stand at `start` (None: where the configuration says); returns where it stands.
+        """Stand at exactly `start` (None: where the configuration says); returns where it stands.
 
         Raises SourceError kinds: unreachable, refused, position unknown or purged.
+        """
+        ...
+
+    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+        """Stand where the first of these cursors lies, be it in another server's log (none: where
+        the configuration says). `delivered`: GTIDs that subscribers were given beyond them.
+
+        Raises as `open`, TransactionsMissing.
         """
         ...
 

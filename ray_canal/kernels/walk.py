@@ -45,7 +45,8 @@ G_SERVER_ID: Final = 8
 G_TAG: Final = 9  # offset of the tag
 G_TAG_BYTES: Final = 10
 G_UUID: Final = 11  # the source's uuid as two big-endian numbers
-GTID_FIELDS: Final = 13
+G_ORIGINAL_US: Final = 13
+GTID_FIELDS: Final = 14
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -186,7 +187,11 @@ def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped
         gtids[G_LAST_COMMITTED, row] = load64(data, clock + 1)
         gtids[G_SEQUENCE, row] = load64(data, clock + 9)
         if end - clock >= 24:
-            gtids[G_COMMIT_US, row] = load_le(data, clock + 17, 7) & _COMMIT_TIME_MASK
+            commit_us = load_le(data, clock + 17, 7)
+            gtids[G_COMMIT_US, row] = gtids[G_ORIGINAL_US, row] = commit_us & _COMMIT_TIME_MASK
+            # Of a transaction that came from another server, that server's time follows.
+            if commit_us > _COMMIT_TIME_MASK and end - clock >= 31:
+                gtids[G_ORIGINAL_US, row] = load_le(data, clock + 24, 7) & _COMMIT_TIME_MASK
     return True
 
 
@@ -250,7 +255,9 @@ def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
             elif number == 5:
                 gtids[G_SEQUENCE, row] = signed
             elif number == 6:
-                gtids[G_COMMIT_US, row] = value
+                gtids[G_COMMIT_US, row] = gtids[G_ORIGINAL_US, row] = value
+            elif number == 7:  # where it differs
+                gtids[G_ORIGINAL_US, row] = value
             elif number > 11:
                 break  # a later server's addition, which may be ignored
         if number < 4:
@@ -319,12 +326,8 @@ def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active): 
 @bare
 def _opens_transaction(data, body, end):  # type: ignore[no-untyped-def]
     """Whether it is MySQL's atomic CREATE TABLE … SELECT: its rows follow, under one XID."""
-    if end - body < len(_START_TRANSACTION):
-        return False
-    for i in range(len(_START_TRANSACTION)):
-        if data[end - len(_START_TRANSACTION) + i] != _START_TRANSACTION[i]:
-            return False
-    return True
+    start = end - _START_TRANSACTION.size
+    return start >= body and _is_word(data, start, end, _START_TRANSACTION)
 
 
 @inlined

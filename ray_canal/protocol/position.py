@@ -34,7 +34,9 @@ class EntryPosition:
     `position` is a byte offset at an event's boundary: everything before it has been consumed.
     `row` and `entry` > 0 mean: of the transaction that starts at `position`, so many rows and
     entries are consumed, too. `gtid` is the set executed up to `position` (may be empty),
-    `timestamp` the last consumed event's header time in seconds (0 = unknown).
+    `timestamp` the last consumed event's header time in seconds (0 = unknown), `commit_us` when the
+    last consumed transaction was committed on the server where it was written, in microseconds
+    (0 = unknown): replicas keep it, so it names the transaction there.
     Equality and order look at file, position, row and entry alone.
     """
 
@@ -44,6 +46,7 @@ class EntryPosition:
     gtid: str = ""
     timestamp: int = 0
     entry: int = 0
+    commit_us: int = 0
 
     def key(self) -> tuple[tuple[str, int], int, int, int]:
         return journal_key(self.journal_name), self.position, self.row, self.entry

@@ -3,8 +3,8 @@ EventTransactionBuffer).
 
 For every entry it works out where a subscriber that has consumed it resumes: behind the last
 complete transaction, plus the rows and entries of the open one. It holds an open transaction back
-as long as Canal's buffer does (flush.py), and thins transactions, as Canal's sink does
-(thinning.py). It sees infos only, never a payload, and loops over no entry in Python.
+as long as Canal's buffer does (flush.py), and thins empty transactions, as Canal's sink does. It
+sees infos only, never a payload, and loops over no entry in Python.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import numpy.typing as npt
 
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
-    GTID_MARIADB,
-    GTID_MYSQL,
+    EVENT_SILENT,
     ChunkInfo,
 )
+from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.errors import InstanceError
-from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.flush import END, ROWDATA, Flush
-from ray_canal.store.thinning import Thinning
+from ray_canal.store.flush import BEGIN, END, ROWDATA, Flush
+
+THIN_COUNT, THIN_SECONDS = 8192, 5
+"""Of empty transactions one passes after so many, or so many seconds of log time, so that cursors
+move on (Canal: EntryEventSink)."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -52,60 +54,24 @@ class LogChunk:
 
     def resume_after(self, entry: int) -> EntryPosition:
         """Where to restart with entries up to this one consumed."""
+        gtids = self.info.gtids[: int(self.completed[entry])]
         return EntryPosition(
             self.info.head.journal_name,
             int(self.resume_position[entry]),
             int(self.resume_row[entry]),
-            gtid_set_after(self.gtid_set, self.info.gtids[: int(self.completed[entry])]),
+            gtid_set_after(self.gtid_set, gtids),
             int(self.info.entries["timestamp"][entry]),
             int(self.resume_entry[entry]),
+            int(gtids["original_us"][-1]) if len(gtids) else 0,
         )
-
-
-def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
-    """The executed set after these transactions; unchanged by anonymous ones."""
-    if not len(gtids):
-        return before
-    flavor = gtids["flavor"]
-    if (flavor == GTID_MARIADB).any():
-        return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
-    named = gtids[flavor == GTID_MYSQL]
-    if not len(named):
-        return before
-    executed = GtidSet.parse(before)
-    # Runs of one source with rising numbers are added as one range. (NumPy drops trailing zero
-    # bytes of an `S`; among texts of 16 bytes that keeps equal what is equal.)
-    source = np.ascontiguousarray(named["sid"]).view("S16").ravel()
-    named = named[np.lexsort((named["gno"], named["tag"], source))]
-    same = (named["sid"][1:] == named["sid"][:-1]).all(axis=1) & (
-        named["tag"][1:] == named["tag"][:-1]
-    )
-    breaks = np.flatnonzero(~(same & (np.diff(named["gno"]) == 1))) + 1
-    for run in np.split(named, breaks):
-        executed.add_range(
-            run["sid"][0].tobytes(),
-            int(run["gno"][0]),
-            int(run["gno"][-1]),
-            run["tag"][0].decode("ascii"),
-        )
-    return str(executed)
-
-
-def _mariadb_after(before: str, gtids: npt.NDArray[np.void]) -> str:
-    position = MariadbGtid.parse(before)
-    domains, from_end = np.unique(gtids["domain"][::-1], return_index=True)
-    for domain, back in zip(domains.tolist(), from_end.tolist(), strict=True):
-        last = gtids[len(gtids) - 1 - back]
-        position.add(domain, int(last["server_id"]), int(last["gno"]))
-    return str(position)
 
 
 class TransactionBuffer:
     """One generation's order and transaction state. Chunks come in sequence, starting at `start`.
 
-    `thin_empty_transactions` and `drop_transaction_entries`: see thinning.py. `transaction_size`:
-    so many entries of an open transaction are held back (Canal: canal.instance.transaction.size);
-    0 holds nothing back.
+    `thin_empty_transactions`: of transactions without any entry between BEGIN and END only some
+    pass (Canal's default). `transaction_size`: so many entries of an open transaction are held back
+    (Canal: canal.instance.transaction.size); 0 holds nothing back.
     """
 
     def __init__(
@@ -114,7 +80,6 @@ class TransactionBuffer:
         gtid_set: str = "",
         *,
         thin_empty_transactions: bool = True,
-        drop_transaction_entries: bool = False,
         transaction_size: int = 0,
     ) -> None:
         self._journal_name = start.journal_name
@@ -124,7 +89,9 @@ class TransactionBuffer:
         self._flush = Flush(transaction_size)
         self._gtid_set = gtid_set
         self._sequence: int | None = None
-        self._thinning = Thinning(thin_empty_transactions, drop_transaction_entries)
+        self._thin = thin_empty_transactions
+        self._thinned = 0
+        self._thinned_at = 0
 
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk. Raises InstanceError: a chunk is missing or comes twice."""
@@ -157,7 +124,7 @@ class TransactionBuffer:
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
             info,
-            self._thinning.visible(entries),
+            self._visible(entries),
             padded_behind[last_end],
             total_rows - padded_rows[last_end],
             index - padded_index[last_end],
@@ -174,6 +141,43 @@ class TransactionBuffer:
         self._open_entries = int(chunk.resume_entry[-1])
         completed = int(chunk.completed[-1])
         self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
+
+    def _visible(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
+        """Without what Canal shows no entry of, and without empty transactions. None: all of it."""
+        thinned = self._thinned_out(entries) if self._thin else None
+        silent = entries["flags"] & EVENT_SILENT != 0
+        if not silent.any():
+            return thinned
+        shown: npt.NDArray[np.bool_] = ~silent if thinned is None else thinned & ~silent
+        return shown
+
+    def _thinned_out(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
+        """Without BEGIN-END pairs that have nothing between them; a few of them pass. None: all of
+        it."""
+        empty = (entries["kind"][:-1] == BEGIN) & (entries["kind"][1:] == END)
+        begins = np.flatnonzero(empty)
+        if not len(begins):
+            return None
+        seconds = entries["timestamp"][begins].astype(np.int64)
+        passes: list[int] = []
+        at = 0
+        while at < len(begins):
+            # Up to the next one that passes: one step for each that does, none for those that do
+            # not.
+            room = THIN_COUNT - self._thinned
+            late = np.abs(seconds[at : at + room + 1] - self._thinned_at) > THIN_SECONDS
+            step = int(late.argmax()) if late.any() else room
+            if at + step >= len(begins):
+                self._thinned += len(begins) - at
+                break
+            at += step
+            passes.append(at)
+            self._thinned, self._thinned_at = 0, int(seconds[at])
+            at += 1
+        visible = np.ones(len(entries), np.bool_)
+        dropped = np.delete(begins, passes)
+        visible[dropped] = visible[dropped + 1] = False
+        return visible
 
 
 def closes(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

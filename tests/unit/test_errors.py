@@ -25,6 +25,7 @@ def test_an_error_survives_a_pickle_with_its_place(kind: type[errors.CanalError]
 def test_only_what_may_heal_is_retryable() -> None:
     assert {kind.__name__ for kind in ALL if kind.retryable} == {
         "ConnectionLost",
+        "TransactionsMissing",
         "InstanceNotRunning",
         "InstanceRestarted",
     }

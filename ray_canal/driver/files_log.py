@@ -1,0 +1,60 @@
+"""Local binlog files as a log to search (log_search.py's port)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
+from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.driver.files import MAGIC, check_magic
+from ray_canal.driver.log_search import Search
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+
+_HEAD_BYTES = 64 << 10
+
+
+class FilesLog:
+    """Files in order. `read` names those that were read: what a search cost."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = {path.name: path for path in paths}
+        self.read: list[str] = []
+
+    @property
+    def identity(self) -> SourceIdentity:
+        return SourceIdentity(str(next(iter(self._paths.values())).parent))
+
+    @property
+    def is_mariadb(self) -> bool:
+        for chunk in self.chunks(next(iter(self._paths)), _HEAD_BYTES):
+            return chunk.head.flavor == FLAVOR_MARIADB
+        return False
+
+    def files(self) -> Sequence[tuple[str, int]]:
+        return [(name, path.stat().st_size) for name, path in self._paths.items()]
+
+    def end(self) -> EntryPosition:
+        """The last file's end; its GTIDs are those of all that it has."""
+        name, size = self.files()[-1]
+        return Search(self).boundary(name, size)
+
+    def executed(self) -> str:
+        return self.end().gtid
+
+    def purged(self) -> str:
+        return Search(self).first.gtids
+
+    def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
+        path = self._paths[journal_name]
+        self.read.append(journal_name)
+        cutter = ChunkCutter(chunk_bytes, contiguous=True)
+        cutter.begin_file(journal_name)
+        with open(path, "rb") as file:
+            check_magic(path, file.read(len(MAGIC)))
+            while data := file.read(max(chunk_bytes, _HEAD_BYTES)):
+                cutter.feed(data)
+                while (chunk := cutter.next()) is not None:
+                    yield chunk
+        if (rest := cutter.flush()) is not None:
+            yield rest

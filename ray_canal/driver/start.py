@@ -1,0 +1,284 @@
+"""Where reading starts: Canal's order of decisions, over a log that can be searched. No I/O here.
+
+1. Cursors of the server that we are at: each where it is.
+2. Cursors of another server (a standby, or a new server behind the address), in this order: by the
+   GTID sets that they have executed; behind the very transaction that they ended with, found by its
+   commit time in microseconds; `fallback_s` before the time of their last event, which repeats what
+   was delivered in between.
+3. No cursor: what `source.start` says. A position inside a transaction goes back to its beginning.
+
+What is needed and has been purged is `source.on_purged`'s to decide.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ray_canal.config import SourceConfig
+from ray_canal.driver.log_search import MICROS, Log, Search, is_mysql_set, missing_gtids
+from ray_canal.errors import (
+    LostRange,
+    PositionNotFound,
+    PositionPurged,
+    TransactionsMissing,
+)
+from ray_canal.protocol.gtid import GtidSet, MariadbGtid
+from ray_canal.protocol.position import BINLOG_START, EntryPosition, LogPosition, journal_key
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to read from, and where each cursor lies in this log. `by_gtid`: the server is to leave
+    out what `position.gtid` has. `how` tells people why it starts there."""
+
+    position: EntryPosition
+    cursors: tuple[EntryPosition, ...] = ()
+    by_gtid: bool = False
+    how: str = ""
+
+
+def decide(
+    source: SourceConfig, cursors: Sequence[LogPosition], log: Log, delivered: str = ""
+) -> Start:
+    """The start in this log. `delivered`: GTIDs that subscribers were given, beyond their cursors.
+
+    Raises PositionPurged (on_purged = "fail"), PositionNotFound, TransactionsMissing, ConfigError,
+    SourceError and DecodeError kinds.
+    """
+    decision = _Decision(source, log)
+    if not cursors:
+        return decision.configured()
+    moved = [cursor for cursor in cursors if _is_foreign(cursor, log)]
+    if moved:
+        decision.refuse_behind([cursor.position.gtid for cursor in moved] + [delivered])
+    placed = [decision.placed(cursor) for cursor in cursors]
+    lowest = min(range(len(placed)), key=lambda index: placed[index].key())
+    by_gtid = bool(moved) and is_mysql_set(placed[lowest].gtid)
+    how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
+    return Start(placed[lowest], tuple(placed), by_gtid, how)
+
+
+def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
+    """`source.start` as a position of this log: where a destination without a cursor begins.
+    Raises as `decide`."""
+    return _Decision(source, log).configured().position
+
+
+def _is_foreign(cursor: LogPosition, log: Log) -> bool:
+    """Whether it is a place in another server's files."""
+    known, here = cursor.identity.server_uuid, log.identity.server_uuid
+    return bool(known and here and known != here)
+
+
+class _Decision:
+    """One decision; searches share what they learn. `reasons`: what was decided, for people."""
+
+    def __init__(self, source: SourceConfig, log: Log) -> None:
+        self._source = source
+        self._log = log
+        self._search: Search | None = None
+        self._wanted_gtids = ""
+        self.reasons: list[str] = []
+
+    @property
+    def search(self) -> Search:
+        if self._search is None:
+            self._search = Search(self._log)
+        return self._search
+
+    # ---- no cursor
+
+    def configured(self) -> Start:
+        source = self._source
+        how: str = source.start
+        try:
+            position = self._configured()
+        except PositionPurged as error:
+            position = self._after_purge(error)
+            how = self.reasons[-1]
+        return Start(position, by_gtid=not position.journal_name, how=how)
+
+    def _configured(self) -> EntryPosition:
+        source = self._source
+        if source.start == "latest":
+            return self._log.end()
+        if source.start == "earliest":
+            return self._earliest()
+        if source.start == "gtid":
+            return self._from_gtid_set()
+        if source.start == "timestamp":
+            return self._from_time(source.start_time_us, "source.timestamp")
+        self._refuse_absent(EntryPosition(source.journal_name, source.position))
+        return self.search.boundary(source.journal_name, source.position)
+
+    def _earliest(self) -> EntryPosition:
+        first = self.search.first
+        return EntryPosition(first.journal_name, BINLOG_START, gtid=first.gtids)
+
+    def _from_gtid_set(self) -> EntryPosition:
+        """The server finds the file: it leaves out single transactions, too."""
+        text = self._source.gtid_set
+        wanted = str(MariadbGtid.parse(text) if self._log.is_mariadb else GtidSet.parse(text))
+        if self._log.is_mariadb:
+            lost = missing_gtids(self.search.first.gtids, wanted)
+        else:
+            lost = missing_gtids(self._log.purged(), wanted)
+        if lost:
+            raise self._purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
+        return EntryPosition("", gtid=wanted)
+
+    def _from_time(self, time_us: int, what: str) -> EntryPosition:
+        found = self.search.time(time_us)
+        if found is not None:
+            return found
+        first = self.search.first
+        if journal_key(first.journal_name)[1] <= 1:  # the first file of all: nothing is gone
+            return self._earliest()
+        seconds = time_us // MICROS
+        raise self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {_time(seconds)}")
+
+    # ---- cursors
+
+    def placed(self, cursor: LogPosition) -> EntryPosition:
+        """Where a cursor lies in this log."""
+        try:
+            return self._moved(cursor) if _is_foreign(cursor, self._log) else self._own(cursor)
+        except PositionPurged as error:
+            return self._after_purge(error)
+
+    def _own(self, cursor: LogPosition) -> EntryPosition:
+        position = cursor.position
+        if position.journal_name in dict(self._log.files()):
+            return position
+        try:
+            self._refuse_absent(position)
+        except PositionNotFound:
+            found = self.search.gtids(position.gtid) if position.gtid else None
+            if found is None:
+                raise
+            self.reasons.append(f"no file {position.journal_name!r} any more; found by GTID")
+            return found
+        raise AssertionError("unreachable")
+
+    def _moved(self, cursor: LogPosition) -> EntryPosition:
+        position, here = cursor.position, self._log.identity
+        switch = f"moved from server {cursor.identity.server_uuid} to {here.server_uuid}"
+        if position.gtid and self._log.executed():
+            found = self.search.gtids(position.gtid)
+            if found is None:
+                lost = missing_gtids(self.search.first.gtids, position.gtid)
+                raise self._purged(position, lost, f"the cursor, {switch}")
+            self.reasons.append(f"{switch}, by GTID")
+            return self._with_rows(position, found)
+        window_us = round(self._source.fallback_s * MICROS)
+        if position.commit_us:
+            found = self.search.commit(position.commit_us, window_us)
+            if found is not None:
+                self.reasons.append(f"{switch}, behind the transaction of {position.commit_us} µs")
+                return replace(found, timestamp=position.timestamp, commit_us=position.commit_us)
+        if not position.timestamp:
+            raise PositionNotFound(
+                f"{switch}: the cursor at {position} has neither GTIDs that this server knows nor "
+                "a time; set source.on_purged to go on, or remove the cursor"
+            ).at(position.journal_name, position.position)
+        since = position.timestamp * MICROS - window_us
+        self.reasons.append(f"{switch}, from {_time(since // MICROS)} on: some will come twice")
+        return self._from_time(since, f"the cursor, {switch}:")
+
+    def _with_rows(self, old: EntryPosition, found: EntryPosition) -> EntryPosition:
+        """The rows of the open transaction that are consumed count on the new server, too, if it is
+        certain that its next transaction is that one: what is missing is of one source."""
+        new = replace(found, timestamp=old.timestamp, commit_us=old.commit_us)
+        missing = missing_gtids(self._log.executed(), old.gtid)
+        one_source = bool(missing) and "," not in missing and missing.count(":") <= 1
+        return replace(new, row=old.row, entry=old.entry) if one_source else new
+
+    def refuse_behind(self, wanted: Sequence[str]) -> None:
+        """Raises TransactionsMissing where this server lacks what was delivered."""
+        have = self._log.executed()
+        if not have:
+            return
+        for gtids in wanted:
+            lacking = missing_gtids(gtids, have)
+            if lacking:
+                raise TransactionsMissing(
+                    f"MySQL at {self._log.identity.address} (server "
+                    f"{self._log.identity.server_uuid}) lacks transactions that were delivered "
+                    f"already: {lacking}; wait until it has them, or connect to a server that does"
+                )
+
+    # ---- purged
+
+    def _refuse_absent(self, position: EntryPosition) -> None:
+        """Raises PositionPurged, PositionNotFound: no such file, or not so long."""
+        files = self._log.files()
+        sizes = dict(files)
+        name, where = position.journal_name, self._log.identity.address
+        if name in sizes:
+            if position.position <= sizes[name]:
+                return
+            raise PositionNotFound(
+                f"position {position.position} is past the end of {name}, which has {sizes[name]} "
+                "bytes"
+            ).at(name, position.position)
+        first, last = files[0][0], files[-1][0]
+        base, number = journal_key(name)
+        if base == journal_key(first)[0] and 0 <= number < journal_key(first)[1]:
+            lost = missing_gtids(self.search.first.gtids, position.gtid) if position.gtid else ""
+            raise self._purged(position, lost, f"binlog file {name!r}")
+        raise PositionNotFound(
+            f"{where} has no binlog file {name!r}; it has {first} … {last}"
+        ).at(name, position.position)
+
+    def _purged(self, wanted: EntryPosition, gtids: str, what: str) -> PositionPurged:
+        first = self.search.first
+        self._wanted_gtids = wanted.gtid
+        lost = LostRange(
+            str(wanted) if wanted.journal_name else "",
+            f"{first.journal_name}:{BINLOG_START}",
+            gtids,
+            wanted.timestamp,
+            first.first_us // MICROS or first.created_s,
+        )
+        error = PositionPurged(
+            f"{self._log.identity.address} has purged {what}. Lost: {describe(lost)}. "
+            'Choose with source.on_purged: "earliest" goes on with what is left, "latest" at the '
+            'log\'s end; "fail" waits for you. Keep binlogs longer (binlog_expire_logs_seconds)'
+        )
+        error.lost = lost
+        return error.at(wanted.journal_name or None, wanted.position)
+
+    def _after_purge(self, error: PositionPurged) -> EntryPosition:
+        """What source.on_purged says; raises the error where that is to fail."""
+        policy = self._source.on_purged
+        if policy == "fail" or error.lost is None:
+            raise error
+        position = self._earliest() if policy == "earliest" else self._log.end()
+        lost = error.lost
+        if policy == "latest":
+            gtids = missing_gtids(position.gtid, self._wanted_gtids) if lost.gtids else ""
+            lost = replace(lost, end=str(position), gtids=gtids, end_time=0)
+        self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe(lost)}")
+        log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
+        return position
+
+
+def describe(lost: LostRange) -> str:
+    """One line for people."""
+    parts = [f"{lost.start or 'everything'} … {lost.end}"]
+    if lost.gtids:
+        parts.append(f"transactions {lost.gtids}")
+    if lost.start_time or lost.end_time:
+        start = _time(lost.start_time) if lost.start_time else "an unknown time"
+        end = _time(lost.end_time) if lost.end_time else "now"
+        parts.append(f"{start} … {end}")
+    return ", ".join(parts)
+
+
+def _time(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")

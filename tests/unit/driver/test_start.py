@@ -1,0 +1,274 @@
+"""The order of decisions about where reading starts, over real files posing as servers' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ray_canal.config import SourceConfig
+from ray_canal.demo import binlog_files
+from ray_canal.driver.files_log import FilesLog
+from ray_canal.driver.log_search import MICROS, Search, transactions
+from ray_canal.driver.start import Start, configured_start, decide, describe
+from ray_canal.errors import (
+    ConfigError,
+    PositionNotFound,
+    PositionPurged,
+    TransactionsMissing,
+)
+from ray_canal.protocol.gtid import GtidSet
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+
+FILES = binlog_files()
+FIRST, SECOND, THIRD = (path.name for path in FILES)
+HERE, THERE = (SourceIdentity("127.0.0.1:3306", f"server-{n}") for n in "ab")
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@dataclass
+class ServersLog(FilesLog):
+    """Files that claim to be a server's."""
+
+    paths: Sequence[Path] = tuple(FILES)
+    server: SourceIdentity = HERE
+    gtids_on: bool = True
+    read: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.paths)
+
+    @property
+    def identity(self) -> SourceIdentity:
+        return self.server
+
+    def executed(self) -> str:
+        return super().executed() if self.gtids_on else ""
+
+
+def source(**settings: Any) -> SourceConfig:
+    return SourceConfig.model_validate({"address": "127.0.0.1:3306", **settings})
+
+
+def cursor(position: EntryPosition, server: SourceIdentity = HERE) -> LogPosition:
+    return LogPosition(server, position)
+
+
+def of_transaction(name: str, index: int) -> tuple[EntryPosition, Any]:
+    """(the position at the beginning of a transaction with all that a cursor knows, its record)."""
+    log = ServersLog()
+    gtids = np.concatenate([some.gtids for some in transactions(log, name)])
+    return Search(log).boundary(name, int(gtids["position"][index])), gtids[index]
+
+
+# ---- no cursor
+
+
+def test_latest_and_earliest() -> None:
+    log = ServersLog()
+    latest = decide(source(), (), log)
+    assert latest == Start(log.end(), how="latest")
+    assert latest.position.journal_name == THIRD
+    assert latest.position.gtid == log.executed() != ""
+    earliest = decide(source(start="earliest"), (), ServersLog(FILES[1:])).position
+    assert earliest == EntryPosition(SECOND, 4)
+    assert earliest.gtid == Search(ServersLog(FILES[1:])).first.gtids != ""
+
+
+def test_a_position_knows_its_gtids_and_goes_back_to_a_beginning() -> None:
+    place, _ = of_transaction(SECOND, 5)
+    for inside in (0, 10):
+        settings = source(start="position", journal_name=SECOND, position=place.position + inside)
+        found = configured_start(settings, ServersLog())
+        assert (found, found.gtid) == (place, place.gtid)
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "kind"),
+    [
+        ("mysql-bin.000000", 4, PositionPurged),
+        ("mysql-bin.000009", 4, PositionNotFound),
+        ("other.000001", 4, PositionNotFound),
+        (THIRD, 1 << 40, PositionNotFound),
+    ],
+)
+def test_a_position_that_is_not_there(name: str, position: int, kind: type[Exception]) -> None:
+    settings = source(start="position", journal_name=name, position=position)
+    with pytest.raises(kind, match=name):
+        configured_start(settings, ServersLog())
+
+
+def test_a_gtid_set_is_left_to_the_server() -> None:
+    executed = Search(ServersLog(FILES[1:])).first.gtids
+    start = decide(source(start="gtid", gtid_set=executed), (), ServersLog(FILES[1:]))
+    assert start.by_gtid
+    assert (start.position.journal_name, start.position.gtid) == ("", executed)
+    with pytest.raises(PositionPurged, match=":1-") as caught:
+        decide(source(start="gtid", gtid_set=f"{UUID}:1-5"), (), ServersLog(FILES[1:]))
+    assert caught.value.lost is not None
+    assert GtidSet.parse(caught.value.lost.gtids) == GtidSet.parse(executed)
+
+
+def test_a_time() -> None:
+    place, record = of_transaction(THIRD, 4)
+    time_us = int(record["commit_us"])
+    text = f"{time_us // 1000}"
+    assert source(start="timestamp", timestamp=text).start_time_us == time_us // 1000 * 1000
+    settings = source(start="timestamp", timestamp=_iso(time_us))
+    assert settings.start_time_us == time_us
+    found = configured_start(settings, ServersLog())
+    assert found <= place
+    assert found > of_transaction(THIRD, 3)[0] or int(
+        of_transaction(THIRD, 3)[1]["commit_us"]
+    ) == time_us
+    # Before all, and nothing is gone: the beginning. Something is gone: an error.
+    settings = source(start="timestamp", timestamp="2020-01-01T00:00:00Z")
+    assert configured_start(settings, ServersLog()) == EntryPosition(FIRST, 4)
+    with pytest.raises(PositionPurged, match="2020-01-01"):
+        configured_start(settings, ServersLog(FILES[1:]))
+
+
+def _iso(time_us: int) -> str:
+    import datetime as dt
+
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    return (epoch + dt.timedelta(microseconds=time_us)).isoformat(timespec="microseconds")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-10-01 08:00:00", ""])
+def test_a_time_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="timestamp"):
+        source(start="timestamp", timestamp=text)
+
+
+# ---- cursors
+
+
+def test_a_saved_cursor_stays_where_it_is() -> None:
+    places = [EntryPosition(THIRD, 500, row=3, gtid="x"), EntryPosition(SECOND, 777)]
+    log = ServersLog()
+    start = decide(source(start="earliest"), [cursor(place) for place in places], log)
+    assert start.position == places[1]
+    assert start.cursors == tuple(places)
+    assert start.cursors[0].row == 3
+    assert not start.by_gtid
+    assert log.read == []
+
+
+def test_a_cursor_in_a_purged_file() -> None:
+    place, _ = of_transaction(FIRST, 7)
+    place = EntryPosition(FIRST, place.position, 2, place.gtid, 1_700_000_000)
+    saved = [cursor(place), cursor(EntryPosition(THIRD, 4))]
+    log = ServersLog(FILES[1:])
+    with pytest.raises(PositionPurged) as caught:
+        decide(source(), saved, log)
+    lost = caught.value.lost
+    assert lost is not None
+    assert lost.start == str(place)
+    assert lost.end == f"{SECOND}:4"
+    before_second = GtidSet.parse(Search(log).first.gtids)
+    assert GtidSet.parse(lost.gtids) == before_second.subtract(GtidSet.parse(place.gtid))
+    assert lost.start_time == 1_700_000_000 < lost.end_time
+    for word in (lost.start, lost.end, lost.gtids, "2023-11-14 22:13:20Z", "on_purged"):
+        assert word in str(caught.value)
+
+    earliest = decide(source(on_purged="earliest"), saved, log)
+    assert earliest.position == EntryPosition(SECOND, 4)
+    assert earliest.position.gtid == str(before_second)
+    assert earliest.cursors == (EntryPosition(SECOND, 4), EntryPosition(THIRD, 4))
+    assert lost.gtids in earliest.how
+
+    latest = decide(source(on_purged="latest"), saved[:1], log)
+    assert latest.position == log.end()
+    everything = GtidSet.parse(log.executed()).subtract(GtidSet.parse(place.gtid))
+    assert str(everything) in latest.how
+
+
+def test_a_file_that_was_renamed_is_found_by_gtid() -> None:
+    place, _ = of_transaction(SECOND, 3)
+    renamed = EntryPosition("old-name.000007", 4711, gtid=place.gtid)
+    assert decide(source(), [cursor(renamed)], ServersLog()).position == place
+    with pytest.raises(PositionNotFound, match="old-name"):
+        decide(source(), [cursor(EntryPosition("old-name.000007", 4711))], ServersLog())
+
+
+# ---- cursors of another server
+
+
+def test_another_server_by_gtid() -> None:
+    places = [of_transaction(SECOND, 3)[0], of_transaction(THIRD, 2)[0]]
+    saved = [
+        cursor(EntryPosition("mysql-bin.000033", 999 * n, n, place.gtid, entry=9), THERE)
+        for n, place in enumerate(places, 1)
+    ]
+    start = decide(source(), saved, ServersLog())
+    wanted = [replace(place, row=n, entry=9) for n, place in enumerate(places, 1)]
+    assert start.cursors == tuple(wanted)
+    assert start.position == wanted[0]
+    assert start.position.gtid == places[0].gtid
+    assert start.by_gtid
+    assert "server-b to server-a, by GTID" in start.how
+
+
+def test_rows_of_an_open_transaction_count_only_where_it_is_certainly_the_same() -> None:
+    place, _ = of_transaction(SECOND, 3)
+    other = ServersLog()
+    other.executed = lambda: f"{FilesLog(FILES).executed()},{UUID}:1-9"  # type: ignore[method-assign]
+    saved = cursor(EntryPosition("mysql-bin.000033", 999, 5, place.gtid), THERE)
+    assert decide(source(), [saved], other).position == place  # row 0: it comes again as a whole
+
+
+@pytest.mark.parametrize("where", ["cursor", "delivered"])
+def test_a_server_that_lacks_what_was_delivered_is_refused(where: str) -> None:
+    place, _ = of_transaction(SECOND, 3)
+    foreign = f"{UUID}:1-5"
+    gtid = f"{place.gtid},{foreign}" if where == "cursor" else place.gtid
+    saved = cursor(EntryPosition("mysql-bin.000033", 999, 0, gtid), THERE)
+    with pytest.raises(TransactionsMissing, match=foreign) as caught:
+        decide(source(), [saved], ServersLog(), "" if where == "cursor" else foreign)
+    assert caught.value.retryable
+
+
+def test_another_server_without_gtids_behind_the_very_transaction() -> None:
+    _, record = of_transaction(SECOND, 3)
+    next_place, _ = of_transaction(SECOND, 4)
+    commit_us = int(record["original_us"])
+    old = EntryPosition("mysql-bin.000033", 999, 2, "", commit_us // MICROS, commit_us=commit_us)
+    start = decide(source(), [cursor(old, THERE)], ServersLog(gtids_on=False))
+    assert start.position == next_place
+    assert str(commit_us) in start.how
+
+
+def test_another_server_without_gtids_by_time() -> None:
+    place, record = of_transaction(THIRD, 4)
+    seconds = int(record["commit_us"]) // MICROS
+    old = EntryPosition("mysql-bin.000033", 999, 2, "", seconds)
+    start = decide(source(fallback_s=0.5), [cursor(old, THERE)], ServersLog(gtids_on=False))
+    assert start.position <= place
+    assert "twice" in start.how
+    bare = cursor(EntryPosition("mysql-bin.000033", 999), THERE)
+    with pytest.raises(PositionNotFound, match="neither GTIDs"):
+        decide(source(), [bare], ServersLog(gtids_on=False))
+
+
+def test_another_server_that_has_purged_it() -> None:
+    place, _ = of_transaction(FIRST, 7)
+    saved = cursor(EntryPosition("mysql-bin.000033", 999, 0, place.gtid), THERE)
+    with pytest.raises(PositionPurged, match="server-b to server-a"):
+        decide(source(), [saved], ServersLog(FILES[1:]))
+    start = decide(source(on_purged="earliest"), [saved], ServersLog(FILES[1:]))
+    assert start.position == EntryPosition(SECOND, 4)
+
+
+def test_describe_says_what_is_known() -> None:
+    error = PositionPurged("x")
+    assert error.lost is None
+    with pytest.raises(ConfigError):
+        decide(source(start="gtid", gtid_set="nonsense"), (), ServersLog())
+    from ray_canal.errors import LostRange
+
+    assert describe(LostRange("", "a.000002:4")) == "everything … a.000002:4"
