@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ray_canal.client.api import connect_async as connect_async
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
+    from ray_canal.client.api import set_filter as set_filter
     from ray_canal.client.api import start as start
     from ray_canal.client.api import status as status
     from ray_canal.client.api import stop as stop
@@ -41,6 +42,7 @@ _WHERE = {
     "stop": "ray_canal.client.api",
     "serve": "ray_canal.client.api",
     "server_status": "ray_canal.client.api",
+    "set_filter": "ray_canal.client.api",
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
     "connect": "ray_canal.client.api",
@@ -63,6 +65,7 @@ __all__ = [
     "load_config",
     "serve",
     "server_status",
+    "set_filter",
     "spark",
     "start",
     "status",

@@ -157,6 +157,19 @@ def tail(
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
 
 
+@app.command("filter")
+def filter_(
+    destination: Destination,
+    tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")],
+    client_id: ClientId = 1001,
+) -> None:
+    """Change a subscriber's table filter while it reads; it counts from its next get on."""
+    import ray_canal as canal
+
+    canal.set_filter(destination, tables, client_id=client_id)
+    typer.echo(f"{destination}: client {client_id} reads {tables}")
+
+
 @app.command()
 def check(config: ConfigPath) -> None:
     """Check CONFIG and its servers before a start: settings, grants, reachability.

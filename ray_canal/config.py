@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ray_canal.errors import ConfigError
-from ray_canal.filter import FieldFilter, TableFilter
+from ray_canal.filter import EventFilter, FieldFilter, TableFilter
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -107,19 +107,43 @@ class SourceConfig(_Section):
 
 
 class FilterConfig(_Section):
-    """Which tables, in Canal's regex grammar (canal.instance.filter.regex / .black.regex)."""
+    """What passes (canal.instance.filter.*): tables in Canal's regex grammar, columns, kinds."""
 
     tables: str = r".*\..*"
     black_tables: str = r"mysql\.slave_.*"
     # Columns, `schema.table:column/column,…` (canal.instance.filter.field / .black.field).
     fields: str = ""
     black_fields: str = ""
+    # Each drops; Canal's names with an underscore for the dot.
+    query_dcl: bool = False
+    query_dml: bool = False
+    query_ddl: bool = False
+    dml_insert: bool = False
+    dml_update: bool = False
+    dml_delete: bool = False
+    rows: bool = False
+    transaction_entry: bool = False
+    table_error: bool = False
 
     @model_validator(mode="after")
     def _grammar(self) -> FilterConfig:
         TableFilter(self.tables, self.black_tables)
         FieldFilter(self.fields, self.black_fields)
         return self
+
+    def event_filter(self) -> EventFilter:
+        """What is dropped before rows are decoded; all but `transaction_entry`."""
+        return EventFilter(
+            TableFilter(self.tables, self.black_tables),
+            query_dcl=self.query_dcl,
+            query_dml=self.query_dml,
+            query_ddl=self.query_ddl,
+            rows=self.rows,
+            dml_insert=self.dml_insert,
+            dml_update=self.dml_update,
+            dml_delete=self.dml_delete,
+            table_error=self.table_error,
+        )
 
 
 class StoreConfig(_Section):

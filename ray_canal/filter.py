@@ -1,4 +1,5 @@
-"""Canal's filters: of tables, regular expressions over `schema.table`, and of columns by name.
+"""Canal's filters: of tables, regular expressions over `schema.table`; of columns, by name; of
+kinds of events.
 
 Grammar of tables (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each
 pattern must match the whole of the lower-cased `schema.table`, ignoring case. An empty white list
@@ -8,6 +9,7 @@ admits every table, an empty black list none; black wins.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ray_canal.errors import ConfigError
 
@@ -120,3 +122,34 @@ def _columns_by_table(text: str) -> dict[str, frozenset[str]]:
             raise ConfigError(f"field filter {item!r}: expected schema.table:column/column")
         found[table.strip().upper()] = names | found.get(table.strip().upper(), frozenset())
     return found
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """What an instance leaves out before rows are decoded. Each flag drops (Canal: filter.*).
+
+    Of statements: `query_ddl` the entries of DDL (schemas follow it all the same), `query_dml`
+    those of statement format and what accompanies rows (ROWS_QUERY, ANNOTATE_ROWS, variables),
+    `query_dcl` all others. Of rows: `rows` all, `dml_insert`, `dml_update`, `dml_delete` a kind,
+    and `table_error` those of a table whose schema is missing or does not fit.
+    """
+
+    tables: TableFilter
+    query_dcl: bool = False
+    query_dml: bool = False
+    query_ddl: bool = False
+    rows: bool = False
+    dml_insert: bool = False
+    dml_update: bool = False
+    dml_delete: bool = False
+    table_error: bool = False
+
+    def wants_rows(self, schema: str, table: str) -> bool:
+        """Whether any row of the table may pass."""
+        return not self.rows and self.tables.admits(schema, table)
+
+    @property
+    def by_kind(self) -> bool:
+        """Whether it looks at kinds of events, and not at tables alone."""
+        statements = self.query_dcl or self.query_dml or self.query_ddl
+        return statements or self.dml_insert or self.dml_update or self.dml_delete

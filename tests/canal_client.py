@@ -18,6 +18,7 @@ class RawClient:
         self.reader = reader
         self.writer = writer
         self.seed = b""
+        self.patience_s = 10.0
 
     @classmethod
     async def open(cls, port: int, **options: Any) -> RawClient:
@@ -44,8 +45,9 @@ class RawClient:
         self.writer.write(packets.framed(kind, body))
 
     async def frame(self) -> bytes:
-        (size,) = struct.unpack(">i", await asyncio.wait_for(self.reader.readexactly(4), 10))
-        return await asyncio.wait_for(self.reader.readexactly(size), 10)
+        head = await asyncio.wait_for(self.reader.readexactly(4), self.patience_s)
+        (size,) = struct.unpack(">i", head)
+        return await asyncio.wait_for(self.reader.readexactly(size), self.patience_s)
 
     async def read(self) -> Any:
         return packets.parsed_packet(await self.frame())

@@ -39,7 +39,7 @@ class LocalStore:
         self._released = len(chunks) if released is None else released
         self._filters: dict[int, str] = {}
         self._cursors: dict[int, EntryPosition | None] = {}
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self.epoch = 0
         self.takes = 0
         self.running = True
@@ -67,8 +67,8 @@ class LocalStore:
         await self._wake()
 
     async def _wake(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+        happened, self._changed = self._changed, asyncio.Event()
+        happened.set()
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -118,11 +118,10 @@ class LocalStore:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     break
-                async with self._changed:
-                    try:
-                        await asyncio.wait_for(self._changed.wait(), left_s)
-                    except asyncio.TimeoutError:
-                        break
+                try:
+                    await asyncio.wait_for(self._changed.wait(), left_s)
+                except asyncio.TimeoutError:
+                    break
         batch = self.store.get(client_id, batch_size)
         if batch is None:
             return MessageHead(EMPTY_BATCH, self.epoch)

@@ -4,20 +4,21 @@ payload."""
 from __future__ import annotations
 
 from ray_canal.binlog.chunk import ChunkInfo
-from ray_canal.config import StoreConfig
+from ray_canal.config import InstanceConfig
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 
 def transaction_buffer(
-    config: StoreConfig, start: EntryPosition, gtid_set: str
+    config: InstanceConfig, start: EntryPosition, gtid_set: str
 ) -> TransactionBuffer:
     """A generation's buffer, as the configuration has it."""
     return TransactionBuffer(
         start,
         gtid_set,
-        thin_empty_transactions=config.thin_empty_transactions,
-        transaction_size=config.transaction_size,
+        thin_empty_transactions=config.store.thin_empty_transactions,
+        drop_transaction_entries=config.filter.transaction_entry,
+        transaction_size=config.store.transaction_size,
     )
 
 
@@ -25,7 +26,7 @@ class TransactionBufferActor:
     """One generation's TransactionBuffer behind a handle."""
 
     def __init__(self, config_json: str, start: EntryPosition, gtid_set: str) -> None:
-        config = StoreConfig.model_validate_json(config_json)
+        config = InstanceConfig.model_validate_json(config_json)
         self._buffer = transaction_buffer(config, start, gtid_set)
 
     def add(self, info: ChunkInfo) -> LogChunk:

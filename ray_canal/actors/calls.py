@@ -57,6 +57,7 @@ class StoreCalls:
         self.destination = destination
         self._namespace = namespace
         self._restart_wait_s = restart_wait_s
+        self._looking: asyncio.Task[None] | None = None
         self._handle = find_store(destination, namespace)
 
     def _submit(self, method: str, *arguments: Any) -> Any:
@@ -70,6 +71,7 @@ class StoreCalls:
                 return ray.get(self._submit(method, *arguments))
             except Exception as error:
                 self._after(error, repeat and time.monotonic() < deadline)
+            self._look_up()
             time.sleep(_RETRY_PAUSE_S)
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
@@ -80,7 +82,7 @@ class StoreCalls:
                 return await self._submit(method, *arguments)
             except Exception as error:
                 self._after(error, repeat and time.monotonic() < deadline)
-            await asyncio.sleep(_RETRY_PAUSE_S)
+            await self._look_up_again()
 
     async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
         """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
@@ -98,7 +100,7 @@ class StoreCalls:
                 raise
             except Exception as error:
                 self._after(error, time.monotonic() < deadline)
-            await asyncio.sleep(_RETRY_PAUSE_S)
+            await self._look_up_again()
 
     async def _withdraw(self, reference: Any, client_id: int) -> None:
         ray.cancel(reference)
@@ -116,11 +118,17 @@ class StoreCalls:
         if not isinstance(error, _AWAY):
             raise error
         if may_repeat:
-            self._look_up()
             return
         raise InstanceRestarted(
             "the instance went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error
+
+    async def _look_up_again(self) -> None:
+        """After a pause, once for all calls that wait; the look-up itself waits in a thread."""
+        await asyncio.sleep(_RETRY_PAUSE_S)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._look_up))
+        await asyncio.wait({self._looking})
 
     def _look_up(self) -> None:
         try:

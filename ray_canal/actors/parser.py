@@ -41,7 +41,7 @@ def event_parser(config: InstanceConfig) -> EventParser:
     if tsdb.enable and not sql:
         tables = CatalogTables(source) if source.address else None
         keeper = SchemaKeeper(tables, tsdb.on_ddl_error, tsdb.snapshot_interval_hours)
-    return EventParser(schemas, keeper)
+    return EventParser(schemas, keeper, config.filter.event_filter())
 
 
 class Parser:

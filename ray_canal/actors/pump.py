@@ -69,10 +69,10 @@ class Pump:
         position = start.position
         gtid_set = position.gtid
         if self._decoders == 0:
-            self._buffer = transaction_buffer(self._config.store, position, gtid_set)
+            self._buffer = transaction_buffer(self._config, position, gtid_set)
         else:
             self._parser = spawn.parser(self._instance_json)
-            self._buffer = spawn.transaction_buffer(self._config.store, position, gtid_set)
+            self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
         parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
         # Else statements may lie unread before the position.

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from ray_canal.config import StoreConfig
+from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotFound
 from ray_canal.protocol.position import EntryPosition
 
@@ -160,7 +160,7 @@ def parser(instance_json: str) -> ActorHandle[Any]:
 
 
 def transaction_buffer(
-    config: StoreConfig, start: EntryPosition, gtid_set: str
+    config: InstanceConfig, start: EntryPosition, gtid_set: str
 ) -> ActorHandle[Any]:
     from ray_canal.actors.buffer import TransactionBufferActor
 

@@ -251,6 +251,18 @@ class StoreActor:
         await self._wake()
         return self._epoch
 
+    async def change_filter(self, client_id: int, filter_text: str) -> None:
+        """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
+        NotSubscribed."""
+        self._filter(filter_text)
+        store = await self._ready_store()
+        if client_id not in self._subscribers:
+            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
+        known = dataclasses.replace(self._subscribers[client_id], filter=filter_text)
+        self._save(known)
+        store.subscribe(client_id, self._terms(known), None)
+        await self._wake()
+
     async def unsubscribe(self, client_id: int) -> None:
         """Forget the subscriber and its cursor."""
         store = await self._ready_store()

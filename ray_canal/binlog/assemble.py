@@ -8,13 +8,20 @@ passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import lru_cache
 
 import numpy as np
 
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import decode_text
-from ray_canal.binlog.chunk import EVENT, EVENT_SILENT, FLAVOR_MARIADB, RawChunk
+from ray_canal.binlog.chunk import (
+    EVENT,
+    EVENT_IN_TRANSACTION,
+    EVENT_SILENT,
+    FLAVOR_MARIADB,
+    RawChunk,
+)
 from ray_canal.binlog.format import parse_query
 from ray_canal.binlog.parsed import KIND_ROWDATA, ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
@@ -25,12 +32,21 @@ from ray_canal.kernels import walk as w
 from ray_canal.kernels.records import place_events
 from ray_canal.protocol.table_meta import TableMeta
 
-Resolve = Callable[[TableMap, int], TableMeta | None]
-"""Asked with the TABLE_MAP and the offset of the first row event behind it. None: the events of
-this table are left out (they are kept elsewhere)."""
+
+class Without(Enum):
+    """Why a table's rows need no schema."""
+
+    KEPT_ASIDE = auto()
+    """Its events are left out: they are kept elsewhere."""
+    NOT_WANTED = auto()
+    """Its rows are not decoded; its events move cursors, no more."""
+
+
+Resolve = Callable[[TableMap, int], TableMeta | Without]
+"""Asked with the TABLE_MAP and the offset of the first row event behind it."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
-__all__ = ["assemble", "walk"]
+__all__ = ["Without", "assemble", "hide", "walk"]
 
 
 def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
@@ -41,6 +57,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     table_index = np.full(walked.maps.shape[1], -1, np.int64)
     answers: list[tuple[int, Sequence[QueryRecord]]] = []
     left_out: list[int] = []
+    not_wanted: list[int] = []
     for entry in _open_questions(walked):
         try:
             if found[w.KIND, entry] == w.KIND_SPECIAL:
@@ -49,8 +66,8 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
                 number = int(found[w.TABLE, entry])
                 position = int(found[w.POSITION, entry])
                 table = _table(raw, walked, number, position, resolve)
-                if table is None:
-                    left_out.append(number)
+                if isinstance(table, Without):
+                    (left_out if table is Without.KEPT_ASIDE else not_wanted).append(number)
                     continue
                 tables.append(table)
                 table_index[number] = len(tables) - 1
@@ -68,10 +85,19 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     body_start, body_end = (np.zeros(source.size, np.int64) for _ in range(2))
     version = np.zeros(source.size, np.uint8)
     place_events(found, source, table_index, events, body_start, body_end, version)
+    if not_wanted:
+        hide(events, np.isin(found[w.TABLE, source], not_wanted))
     queries = _place_queries(events, answers, np.cumsum(repeats) - repeats)
     return ParsedChunk(
         events, body_start, body_end, version, tuple(tables), walked.gtids, queries, failure
     )
+
+
+def hide(events: np.ndarray, rows: np.ndarray) -> None:
+    """Make these row events move cursors, no more: nothing of them is decoded or shown. Without
+    rows, they must not be taken for statements that stand alone and end a transaction."""
+    events["table"][rows] = -1
+    events["flags"][rows] |= EVENT_SILENT | EVENT_IN_TRANSACTION
 
 
 def _open_questions(walked: Walked) -> list[int]:
@@ -88,12 +114,12 @@ def _parsed_table_map(body: bytes, id_bytes: int, mariadb: bool) -> TableMap:
 
 def _table(
     raw: RawChunk, walked: Walked, number: int, position: int, resolve: Resolve
-) -> TableVersion | None:
+) -> TableVersion | Without:
     start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
     body = raw.data[start - walked.id_bytes : end].tobytes()
     table_map = _parsed_table_map(body, walked.id_bytes, raw.head.flavor == FLAVOR_MARIADB)
     meta = resolve(table_map, position)
-    return None if meta is None else TableVersion(meta, table_map)
+    return meta if isinstance(meta, Without) else TableVersion(meta, table_map)
 
 
 def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:

@@ -17,6 +17,7 @@ from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
     ENTRY,
     EVENT,
+    EVENT_SILENT,
     GTID,
     QUERY,
     Bytes,
@@ -142,7 +143,8 @@ def _control_plane(
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     if parsed.queries:
-        for entry in np.flatnonzero((events["kind"] == ROWDATA) & (events["table"] < 0)).tolist():
+        shown = (events["kind"] == ROWDATA) & (events["flags"] & EVENT_SILENT == 0)
+        for entry in np.flatnonzero(shown & (events["table"] < 0)).tolist():
             query = parsed.queries[int(events["aux"][entry])]
             if not (query.is_ddl and query.schema and query.table):
                 continue

@@ -129,6 +129,22 @@ def status(
     return found
 
 
+def set_filter(
+    destination: str,
+    filter: str,
+    *,
+    client_id: int = DEFAULT_CLIENT_ID,
+    namespace: str = spawn.NAMESPACE,
+) -> None:
+    """Change a subscriber's table filter from outside, while it reads.
+
+    It counts from its next get on, and durably; batches that are outstanding stay so. Raises
+    InstanceNotFound, NotSubscribed, ConfigError: a bad filter.
+    """
+    connect_ray()
+    _get(spawn.find_store(destination, namespace).change_filter.remote(client_id, filter))
+
+
 def connect(
     destination: str,
     client_id: int = DEFAULT_CLIENT_ID,

@@ -16,6 +16,7 @@ from typing import Any
 from ray_canal.config import load
 from ray_canal.errors import ConfigError
 from ray_canal.migration.keys import (
+    EVENT_FILTERS,
     INSTANCE_KEYS,
     KEYS,
     SERVER_KEYS,
@@ -230,6 +231,11 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
     ("store", "memunit_bytes", "canal.instance.memory.buffer.memunit", _number),
     ("store", "batch_mode", "canal.instance.memory.batch.mode", _text),
     ("store", "ddl_isolation", "canal.instance.get.ddl.isolation", _flag),
+    ("store", "transaction_size", "canal.instance.transaction.size", _number),
+    *(
+        ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", _flag)
+        for name in EVENT_FILTERS
+    ),
     ("tsdb", "enable", "canal.instance.tsdb.enable", _flag),
     ("tsdb", "snapshot_interval_hours", "canal.instance.tsdb.snapshot.interval", _number),
     ("tsdb", "snapshot_expire_hours", "canal.instance.tsdb.snapshot.expire", _number),

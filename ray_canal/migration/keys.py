@@ -121,6 +121,11 @@ def _place(side: str, verdict: Verdict, note: str = "") -> tuple[Key, ...]:
     )  # fmt: skip
 
 
+EVENT_FILTERS = (
+    "query.dcl", "query.dml", "query.ddl", "dml.insert", "dml.update", "dml.delete", "rows",
+    "transaction.entry", "table.error",
+)  # fmt: skip
+
 INSTANCE_KEYS = (
     Key("canal.instance.destination", LEFT, note="Canal sets it: the name of the folder"),
     *_place("master", MAPPED),
@@ -179,19 +184,14 @@ INSTANCE_KEYS = (
     Key("canal.instance.filter.field", MAPPED, "instance.filter.fields"),
     Key("canal.instance.filter.black.field", MAPPED, "instance.filter.black_fields"),
     *(
-        Key(f"canal.instance.filter.{name}", REFUSED, harmless=("false",), note=(
-            "not there yet"
-        ))
-        for name in (
-            "query.dcl", "query.dml", "query.ddl", "dml.insert", "dml.update", "dml.delete",
-            "rows", "transaction.entry", "table.error",
-        )
+        Key(f"canal.instance.filter.{name}", MAPPED, f"instance.filter.{name.replace('.', '_')}")
+        for name in EVENT_FILTERS
     ),
     Key("canal.instance.filter.druid.ddl", NOTICE, harmless=("true",), note=(
         "there is one reader of DDL"
     )),
     Key("canal.instance.get.ddl.isolation", MAPPED, "instance.store.ddl_isolation"),
-    Key("canal.instance.transaction.size", LEFT, note="entries come as they are decoded"),
+    Key("canal.instance.transaction.size", MAPPED, "instance.store.transaction_size"),
     Key("canal.instance.memory.buffer.size", MAPPED, "instance.store.buffer_size"),
     Key("canal.instance.memory.buffer.memunit", MAPPED, "instance.store.memunit_bytes"),
     Key("canal.instance.memory.batch.mode", MAPPED, "instance.store.batch_mode"),

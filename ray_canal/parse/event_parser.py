@@ -3,6 +3,7 @@ classified and applied to schemas."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ray_canal.binlog import types
-from ray_canal.binlog.assemble import assemble
+from ray_canal.binlog.assemble import Without, assemble
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.format import parse_query, version_numbers
@@ -18,8 +19,10 @@ from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.binlog.walked import Walked, walk
 from ray_canal.errors import TableMetaMismatch
+from ray_canal.filter import EventFilter
 from ray_canal.kernels import walk as w
 from ray_canal.parse.apply_ddl import is_ddl
+from ray_canal.parse.by_kind import without_kinds
 from ray_canal.parse.ddl import classify
 from ray_canal.parse.quarantine import pack
 from ray_canal.parse.schema_keeper import SchemaKeeper
@@ -30,14 +33,22 @@ from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.protocol.table_meta import TableMeta
 
+logger = logging.getLogger(__name__)
+
 
 class EventParser:
     """Parses chunks of one source. With a keeper of schemas, chunks come in the log's order (they
-    may come again); else in any order."""
+    may come again); else in any order. Without `wanted`, everything is."""
 
-    def __init__(self, schemas: SchemaRegistry, keeper: SchemaKeeper | None = None) -> None:
+    def __init__(
+        self,
+        schemas: SchemaRegistry,
+        keeper: SchemaKeeper | None = None,
+        wanted: EventFilter | None = None,
+    ) -> None:
         self._schemas = schemas
         self._keeper = keeper
+        self._wanted = wanted
         if keeper is not None:
             schemas.use(keeper.history)
 
@@ -59,8 +70,10 @@ class EventParser:
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. The first event that cannot be read is the result's `failure`."""
         walked = walk(raw)
-        task = _Chunk(raw, walked, self._schemas, self._keeper)
+        task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted)
         parsed = assemble(raw, walked, task.resolve, task.classified)
+        if self._wanted is not None and self._wanted.by_kind:
+            without_kinds(parsed, self._wanted)
         if self._keeper is None:
             return parsed
         records = self._keeper.take_records()
@@ -79,22 +92,33 @@ class _Chunk:
     """One chunk on its way through `assemble`: what it asks, and what is learned of schemas."""
 
     def __init__(
-        self, raw: RawChunk, walked: Walked, schemas: SchemaRegistry, keeper: SchemaKeeper | None
+        self,
+        raw: RawChunk,
+        walked: Walked,
+        schemas: SchemaRegistry,
+        keeper: SchemaKeeper | None,
+        wanted: EventFilter | None,
     ) -> None:
         self._raw = raw
         self._walked = walked
         self._schemas = schemas
         self._keeper = keeper
+        self._wanted = wanted
         self.changes: list[SchemaChange] = []
         self.reasons: dict[tuple[str, str], str] = {}
         self._first_left_out = 0
 
-    def resolve(self, table_map: TableMap, position: int) -> TableMeta | None:
-        """The table's schema; None if its events go to quarantine."""
-        head, keeper = self._raw.head, self._keeper
+    def resolve(self, table_map: TableMap, position: int) -> TableMeta | Without:
+        """The table's schema, or why its rows need none."""
+        head, keeper, wanted = self._raw.head, self._keeper, self._wanted
+        if wanted is not None and not wanted.wants_rows(table_map.schema, table_map.table):
+            return Without.NOT_WANTED
         try:
             return self._schemas.resolve(table_map, head.journal_name, position)
         except TableMetaMismatch as error:
+            if wanted is not None and wanted.table_error:
+                logger.warning("its rows are dropped (filter.table_error): %s", error)
+                return Without.NOT_WANTED
             if keeper is None:
                 raise
             if not self._ends_with_ddl() and keeper.found_again(table_map, head, position):
@@ -103,7 +127,7 @@ class _Chunk:
                 raise
             self._first_left_out = self._first_left_out or position
             self.reasons.setdefault((table_map.schema, table_map.table), str(error))
-            return None
+            return Without.KEPT_ASIDE
 
     def _ends_with_ddl(self) -> bool:
         found = self._walked.found

@@ -188,18 +188,19 @@ class Connection:
         """The call's result; it is cancelled if the client goes away meanwhile."""
         task = asyncio.ensure_future(call)
         try:
-            while not task.done():
+            while True:
                 waited: set[asyncio.Future[Any]] = {task}
                 if self._session.wants_more:
                     waited.add(self._start_reading())
                 await asyncio.wait(
                     waited, timeout=self._patience_s(), return_when=asyncio.FIRST_COMPLETED
                 )
+                if task.done():
+                    return task.result()  # what was read meanwhile is for the next step
                 if self._reading is not None and self._reading.done():
                     self._session.receive(self._finish_reading())
-                elif not task.done():
+                else:
                     self._refuse_idle()
-            return task.result()
         finally:
             if not task.done():
                 task.cancel()

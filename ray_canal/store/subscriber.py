@@ -186,7 +186,10 @@ def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
         before = EntryPosition(head.journal_name) < EntryPosition(cursor.journal_name)
         return np.full(len(entries), before)
     position, row, entry = chunk.resume_position, chunk.resume_row, chunk.resume_entry
-    inside = (row < cursor.row) | ((row == cursor.row) & (entry <= cursor.entry))
+    inside = entry <= cursor.entry
+    if cursor.row and not cursor.entry:  # of a time when entries were not counted
+        inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))
+    # Rows are not asked else: they are fewer once the instance's filter admits less.
     result: npt.NDArray[np.bool_] = (position < cursor.position) | (
         (position == cursor.position) & inside
     )

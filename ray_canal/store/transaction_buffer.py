@@ -3,8 +3,8 @@ EventTransactionBuffer).
 
 For every entry it works out where a subscriber that has consumed it resumes: behind the last
 complete transaction, plus the rows and entries of the open one. It holds an open transaction back
-as long as Canal's buffer does (flush.py), and thins empty transactions, as Canal's sink does. It
-sees infos only, never a payload, and loops over no entry in Python.
+as long as Canal's buffer does (flush.py), and thins transactions, as Canal's sink does
+(thinning.py). It sees infos only, never a payload, and loops over no entry in Python.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ import numpy.typing as npt
 
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
-    EVENT_SILENT,
     ChunkInfo,
 )
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.flush import BEGIN, END, ROWDATA, Flush
-
-THIN_COUNT, THIN_SECONDS = 8192, 5
-"""Of empty transactions one passes after so many, or so many seconds of log time, so that cursors
-move on (Canal: EntryEventSink)."""
+from ray_canal.store.flush import END, ROWDATA, Flush
+from ray_canal.store.thinning import Thinning
 
 Ints = npt.NDArray[np.int64]
 
@@ -69,9 +65,9 @@ class LogChunk:
 class TransactionBuffer:
     """One generation's order and transaction state. Chunks come in sequence, starting at `start`.
 
-    `thin_empty_transactions`: of transactions without any entry between BEGIN and END only some
-    pass (Canal's default). `transaction_size`: so many entries of an open transaction are held back
-    (Canal: canal.instance.transaction.size); 0 holds nothing back.
+    `thin_empty_transactions` and `drop_transaction_entries`: see thinning.py. `transaction_size`:
+    so many entries of an open transaction are held back (Canal: canal.instance.transaction.size);
+    0 holds nothing back.
     """
 
     def __init__(
@@ -80,6 +76,7 @@ class TransactionBuffer:
         gtid_set: str = "",
         *,
         thin_empty_transactions: bool = True,
+        drop_transaction_entries: bool = False,
         transaction_size: int = 0,
     ) -> None:
         self._journal_name = start.journal_name
@@ -89,9 +86,7 @@ class TransactionBuffer:
         self._flush = Flush(transaction_size)
         self._gtid_set = gtid_set
         self._sequence: int | None = None
-        self._thin = thin_empty_transactions
-        self._thinned = 0
-        self._thinned_at = 0
+        self._thinning = Thinning(thin_empty_transactions, drop_transaction_entries)
 
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk. Raises InstanceError: a chunk is missing or comes twice."""
@@ -124,7 +119,7 @@ class TransactionBuffer:
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
             info,
-            self._visible(entries),
+            self._thinning.visible(entries),
             padded_behind[last_end],
             total_rows - padded_rows[last_end],
             index - padded_index[last_end],
@@ -141,43 +136,6 @@ class TransactionBuffer:
         self._open_entries = int(chunk.resume_entry[-1])
         completed = int(chunk.completed[-1])
         self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
-
-    def _visible(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
-        """Without what Canal shows no entry of, and without empty transactions. None: all of it."""
-        thinned = self._thinned_out(entries) if self._thin else None
-        silent = entries["flags"] & EVENT_SILENT != 0
-        if not silent.any():
-            return thinned
-        shown: npt.NDArray[np.bool_] = ~silent if thinned is None else thinned & ~silent
-        return shown
-
-    def _thinned_out(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
-        """Without BEGIN-END pairs that have nothing between them; a few of them pass. None: all of
-        it."""
-        empty = (entries["kind"][:-1] == BEGIN) & (entries["kind"][1:] == END)
-        begins = np.flatnonzero(empty)
-        if not len(begins):
-            return None
-        seconds = entries["timestamp"][begins].astype(np.int64)
-        passes: list[int] = []
-        at = 0
-        while at < len(begins):
-            # Up to the next one that passes: one step for each that does, none for those that do
-            # not.
-            room = THIN_COUNT - self._thinned
-            late = np.abs(seconds[at : at + room + 1] - self._thinned_at) > THIN_SECONDS
-            step = int(late.argmax()) if late.any() else room
-            if at + step >= len(begins):
-                self._thinned += len(begins) - at
-                break
-            at += step
-            passes.append(at)
-            self._thinned, self._thinned_at = 0, int(seconds[at])
-            at += 1
-        visible = np.ones(len(entries), np.bool_)
-        dropped = np.delete(begins, passes)
-        visible[dropped] = visible[dropped + 1] = False
-        return visible
 
 
 def closes(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

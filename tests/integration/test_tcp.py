@@ -6,7 +6,9 @@ client canal-python runs as it is.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import socket
 import subprocess
 import time
@@ -27,6 +29,7 @@ from ray_canal.errors import (
     InstanceRestarted,
 )
 from ray_canal.offline import decode_entries
+from tests.canal_client import RawClient
 
 
 def free_port() -> int:
@@ -115,6 +118,46 @@ def test_our_client_receives_the_files_and_a_restarted_store_is_told(served: str
         with pytest.raises(InstanceRestarted):
             connector.get_without_ack(100, timeout=2.0)
         assert connector.get_without_ack(100, timeout=5.0).id > 0
+
+
+def test_who_goes_away_during_a_get_takes_no_batch_from_a_real_store(
+    local_ray: None, tmp_path: Path
+) -> None:
+    """The waiting call in the store actor is cancelled."""
+    first, second, *_ = binlog_files()
+    source = tmp_path / "binlogs"
+    source.mkdir()
+    shutil.copy(first, source)
+    port = free_port()
+    config = deployment(tmp_path, port)
+    config["instance"][0]["source"] = {"files": [str(source)], "follow": True, "start": "earliest"}
+    canal.start(config)
+
+    def stats() -> dict[str, Any]:
+        found: dict[str, Any] = canal.status("tcp-shop")["tcp-shop"]["store"]
+        return found
+
+    async def ask_and_leave() -> None:
+        client = await RawClient.logged_in(port)
+        await client.subscribe("tcp-shop")
+        while (message := await client.get("tcp-shop", timeout=1000)).batch_id != -1:
+            client.confirm("tcp-shop", message.batch_id)
+        client.ask("tcp-shop", fetch_size=1, timeout=0)
+        await asyncio.sleep(0.5)
+        await client.close()
+
+    try:
+        asyncio.run(ask_and_leave())
+        until(lambda: canal.server_status()[0]["connections"] == 0)
+        before = stats()["last_position"]
+        shutil.copy(second, tmp_path / "second")
+        (tmp_path / "second").rename(source / second.name)
+        until(lambda: stats()["last_position"] != before)
+        time.sleep(0.5)
+        assert stats()["subscribers"]["1001"]["unacked_batches"] == 0
+    finally:
+        canal.stop_serving()
+        canal.stop("tcp-shop")
 
 
 CANAL_PYTHON = """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ray_canal.errors import ConfigError
-from ray_canal.filter import FieldFilter, TableFilter, split_patterns
+from ray_canal.filter import EventFilter, FieldFilter, TableFilter, split_patterns
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,50 @@ def test_a_bad_pattern_is_named(pattern: str, place: str) -> None:
     with pytest.raises(ConfigError, match="is not a regular expression") as caught:
         TableFilter(**{place: rf"good\..*,{pattern}"})
     assert repr(pattern) in str(caught.value)
+
+
+# Each is a pattern by itself; commas in brackets part nothing, letters stand for either case.
+_PATTERNS = st.sampled_from(
+    [
+        r"a\.b", r"A\.B", r"a\.bb", r"a\..*", r".*\.b", r"a\.b{1,2}", r"a\.[b,c]", r"a\.(b,|c|bb)",
+        r"(a|b)\.\w{1,2}", r".*", r"a.b", r"\w+\.c", r"b\.b|a\.c", r"a\.b?", r"^a\.c$", r"[^a]\..*",
+    ]
+)  # fmt: skip
+_LISTS = st.lists(_PATTERNS, max_size=4)
+_NAMES = st.text("abcABC,", min_size=1, max_size=3)
+_JOINTS = st.sampled_from([",", " ,", ", ", ",,"])
+
+
+def _passes(patterns: list[str], name: str) -> bool:
+    """A list read as section 1.3 of the reference has it: in any case, the whole name."""
+    return any(re.fullmatch(pattern, name.lower(), re.IGNORECASE) for pattern in patterns)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(_LISTS, _LISTS, _LISTS, _JOINTS, _NAMES, _NAMES)
+def test_lists_are_read_as_the_rules_say(
+    white: list[str], black: list[str], within: list[str], joint: str, schema: str, table: str
+) -> None:
+    name = f"{schema}.{table}"
+    wanted = (
+        (not white or _passes(white, name))
+        and (not within or _passes(within, name))
+        and not _passes(black, name)
+    )
+    texts = [joint.join(patterns) for patterns in (white, black, within)]
+    assert [split_patterns(text) for text in texts] == [white, black, within]
+    assert TableFilter(*texts).admits(schema, table) is wanted
+
+
+def test_rows_that_an_instance_wants() -> None:
+    wanted = EventFilter(TableFilter(r"shop\..*", r".*\.log"))
+    assert wanted.wants_rows("Shop", "item")
+    assert not wanted.wants_rows("shop", "log")
+    assert not wanted.wants_rows("crm", "item")
+    assert not EventFilter(TableFilter(), rows=True).wants_rows("shop", "item")
+    assert not wanted.by_kind
+    assert not EventFilter(TableFilter(), rows=True, table_error=True).by_kind
+    assert EventFilter(TableFilter(), dml_update=True).by_kind
 
 
 def test_split_keeps_commas_in_brackets_and_escapes() -> None:

@@ -25,6 +25,11 @@ canal.instance.memory.buffer.memunit = 512
 canal.instance.memory.batch.mode = ITEMSIZE
 canal.instance.get.ddl.isolation = true
 canal.instance.network.soTimeout = 40
+canal.instance.transaction.size = 512
+canal.instance.filter.query.dml = true
+canal.instance.filter.dml.delete = true
+canal.instance.filter.transaction.entry = true
+canal.instance.filter.rows = false
 canal.instance.parser.parallelThreadSize = 3
 canal.instance.tsdb.enable = true
 canal.instance.tsdb.dir = ${canal.file.data.dir:../conf}/${canal.instance.destination:}
@@ -89,6 +94,10 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     store = orders.store
     assert (store.buffer_size, store.memunit_bytes, store.batch_mode) == (32768, 512, "ITEMSIZE")
     assert store.ddl_isolation
+    assert store.transaction_size == 512
+    drops = orders.filter.model_dump(exclude_defaults=True).keys()
+    assert drops >= {"query_dml", "dml_delete", "transaction_entry"}
+    assert not drops & {"rows", "query_ddl", "query_dcl", "table_error"}
     assert orders.tsdb.path == "/srv/canal/conf/orders/tsdb.db"
     assert (orders.tsdb.snapshot_interval_hours, orders.tsdb.snapshot_expire_hours) == (12, 100)
 

@@ -10,11 +10,8 @@ import pytest
 from ray_canal.binlog.chunk import GTID, GTID_ANONYMOUS, GTID_MARIADB, GTID_MYSQL
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import (
-    THIN_COUNT,
-    TransactionBuffer,
-    gtid_set_after,
-)
+from ray_canal.store.thinning import THIN_COUNT
+from ray_canal.store.transaction_buffer import TransactionBuffer, gtid_set_after
 from tests.unit.store.made_log import UUID, MadeLog, info_of
 
 START = EntryPosition("binlog.000001")

@@ -1,0 +1,86 @@
+"""Filters through the whole pipeline: the instance's before rows are decoded, a subscriber's on top
+of it, changed while it reads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ray_canal as canal
+from ray_canal.demo import binlog_files
+from ray_canal.errors import ConfigError, NotSubscribed
+from ray_canal.offline import decode_files
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.render import changes
+
+DESTINATION = "filtered"
+WANTED = r"shop\.(orders|customers)"
+
+
+@contextlib.contextmanager
+def running(folder: Path, decoders: int, **drops: Any) -> Iterator[None]:
+    canal.start(
+        {
+            "meta": {"path": str(folder / "meta.db")},
+            "instance": [
+                {
+                    "destination": DESTINATION,
+                    "source": {"files": [str(path) for path in binlog_files()]},
+                    "filter": {"tables": WANTED, **drops},
+                    "decoders": decoders,
+                }
+            ],
+        }
+    )
+    try:
+        yield
+    finally:
+        canal.stop(DESTINATION)
+
+
+def everything() -> list[dict[str, Any]]:
+    """All changes of the wanted tables, in the log's order."""
+    found = changes(list(decode_files(binlog_files(), tables=WANTED)))
+    return sorted(found, key=place)
+
+
+def place(change: dict[str, Any]) -> Any:
+    return change["journal_name"], change["position"], change["row"]
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_instance_and_subscriber(tmp_path: Path) -> None:
+    with (
+        running(tmp_path, 1, dml_delete=True, query_ddl=True, transaction_entry=True),
+        canal.connect(DESTINATION, client_id=5) as connector,
+    ):
+        with pytest.raises(NotSubscribed):
+            canal.set_filter(DESTINATION, r"shop\..*", client_id=5)
+        connector.subscribe()  # all tables: the instance's filter stays
+        first = connector.get_without_ack(batch_size=8, timeout=60.0)
+        with pytest.raises(ConfigError, match="not a regular expression"):
+            canal.set_filter(DESTINATION, "(", client_id=5)
+        canal.set_filter(DESTINATION, r"shop\.customers", client_id=5)
+        before = changes(first.batches)
+        connector.ack(first.id)
+        after: list[dict[str, Any]] = []
+        kinds = [(entry.entryType, entry.header.eventType) for entry in first.entries]
+        for message in connector:
+            after += changes(message.batches)
+            kinds += [(entry.entryType, entry.header.eventType) for entry in message.entries]
+        shown = canal.status(DESTINATION)[DESTINATION]["store"]["subscribers"]["5"]["filter"]
+        assert shown == r"shop\.customers"
+    wanted = [change for change in everything() if change["event_type"] != "DELETE"]
+    assert before
+    assert sorted(before, key=place) == wanted[: len(before)]
+    rest = [c for c in wanted[len(before) :] if c["table"] == "customers"]
+    assert rest
+    assert sorted(after, key=place) == rest
+    row_kinds = [kind for entry, kind in kinds if entry == pb.ROWDATA]
+    assert set(row_kinds) <= {pb.INSERT, pb.UPDATE, pb.QUERY}  # no DDL, no DELETE
+    pairs = [kind for kind, _ in kinds if kind in (pb.TRANSACTIONBEGIN, pb.TRANSACTIONEND)]
+    assert pairs == [pb.TRANSACTIONBEGIN, pb.TRANSACTIONEND] * (len(pairs) // 2)
