@@ -17,6 +17,7 @@ import ray
 from ray_canal.actors.calls import StoreCalls
 from ray_canal.config import ServerConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
+from ray_canal.malloc import keep_freed_memory
 from ray_canal.server.listener import TcpServer
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class TcpServerActor:
 
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, server_json: str, namespace: str) -> None:  # type: ignore[misc]
+        keep_freed_memory()
         self._config = ServerConfig.model_validate_json(server_json)
         self._namespace = namespace
         self._server: TcpServer | None = None

@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import ServerConfig
 from ray_canal.errors import (
     CanalError,
@@ -374,9 +375,7 @@ class Connection:
             )
             wanted = frames.expected_bytes(head, chunks)
             held = await self._while_there(self._shared.budget.take(wanted))
-            buffers = await asyncio.get_running_loop().run_in_executor(
-                self._shared.executor, frames.messages, head, chunks
-            )
+            buffers = frames.framed(head, await self._rendered(head, chunks))
             del chunks
             while buffers:
                 await self._send(buffers.pop(0))
@@ -385,6 +384,16 @@ class Connection:
         if request.auto_ack:
             await self._ack(store, Ack(request.identity, head.id))
             self._outstanding[request.identity].acked_by_us = head.id
+
+    async def _rendered(self, head: MessageHead, chunks: list[DecodedChunk]) -> list[memoryview]:
+        """Each part in a thread of its own, as far as there are threads: kernels hold no GIL."""
+        loop, executor = asyncio.get_running_loop(), self._shared.executor
+        return await asyncio.gather(
+            *(
+                loop.run_in_executor(executor, frames.rendered, head, number, chunk)
+                for number, chunk in enumerate(chunks)
+            )
+        )
 
     async def _take(self, store: Store, request: Get) -> MessageHead:
         identity = request.identity

@@ -10,29 +10,31 @@ from ray_canal.views.entries import guessed_bytes, render_entries
 
 
 def expected_bytes(head: MessageHead, chunks: list[DecodedChunk]) -> int:
-    """About what `messages` will take."""
+    """About what the rendered parts will take."""
     return sum(
         guessed_bytes(chunk, part.first, part.last, part.mask)
         for part, chunk in zip(head.parts, chunks, strict=True)
     )
 
 
-def messages(head: MessageHead, chunks: list[DecodedChunk]) -> list[memoryview]:
+def rendered(head: MessageHead, number: int, chunk: DecodedChunk) -> memoryview:
+    """The entries of the head's part `number`, as they stand in the packet's body."""
+    part = head.parts[number]
+    return render_entries(
+        chunk,
+        part.first,
+        part.last,
+        part.mask,
+        time_zone=head.time_zone,
+        gtid=head.gtid,
+        gtid_set=part.gtid_set,
+        tag=MESSAGES_FIELD,
+        fields=FieldFilter(head.fields, head.black_fields),
+    ).buffer.data
+
+
+def framed(head: MessageHead, parts: list[memoryview]) -> list[memoryview]:
     """The whole frame as buffers to be sent one after the other. Raises CorruptPacket: too
     long."""
-    rendered = [
-        render_entries(
-            chunk,
-            part.first,
-            part.last,
-            part.mask,
-            time_zone=head.time_zone,
-            gtid=head.gtid,
-            gtid_set=part.gtid_set,
-            tag=MESSAGES_FIELD,
-            fields=FieldFilter(head.fields, head.black_fields),
-        ).buffer.data
-        for part, chunk in zip(head.parts, chunks, strict=True)
-    ]
-    size = sum(len(buffer) for buffer in rendered)
-    return [memoryview(messages_head(head.id, size)), *rendered]
+    size = sum(len(part) for part in parts)
+    return [memoryview(messages_head(head.id, size)), *parts]

@@ -15,6 +15,7 @@ from ray_canal.protocol.scramble import parsed_hash, password_hash
 from ray_canal.server.connection import Connection, Shared
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore
+from ray_canal.views.entries import load_kernels
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class TcpServer:
                 f"server: cannot listen on {config.host}:{config.port}: {error.strerror}; give "
                 "another server.port, or stop what has it"
             ) from error
+        self._shared.executor.submit(load_kernels)  # the first get need not wait for them
 
     @property
     def port(self) -> int:

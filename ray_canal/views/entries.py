@@ -18,6 +18,7 @@ from ray_canal.binlog.chunk import (
     GTID_MARIADB,
     GTID_MYSQL,
     Bytes,
+    ChunkLayout,
     DecodedChunk,
     TableLayout,
 )
@@ -85,6 +86,13 @@ def render_entries(
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent)
     buffer, starts = renderer.render(_chosen(chunk, first, last, mask))
     return EntryBytes(buffer, np.append(buffer.size - starts, buffer.size))
+
+
+def load_kernels() -> None:
+    """Have the machine code in this process before the first entries are asked for: loading takes
+    half a second."""
+    nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
+    render_entries(nothing, 0, 0)
 
 
 def _chosen(chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None) -> Ints:
