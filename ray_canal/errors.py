@@ -188,6 +188,10 @@ class TransactionTooLarge(ConsumerError):
     """A whole transaction that the log has no place for, in memory or on disk."""
 
 
+class SubscriberReplaced(ConsumerError):
+    """Somebody else has subscribed under this client id since; this client must stop."""
+
+
 class InstanceError(CanalError):
     """The instance of a destination is not in the state that the call needs."""
 
@@ -206,6 +210,10 @@ class InstanceRestarted(InstanceError):
     """The instance restarted; batches handed out before are void and will come again."""
 
     retryable = True
+
+
+class MetaUnavailable(InstanceNotRunning):
+    """Where cursors live cannot be reached; the same call may be made again."""
 
 
 class Fenced(InstanceError):

@@ -106,6 +106,23 @@ class Conformance:
             thread.join()
         assert sorted(epochs) == list(range(1, 33))
 
+    def test_who_was_replaced_does_not_take_it_back(
+        self, backend: MetaBackend, reopen: Reopen
+    ) -> None:
+        old, new = backend, reopen()
+        assert old.acquire("orders", "old", None) == 1
+        assert old.acquire("orders", "old", 1) == 2
+        # Its answer was lost: the owner does not know of its own epoch 3.
+        assert old.acquire("orders", "old", 2) == 3
+        assert old.acquire("orders", "old", 2) == 4
+        assert new.acquire("orders", "new") == 5
+        with pytest.raises(Fenced, match="epoch 4 was replaced by epoch 5"):
+            old.acquire("orders", "old", 4)
+        with pytest.raises(Fenced):
+            old.acquire("orders", "", 4)
+        assert new.acquire("orders", "new", 5) == 6
+        assert old.acquire("orders", "old") == 7
+
     def test_after_a_takeover_nothing_of_the_old_owner_comes(
         self, backend: MetaBackend, reopen: Reopen
     ) -> None:

@@ -29,6 +29,9 @@ class TransactionBufferActor:
         config = InstanceConfig.model_validate_json(config_json)
         self._buffer = transaction_buffer(config, start, gtid_set)
 
+    def alive(self) -> None:
+        """Answer: this process is not stopped. Runs beside everything else."""
+
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk's info; see TransactionBuffer.add."""
         return self._buffer.add(info)

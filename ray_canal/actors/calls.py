@@ -30,6 +30,7 @@ from ray_canal.errors import (
     InstanceNotFound,
     InstanceNotRunning,
     InstanceRestarted,
+    MetaUnavailable,
 )
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 
@@ -70,7 +71,7 @@ class StoreCalls:
             try:
                 return ray.get(self._submit(method, *arguments))
             except Exception as error:
-                self._after(error, repeat and time.monotonic() < deadline)
+                self._after(error, repeat, deadline)
             self._look_up()
             time.sleep(_RETRY_PAUSE_S)
 
@@ -81,7 +82,7 @@ class StoreCalls:
             try:
                 return await self._submit(method, *arguments)
             except Exception as error:
-                self._after(error, repeat and time.monotonic() < deadline)
+                self._after(error, repeat, deadline)
             await self._look_up_again()
 
     async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
@@ -99,7 +100,7 @@ class StoreCalls:
                 await self._withdraw(reference, client_id)
                 raise
             except Exception as error:
-                self._after(error, time.monotonic() < deadline)
+                self._after(error, True, deadline)
             await self._look_up_again()
 
     async def _withdraw(self, reference: Any, client_id: int) -> None:
@@ -111,13 +112,22 @@ class StoreCalls:
         except (RayError, CanalError):
             return  # cancelled in time, or the store is gone and the batch with it
 
-    def _after(self, error: Exception, may_repeat: bool) -> None:
+    def _after(self, error: Exception, repeat: bool, deadline: float) -> None:
         """Return if the call should be repeated, else raise what the caller should see."""
+        in_time = time.monotonic() < deadline
         if isinstance(error, RayTaskError):
-            raise unwrapped(error) from None
+            cause = unwrapped(error)
+            # The store answers. Nothing was done if it could not reach the cursors, or if the
+            # call may be repeated anyway.
+            again = isinstance(cause, MetaUnavailable) or (
+                repeat and isinstance(cause, CanalError) and cause.retryable
+            )
+            if in_time and again:
+                return
+            raise cause from None
         if not isinstance(error, _AWAY):
             raise error
-        if may_repeat:
+        if repeat and in_time:
             return
         raise InstanceRestarted(
             "the instance went away during the call; what was not acked will be delivered again"

@@ -71,6 +71,9 @@ class Fetcher:
         info, decoded = self._parser.decode_chunk(chunk)
         return info, decoded, False
 
+    def alive(self) -> None:
+        """Answer: this process is not stopped. Runs beside everything else."""
+
     def status(self) -> SourceStatus:
         """Position, lag and heartbeat times of the source. Runs beside a waiting read."""
         status = self._source.status()

@@ -60,6 +60,9 @@ class Parser:
         """See EventParser.begin."""
         return self._parser.begin(records, server, start, continues)
 
+    def alive(self) -> None:
+        """Answer: this process is not stopped. Runs beside everything else."""
+
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. Raises CanalError only when nothing of it could be used."""
         return self._parser.parse(raw)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import ray
@@ -25,12 +25,16 @@ from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.start import Start
+from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.position import LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"
 _CHUNKS_AHEAD_FUSED = 2
+_PING_S = 1.0
+_DECODE_STALL_S = 120.0
+"""A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
 
 Deliver = Callable[[LogChunk, Any], Awaitable[None]]
 
@@ -64,7 +68,14 @@ class Pump:
         self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         """Stand at the source, with the schema history that is known. Returns where (and where the
-        cursors lie there), which log, and new records of its schemas. Raises SourceError."""
+        cursors lie there), which log, and new records of its schemas. Raises SourceError,
+        InstanceNotRunning: see _watched."""
+        (opened,) = await self._watched(self._open(cursors, records, delivered))
+        return opened  # type: ignore[no-any-return]
+
+    async def _open(
+        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str
+    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         start, identity = await self._fetcher.open.remote(tuple(cursors), delivered)
         position = start.position
         gtid_set = position.gtid
@@ -88,23 +99,58 @@ class Pump:
         """Pump until the source ends (binlog files) or something fails.
 
         `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver`
-        puts one into it. Raises what a stage raised.
+        puts one into it. Raises what a stage raised, InstanceNotRunning: see _watched.
         """
         ahead = _CHUNKS_AHEAD_FUSED if self._decoders == 0 else 2 * self._decoders + 1
         queue: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(maxsize=ahead)
         produce = self._produce_fused if self._decoders == 0 else self._produce_split
-        producer = asyncio.create_task(produce(queue, wait_for_room))
-        consumer = asyncio.create_task(self._consume(queue, deliver))
-        tasks = {producer, consumer}
+        await self._watched(produce(queue, wait_for_room), self._consume(queue, deliver))
+
+    async def _watched(self, *work: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Run side by side until all are done; what they return.
+
+        Raises what one of them raised; InstanceNotRunning when a stage's process is there, but does
+        not answer (it was stopped, or the machine thrashes): a new generation does without it.
+        """
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        watch = asyncio.create_task(self._watch())
         try:
-            while tasks:
-                done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            waiting = {*tasks, watch}
+            while waiting != {watch}:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
+            return [task.result() for task in tasks]
         finally:
-            for task in (producer, consumer):
+            for task in (*tasks, watch):
                 task.cancel()
-            await asyncio.gather(producer, consumer, return_exceptions=True)
+            await asyncio.gather(*tasks, watch, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        limit_s = self._config.source.read_timeout_s
+        started: set[str] = set()  # an actor that starts may take its time
+        while True:
+            for name, stage in self._stages().items():
+                reply = stage.alive.options(concurrency_group=spawn.HEALTH_GROUP).remote()
+                patience_s = limit_s if name in started else None
+                try:
+                    await asyncio.wait_for(asyncio.wrap_future(reply.future()), patience_s)
+                except asyncio.TimeoutError:
+                    raise InstanceNotRunning(
+                        f"the {name} has not answered for {limit_s:.0f} s: its process was stopped "
+                        "or gets no time; another one takes over"
+                    ) from None
+                started.add(name)
+            await asyncio.sleep(_PING_S)
+
+    def _stages(self) -> dict[str, Any]:
+        """The actors of this generation by what an error calls them."""
+        found = {"fetcher": self._fetcher, "parser": self._parser, "buffer": self._buffer}
+        return {
+            name: stage
+            for name, stage in found.items()
+            if stage is not None and not isinstance(stage, TransactionBuffer)
+        }
 
     async def _produce_fused(
         self,
@@ -158,11 +204,24 @@ class Pump:
             if isinstance(self._buffer, TransactionBuffer):
                 log_chunk = self._buffer.add(info)
             else:
-                log_chunk = await self._buffer.add.remote(info)
+                log_chunk = await self._added(info)
                 info = log_chunk.info
             await deliver(log_chunk, decoded_ref)
             if isinstance(info, ChunkInfo) and info.failure is not None:
                 raise info.failure
+
+    async def _added(self, info_ref: Any) -> LogChunk:
+        reply = self._buffer.add.remote(info_ref)
+        try:
+            added: LogChunk = await asyncio.wait_for(
+                asyncio.wrap_future(reply.future()), _DECODE_STALL_S
+            )
+            return added
+        except asyncio.TimeoutError:
+            raise InstanceNotRunning(
+                f"a chunk was not decoded in {_DECODE_STALL_S:.0f} s: no CPU was free for it, or "
+                "its worker was stopped"
+            ) from None
 
     async def source_status(self) -> Any:
         """The fetcher's SourceStatus, or None if it does not answer at once."""
@@ -176,10 +235,6 @@ class Pump:
         interrupt = self._fetcher.interrupt.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             await asyncio.wait_for(asyncio.wrap_future(interrupt.remote().future()), 2.0)
-        stages = [self._fetcher, self._parser]
-        if not isinstance(self._buffer, TransactionBuffer):
-            stages.append(self._buffer)
-        for stage in stages:
-            if stage is not None:
-                with contextlib.suppress(Exception):
-                    ray.kill(stage)
+        for stage in self._stages().values():
+            with contextlib.suppress(Exception):
+                ray.kill(stage)

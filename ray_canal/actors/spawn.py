@@ -26,6 +26,8 @@ _ACTOR_CPUS = 0
 _ON_HEAD = {"node:__internal_head__": 0.001}
 # Calls that must pass while a long poll of the same actor is waiting.
 CONTROL_GROUP = "control"
+# The one call that asks whether an actor's process runs.
+HEALTH_GROUP = "health"
 
 
 def store_name(destination: str) -> str:
@@ -143,7 +145,7 @@ def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
     from ray_canal.actors.fetcher import Fetcher
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1})(Fetcher)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
         .remote(instance_json, fused)
     )
@@ -154,7 +156,9 @@ def parser(instance_json: str) -> ActorHandle[Any]:
     from ray_canal.actors.parser import Parser
 
     handle: ActorHandle[Any] = (
-        ray.remote(Parser).options(num_cpus=_ACTOR_CPUS, max_restarts=0).remote(instance_json)
+        ray.remote(concurrency_groups={HEALTH_GROUP: 1})(Parser)
+        .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
+        .remote(instance_json)
     )
     return handle
 
@@ -165,7 +169,7 @@ def transaction_buffer(
     from ray_canal.actors.buffer import TransactionBufferActor
 
     handle: ActorHandle[Any] = (
-        ray.remote(TransactionBufferActor)
+        ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
         .remote(config.model_dump_json(), start, gtid_set)
     )

@@ -14,28 +14,28 @@ import asyncio
 import dataclasses
 import logging
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ray.exceptions import RayError, RayTaskError
-
+from ray_canal.actors.answers import described, head_of, lag_seconds, plain
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.rates import Rates
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
-    CanalError,
     DecodeError,
     Fenced,
     InstanceNotRunning,
     InstanceRestarted,
     NotSubscribed,
+    SubscriberReplaced,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.meta.schema_store import open_schema_store
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.event_store import EventStore
@@ -79,6 +79,7 @@ class StoreActor:
         self._state = STARTING
         self._failure: Exception | None = None
         self._epoch = 0
+        self._owner = uuid.uuid4().hex
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
         self._started_how = ""
@@ -108,7 +109,7 @@ class StoreActor:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                failure = _plain(error)
+                failure = plain(error)
                 logger.warning("destination %s: %s", self._destination, failure)
                 await self._set(FAILED, failure)
                 if isinstance(failure, Fenced | DecodeError):
@@ -146,7 +147,8 @@ class StoreActor:
         pump = self._pump = Pump(self._config)
         records = self._schemas.records(self._destination)
         start, identity, new_records = await pump.open(at, records, self._delivered)
-        self._epoch = self._meta.acquire(self._destination)
+        # Who has lost the destination to another owner does not take it back.
+        self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._keep_schemas([*records, *new_records], new_records)
         self._subscribers = self._meta.load(self._destination)
@@ -220,6 +222,9 @@ class StoreActor:
 
     # --- calls of clients ---------------------------------------------------------------------
 
+    async def alive(self) -> None:
+        """Answer: this process is not stopped, and its event loop turns."""
+
     async def wait_running(self, timeout: float) -> None:
         """Return when the instance stands at its source; raise what keeps it from there."""
         deadline = time.monotonic() + timeout
@@ -231,8 +236,12 @@ class StoreActor:
         if self._failure is not None:
             raise self._failure
 
-    async def subscribe(self, client_id: int, filter_text: str, rollback: bool = True) -> int:
-        """Subscribe, or change the filter; `rollback` what is outstanding. Returns the epoch."""
+    async def subscribe(
+        self, client_id: int, filter_text: str, rollback: bool = True, holder: str = ""
+    ) -> int:
+        """Subscribe, or change the filter; `rollback` what is outstanding. Returns the epoch.
+
+        From now on calls that name another `holder` are refused with SubscriberReplaced."""
         self._filter(filter_text)  # refused before anything is started for it
         if self._state == RESTING:
             self._expected = True
@@ -242,7 +251,7 @@ class StoreActor:
         cursor = known.cursor if known is not None else None
         if cursor is None:
             cursor = LogPosition(self._identity, store.first_position)
-        subscriber = SubscriberMeta(client_id, filter_text, cursor)
+        subscriber = SubscriberMeta(client_id, filter_text, cursor, holder=holder)
         if subscriber != known:
             self._save(subscriber)
         store.subscribe(client_id, self._terms(subscriber), cursor.position)
@@ -275,70 +284,57 @@ class StoreActor:
         await self._wake()
 
     async def get_without_ack(
-        self, client_id: int, batch_size: int, timeout: float | None
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
     ) -> MessageHead:
         """See Connector.get_without_ack."""
-        return await self._get(client_id, batch_size, timeout, full=True)
+        return await self._get(client_id, batch_size, timeout, holder, full=True)
 
-    async def get_soon(self, client_id: int, batch_size: int, timeout: float) -> MessageHead:
+    async def get_soon(
+        self, client_id: int, batch_size: int, timeout: float, holder: str = ""
+    ) -> MessageHead:
         """A batch as soon as there is anything for this subscriber, waiting up to `timeout`."""
-        return await self._get(client_id, batch_size, timeout, full=False)
+        return await self._get(client_id, batch_size, timeout, holder, full=False)
 
-    async def get(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+    async def get(
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
+    ) -> MessageHead:
         """See Connector.get."""
         (await self._ready_store()).refuse_unacked(client_id)
-        head = await self._get(client_id, batch_size, timeout, full=True)
+        head = await self._get(client_id, batch_size, timeout, holder, full=True)
         if head.id != EMPTY_BATCH:
-            await self.ack(client_id, head.id, head.epoch)
+            await self.ack(client_id, head.id, head.epoch, holder)
         return head
 
     async def _get(
-        self, client_id: int, batch_size: int, timeout: float | None, full: bool
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str, full: bool
     ) -> MessageHead:
         store = await self._ready_store()
         wanted = batch_size if full else 1
         if timeout is not None:
             deadline = time.monotonic() + timeout if timeout > 0 else float("inf")
             while not store.ready(client_id, wanted, count_all=not full):
-                if self._state in (FINISHED, FAILED, STOPPED):
+                if self._state in (FINISHED, STOPPED) or self._has_given_up():
                     break
                 if not await self._wait_change(deadline):
                     break
                 store = await self._ready_store()
+        self._refuse_replaced(client_id, holder)
+        self._refuse_fenced()
         batch = store.get(client_id, batch_size)
         if batch is not None:
-            return self._head(batch)
-        if self._failure is not None and self._state == FAILED:
+            return head_of(batch, self._epoch, self._config)
+        if self._failure is not None and self._has_given_up():
             raise self._failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._state == FINISHED)
 
-    def _head(self, batch: Any) -> MessageHead:
-        return MessageHead(
-            batch.id,
-            self._epoch,
-            tuple(
-                MessagePart(part.payload, part.first, part.last, part.mask, part.gtid_set)
-                for part in batch.parts
-            ),
-            batch.entry_count,
-            batch.row_count,
-            batch.range.start,
-            batch.range.end,
-            ack=batch.range.ack,
-            time_zone=self._config.time_zone,
-            gtid=self._config.source.gtid,
-            fields=self._config.filter.fields,
-            black_fields=self._config.filter.black_fields,
-            irregular_dates=self._config.irregular_dates,
-        )
-
-    async def ack(self, client_id: int, batch_id: int, epoch: int | None) -> None:
+    async def ack(self, client_id: int, batch_id: int, epoch: int | None, holder: str = "") -> None:
         """See Connector.ack. The cursor is durable when this returns. `epoch` None: the caller
         cannot know (Canal's protocol has none), so this one's."""
         if batch_id == EMPTY_BATCH:
             return
         store = await self._ready_store()
         self._refuse_void(batch_id, epoch)
+        self._refuse_replaced(client_id, holder)
         cursor = store.cursor_after(client_id, batch_id)
         known = self._subscribers[client_id]
         # The durable cursor first: if that write fails, the batch stays outstanding.
@@ -347,9 +343,12 @@ class StoreActor:
         store.ack(client_id, batch_id)
         await self._wake()
 
-    async def rollback(self, client_id: int, batch_id: int | None, epoch: int | None) -> None:
+    async def rollback(
+        self, client_id: int, batch_id: int | None, epoch: int | None, holder: str = ""
+    ) -> None:
         """See Connector.rollback."""
         store = await self._ready_store()
+        self._refuse_replaced(client_id, holder)
         if batch_id is not None:
             self._refuse_void(batch_id, epoch)
         store.rollback(client_id, batch_id)
@@ -367,7 +366,7 @@ class StoreActor:
         return {
             "destination": self._destination,
             "state": self._state,
-            "error": None if self._failure is None else _described(self._failure),
+            "error": None if self._failure is None else described(self._failure),
             "source": self._config.source.address or ", ".join(self._config.source.files),
             "server": self._identity.server_uuid,
             "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
@@ -377,7 +376,7 @@ class StoreActor:
             "decoders": None if self._pump is None else self._pump.decoders,
             "fetched": source,
             "lag_bytes": None if source is None else source.lag_bytes,
-            "lag_seconds": _lag_seconds(source, self._last_event_time),
+            "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "quarantined": [f"{schema}.{table}" for schema, table in sorted(self._quarantined)],
             "store": stats,
@@ -426,10 +425,33 @@ class StoreActor:
         try:
             self._meta.save(self._destination, self._epoch, subscriber)
         except Fenced as error:
-            self._failure, self._state = error, FAILED
-            self._life.cancel()
+            self._give_up(error)
             raise
         self._subscribers[subscriber.client_id] = subscriber
+
+    def _refuse_fenced(self) -> None:
+        """Before anything is handed out: a successor may have moved the cursors since."""
+        try:
+            self._meta.refuse_fenced(self._destination, self._epoch)
+        except Fenced as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: Fenced) -> None:
+        self._failure, self._state = error, FAILED
+        self._life.cancel()
+
+    def _has_given_up(self) -> bool:
+        """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
+        return self._state == FAILED and not getattr(self._failure, "retryable", False)
+
+    def _refuse_replaced(self, client_id: int, holder: str) -> None:
+        known = self._subscribers.get(client_id)
+        if holder and known is not None and known.holder != holder:
+            raise SubscriberReplaced(
+                f"another connection has subscribed as client {client_id} since; only the last "
+                "one gets batches: take another client_id, or subscribe again to take over"
+            ).at(destination=self._destination)
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._epoch:
@@ -443,13 +465,11 @@ class StoreActor:
         subscriber = self._subscribers.get(client_id)
         moved = now.position != was.position or now.identity.server_uuid != was.identity.server_uuid
         if moved and subscriber is not None and subscriber.cursor == was:
-            self._save(SubscriberMeta(client_id, subscriber.filter, now))
+            self._save(dataclasses.replace(subscriber, cursor=now))
 
     def _terms(self, subscriber: SubscriberMeta) -> Terms:
         policy = subscriber.policy or "block"
-        return Terms(
-            self._filter(subscriber.filter), cast(Policy, policy), subscriber.transactions
-        )
+        return Terms(self._filter(subscriber.filter), cast(Policy, policy), subscriber.transactions)
 
     def _filter(self, subscriber_filter: str) -> TableFilter:
         """The subscriber's filter on top of the instance's black list."""
@@ -459,28 +479,3 @@ class StoreActor:
 
 def _position(subscriber: SubscriberMeta) -> EntryPosition | None:
     return None if subscriber.cursor is None else subscriber.cursor.position
-
-
-def _plain(error: Exception) -> Exception:
-    """What happened, without Ray's wrapping; a lost actor becomes a retryable
-    InstanceNotRunning."""
-    if isinstance(error, RayTaskError):
-        cause = getattr(error, "cause", None)
-        return cause if isinstance(cause, CanalError) else error
-    if isinstance(error, RayError):
-        return InstanceNotRunning(f"a stage of the pipeline died: {type(error).__name__}")
-    return error
-
-
-def _lag_seconds(source: Any, last_event_time: int) -> float | None:
-    """Age of the last event read, 0 when there is nothing more to read; None: not known."""
-    if source is None or source.lag_bytes is None:
-        return None
-    if source.lag_bytes == 0:
-        return 0.0
-    newest = last_event_time or source.last_event_time
-    return max(0.0, time.time() - newest) if newest else None
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

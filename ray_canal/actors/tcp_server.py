@@ -55,6 +55,9 @@ class TcpServerActor:
         # The look-up asks Ray's head node and waits for it: not on the event loop.
         return await asyncio.to_thread(StoreCalls, destination, self._namespace, _RESTART_WAIT_S)
 
+    async def alive(self) -> None:
+        """Answer: this process is not stopped, and its event loop turns."""
+
     async def address(self, timeout: float) -> str:
         """host:port once it listens. Raises ConfigError: it cannot."""
         deadline = time.monotonic() + timeout

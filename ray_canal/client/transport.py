@@ -5,6 +5,7 @@ Both carry the same calls (those of actors/store.py) and make the same messages.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Protocol
 
 from ray_canal.actors.calls import StoreCalls
@@ -26,8 +27,23 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
+_HELD = ("get", "get_without_ack", "get_soon", "ack", "rollback")
+
+
 class RayTransport(StoreCalls):
-    """Calls of the store actor; entries and Arrow batches are read from shared memory."""
+    """Calls of the store actor; entries and Arrow batches are read from shared memory.
+
+    Who has subscribed is known by a name of its own, so that it is refused once somebody else has
+    subscribed under the same client id: it may have slept through that.
+    """
+
+    _holder = ""
+
+    def _submit(self, method: str, *arguments: Any) -> Any:
+        if method == "subscribe":
+            self._holder = self._holder or uuid.uuid4().hex
+        named = {"holder": self._holder} if method in ("subscribe", *_HELD) else {}
+        return getattr(self._handle, method).remote(*arguments, **named)
 
     def message(self, head: MessageHead) -> Message:
         return Message(head, self.load)

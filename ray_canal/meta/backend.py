@@ -12,15 +12,19 @@ class MetaBackend(Protocol):
 
     An owner takes the destination by `acquire`; each of its writes names the epoch it got. A write
     under another epoch than the destination's newest is refused with Fenced and changes nothing. A
-    backend that cannot be reached raises InstanceError; after that a write may or may not have
+    backend that cannot be reached raises MetaUnavailable; after that a write may or may not have
     happened, and writing it again is safe.
     """
 
     where: str
     """What an error calls it: the file, or the server and its tables or keys."""
 
-    def acquire(self, destination: str) -> int:
-        """Raise the destination's epoch by one and return it; every earlier owner is fenced."""
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
+        """Raise the destination's epoch by one and return it; every earlier owner is fenced.
+
+        With `after`, only if that is the newest epoch, or `owner` (any text that nobody else has)
+        has made the newest one: so who was replaced does not take it back. Else raises Fenced.
+        """
         ...
 
     def epoch(self, destination: str) -> int:

@@ -31,6 +31,7 @@ class SubscriberMeta:
     cursor: LogPosition | None
     policy: str = ""
     transactions: bool = False
+    holder: str = ""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -51,6 +52,7 @@ class SubscriberMeta:
                 ),
                 str(tree.get("policy", "")),
                 bool(tree.get("transactions", False)),
+                str(tree.get("holder", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
@@ -62,9 +64,10 @@ class MetaManager:
     def __init__(self, backend: MetaBackend) -> None:
         self._backend = backend
 
-    def acquire(self, destination: str) -> int:
-        """Own the destination: a new epoch, which fences every earlier owner."""
-        return self._backend.acquire(destination)
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
+        """Own the destination: a new epoch, which fences every earlier owner. Raises Fenced: see
+        MetaBackend.acquire."""
+        return self._backend.acquire(destination, owner, after)
 
     def load(self, destination: str) -> dict[int, SubscriberMeta]:
         """Subscribers by client id. Raises ConfigError: a record is damaged."""
@@ -87,7 +90,7 @@ class MetaManager:
         return subscriber
 
     def refuse_fenced(self, destination: str, epoch: int) -> None:
-        """Raises Fenced if `epoch` is not the destination's newest, InstanceError."""
+        """Raises Fenced if `epoch` is not the destination's newest, MetaUnavailable."""
         newest = self._backend.epoch(destination)
         if newest != epoch:
             raise fenced(destination, epoch, newest)

@@ -14,11 +14,15 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
+        self._owners: dict[str, str] = {}
         self._records: dict[str, dict[int, str]] = {}
         self._lock = threading.Lock()
 
-    def acquire(self, destination: str) -> int:
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         with self._lock:
+            if after is not None and not (owner and self._owners.get(destination) == owner):
+                self._guard(destination, after)
+            self._owners[destination] = owner
             self._epochs[destination] = self.epoch(destination) + 1
             return self._epochs[destination]
 

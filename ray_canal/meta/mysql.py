@@ -18,7 +18,7 @@ from ray_canal.errors import (
     CanalError,
     ConfigError,
     ConnectionLost,
-    InstanceError,
+    MetaUnavailable,
     PrivilegeMissing,
     SourceError,
 )
@@ -27,15 +27,20 @@ from ray_canal.meta.backend import fenced
 _NAME = "character set ascii collate ascii_bin not null"
 _TABLES = (
     "create table if not exists {d}.canal_epoch (destination varchar(255) " + _NAME + ","
-    " epoch bigint not null, primary key (destination)) engine=InnoDB",
+    " epoch bigint not null, owner varchar(64) " + _NAME + ","
+    " primary key (destination)) engine=InnoDB",
     "create table if not exists {d}.canal_cursor (destination varchar(255) " + _NAME + ","
     " client_id bigint not null, record longtext character set utf8mb4 collate utf8mb4_bin"
     " not null, writes bigint not null, primary key (destination, client_id)) engine=InnoDB",
 )
 # LAST_INSERT_ID carries the new value out of the statement that made it.
 _ACQUIRE = (
-    "insert into {d}.canal_epoch values (%s, last_insert_id(1))"
-    " on duplicate key update epoch = last_insert_id(epoch + 1)"
+    "insert into {d}.canal_epoch values (%s, last_insert_id(1), %s)"
+    " on duplicate key update epoch = last_insert_id(epoch + 1), owner = %s"
+)
+_ACQUIRE_AGAIN = (
+    "update {d}.canal_epoch set epoch = last_insert_id(epoch + 1), owner = %s"
+    " where destination = %s and (epoch = %s or (owner = %s and owner <> ''))"
 )
 _EPOCH = "select epoch from {d}.canal_epoch where destination = %s"
 _LOAD = "select client_id, record from {d}.canal_cursor where destination = %s"
@@ -57,7 +62,7 @@ T = TypeVar("T")
 class MysqlBackend:
     """See MetaBackend. Makes its database and tables when they are not there.
 
-    Raises ConfigError on opening: unreachable, refused, not allowed; InstanceError later.
+    Raises ConfigError on opening: unreachable, refused, not allowed; MetaUnavailable later.
     """
 
     def __init__(self, config: MetaConfig) -> None:
@@ -91,12 +96,18 @@ class MysqlBackend:
             for table in _TABLES:
                 self._run(table)
 
-    def acquire(self, destination: str) -> int:
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         def statements() -> int:
-            self._run(_ACQUIRE, destination)
+            if after is None:
+                self._run(_ACQUIRE, destination, owner, owner)
+            elif not self._changed(_ACQUIRE_AGAIN, owner, destination, after, owner):
+                return 0
             return int(self._run("select last_insert_id() epoch")[0]["epoch"])
 
-        return self._again_if_lost(statements)
+        epoch = self._again_if_lost(statements)
+        if not epoch:
+            raise fenced(destination, after or 0, self.epoch(destination))
+        return epoch
 
     def epoch(self, destination: str) -> int:
         rows = self._again_if_lost(lambda: self._run(_EPOCH, destination))
@@ -137,7 +148,8 @@ class MysqlBackend:
         return int(self._connection.affected_rows())
 
     def _again_if_lost(self, operation: Callable[[], T]) -> T:
-        """Run; once more on a new connection if the old one has ended. Raises InstanceError."""
+        """Run; once more on a new connection if the old one has ended. Raises
+        MetaUnavailable."""
         try:
             try:
                 return operation()
@@ -146,7 +158,7 @@ class MysqlBackend:
                 return operation()
         except CanalError as error:
             self.close()
-            raise InstanceError(self._explained(error)) from None
+            raise MetaUnavailable(self._explained(error)) from None
 
     def _explained(self, error: CanalError) -> str:
         text = str(error).replace("source.", "meta.")

@@ -1,8 +1,8 @@
 """Cursors in a Redis server outside of Ray (extra `redis`).
 
-Keys: `NAME:{DESTINATION}:epoch`, a number, and `NAME:{DESTINATION}:cursors`, a hash by client id;
-the braces keep both in one slot of a Redis Cluster. Writes are scripts, which Redis runs one at a
-time, so no takeover fits between the look at the epoch and the write. As durable as the server's
+Keys: `NAME:{DESTINATION}:epoch`, a number, `…:owner`, who made it, `…:cursors`, a hash by client
+id; the braces keep them in one slot of a Redis Cluster. Writes are scripts, which Redis runs one at
+a time, so no takeover fits between the look at the epoch and the write. As durable as the server's
 append-only file is (appendonly yes, appendfsync always).
 """
 
@@ -13,12 +13,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ray_canal.config import MetaConfig, secret
-from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.errors import ConfigError, MetaUnavailable
 from ray_canal.meta.backend import fenced
 
 log = logging.getLogger(__name__)
 
 _PORT = 6379
+_ACQUIRE = """
+local newest = tonumber(redis.call('get', KEYS[1]) or '0')
+local mine = ARGV[1] ~= '' and redis.call('get', KEYS[2]) == ARGV[1]
+if ARGV[2] ~= '' and newest ~= tonumber(ARGV[2]) and not mine then return -1 end
+redis.call('set', KEYS[2], ARGV[1])
+return redis.call('incr', KEYS[1])
+"""
 _SAVE = """
 local newest = tonumber(redis.call('get', KEYS[1]) or '0')
 if newest ~= tonumber(ARGV[1]) then return newest end
@@ -37,7 +44,7 @@ T = TypeVar("T")
 
 
 class RedisBackend:
-    """See MetaBackend. Raises ConfigError on opening, InstanceError later."""
+    """See MetaBackend. Raises ConfigError on opening, MetaUnavailable later."""
 
     def __init__(self, config: MetaConfig) -> None:
         try:
@@ -88,10 +95,16 @@ class RedisBackend:
         try:
             return operation()
         except self._errors as error:
-            raise InstanceError(f"{self.where} cannot be used: {error}") from None
+            raise MetaUnavailable(f"{self.where} cannot be used: {error}") from None
 
-    def acquire(self, destination: str) -> int:
-        return int(self._run(lambda: self._client.incr(self._keys(destination)[0])))
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
+        epoch_key, _ = self._keys(destination)
+        keys = (epoch_key, epoch_key.removesuffix("epoch") + "owner")
+        expected = "" if after is None else after
+        epoch = int(self._run(lambda: self._client.eval(_ACQUIRE, 2, *keys, owner, expected)))
+        if epoch == -1:
+            raise fenced(destination, after or 0, self.epoch(destination))
+        return epoch
 
     def epoch(self, destination: str) -> int:
         return int(self._run(lambda: self._client.get(self._keys(destination)[0])) or 0)

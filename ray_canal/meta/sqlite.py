@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
 from ray_canal.meta.backend import fenced
 from ray_canal.meta.copies import advice, keep_copy
 
 log = logging.getLogger(__name__)
 
 _BUSY_S = 10.0
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
-create table if not exists epoch (destination text primary key, epoch integer not null);
+create table if not exists epoch (destination text primary key, epoch integer not null,
+    owner text not null default '');
 create table if not exists subscriber (
     destination text not null, client_id integer not null, record text not null,
     primary key (destination, client_id)
@@ -56,7 +57,7 @@ class SqliteBackend:
         for pragma in ("journal_mode=delete", "synchronous=extra"):
             database.execute(f"pragma {pragma}")
         version = database.execute("pragma user_version").fetchone()[0]
-        if version not in (0, _VERSION):
+        if version not in (0, 1, _VERSION):
             raise sqlite3.DatabaseError(f"its version is {version}, this program reads {_VERSION}")
         verdict = database.execute("pragma integrity_check").fetchone()[0]
         if verdict != "ok":
@@ -65,6 +66,10 @@ class SqliteBackend:
             with self._transaction():
                 for statement in _SCHEMA.split(";"):
                     database.execute(statement)
+                database.execute(f"pragma user_version={_VERSION}")
+        if version == 1:
+            with self._transaction():
+                database.execute("alter table epoch add column owner text not null default ''")
                 database.execute(f"pragma user_version={_VERSION}")
 
     def _keep_copy(self) -> None:
@@ -77,7 +82,7 @@ class SqliteBackend:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: all of it durable at the end, or none. Raises InstanceError."""
+        """A write transaction: all of it durable at the end, or none. Raises MetaUnavailable."""
         database = self._database
         try:
             database.execute("begin immediate")
@@ -89,21 +94,31 @@ class SqliteBackend:
                     database.execute("rollback")
                 raise
         except sqlite3.Error as error:
-            raise InstanceError(f"{self.where} cannot be written: {error}") from error
+            raise MetaUnavailable(f"{self.where} cannot be written: {error}") from error
 
-    def acquire(self, destination: str) -> int:
+    def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         with self._transaction() as database:
+            newest = self._newest(destination)
+            if after is not None and newest != after and not self._made_by(destination, owner):
+                raise fenced(destination, after, newest)
             database.execute(
-                "insert into epoch values (?, 1) on conflict do update set epoch = epoch + 1",
-                (destination,),
+                "insert into epoch values (?, 1, ?)"
+                " on conflict do update set epoch = epoch + 1, owner = excluded.owner",
+                (destination, owner),
             )
             return self._newest(destination)
+
+    def _made_by(self, destination: str, owner: str) -> bool:
+        row = self._database.execute(
+            "select owner from epoch where destination = ?", (destination,)
+        ).fetchone()
+        return bool(owner) and row == (owner,)
 
     def epoch(self, destination: str) -> int:
         try:
             return self._newest(destination)
         except sqlite3.Error as error:
-            raise InstanceError(f"{self.where} cannot be read: {error}") from error
+            raise MetaUnavailable(f"{self.where} cannot be read: {error}") from error
 
     def _newest(self, destination: str) -> int:
         row = self._database.execute(
@@ -117,7 +132,7 @@ class SqliteBackend:
                 "select client_id, record from subscriber where destination = ?", (destination,)
             ).fetchall()
         except sqlite3.Error as error:
-            raise InstanceError(f"{self.where} cannot be read: {error}") from error
+            raise MetaUnavailable(f"{self.where} cannot be read: {error}") from error
         return {int(client_id): str(record) for client_id, record in rows}
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:

@@ -111,8 +111,25 @@ def test_a_file_of_another_program_or_version_is_refused(tmp_path: Path) -> None
     with sqlite3.connect(path) as other:
         other.execute("pragma user_version=7")
     other.close()
-    with pytest.raises(ConfigError, match="its version is 7, this program reads 1"):
+    with pytest.raises(ConfigError, match="its version is 7, this program reads 2"):
         SqliteBackend(str(path))
+
+
+def test_a_file_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    with sqlite3.connect(path) as first:
+        first.executescript(
+            "create table epoch (destination text primary key, epoch integer not null);"
+            "create table subscriber (destination text not null, client_id integer not null,"
+            " record text not null, primary key (destination, client_id));"
+            "insert into epoch values ('orders', 4);"
+            "insert into subscriber values ('orders', 1, 'kept'); pragma user_version=1"
+        )
+    first.close()
+    for epoch in (5, 6):
+        backend = SqliteBackend(str(path))
+        assert (backend.acquire("orders", "me"), backend.load("orders")) == (epoch, {1: "kept"})
+        backend.close()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

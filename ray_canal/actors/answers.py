@@ -1,0 +1,59 @@
+"""What the store actor answers with: heads of messages, failures without Ray's wrapping, lag."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ray.exceptions import RayError, RayTaskError
+
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import CanalError, InstanceNotRunning
+from ray_canal.protocol.message import MessageHead, MessagePart
+
+
+def head_of(batch: Any, epoch: int, config: InstanceConfig) -> MessageHead:
+    """What a client gets of a batch: references and slices, and how to read them."""
+    return MessageHead(
+        batch.id,
+        epoch,
+        tuple(
+            MessagePart(part.payload, part.first, part.last, part.mask, part.gtid_set)
+            for part in batch.parts
+        ),
+        batch.entry_count,
+        batch.row_count,
+        batch.range.start,
+        batch.range.end,
+        ack=batch.range.ack,
+        time_zone=config.time_zone,
+        gtid=config.source.gtid,
+        fields=config.filter.fields,
+        black_fields=config.filter.black_fields,
+        irregular_dates=config.irregular_dates,
+    )
+
+
+def plain(error: Exception) -> Exception:
+    """What happened, without Ray's wrapping; a lost actor becomes a retryable
+    InstanceNotRunning."""
+    if isinstance(error, RayTaskError):
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, CanalError) else error
+    if isinstance(error, RayError):
+        return InstanceNotRunning(f"a stage of the pipeline died: {type(error).__name__}")
+    return error
+
+
+def lag_seconds(source: Any, last_event_time: int) -> float | None:
+    """Age of the last event read, 0 when there is nothing more to read; None: not known."""
+    if source is None or source.lag_bytes is None:
+        return None
+    if source.lag_bytes == 0:
+        return 0.0
+    newest = last_event_time or source.last_event_time
+    return max(0.0, time.time() - newest) if newest else None
+
+
+def described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
