@@ -1,0 +1,86 @@
+"""Processes of a local Ray by what they run, to kill, stop and continue them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psutil
+
+STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER = (
+    f"ray::{name}"
+    for name in (
+        "StoreActor",
+        "Fetcher",
+        "Controller",
+        "Parser",
+        "TransactionBufferActor",
+        "TcpServerActor",
+    )
+)
+RAYLET, GCS = "raylet", "gcs_server"
+
+
+def family(root: int | None = None) -> list[psutil.Process]:
+    """The processes below `root`, by default this process: its Ray, with all workers."""
+    try:
+        return psutil.Process(root or os.getpid()).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def running(role: str, root: int | None = None) -> list[int]:
+    """Process ids whose title begins with `role` ("ray::Fetcher"), or whose program it is."""
+    found = []
+    for process in family(root):
+        try:
+            first = (process.cmdline() or [""])[0]
+        except psutil.Error:
+            continue
+        if first.startswith(role) or os.path.basename(first) == role:
+            found.append(process.pid)
+    return found
+
+
+def the_one(role: str, root: int | None = None, timeout_s: float = 60.0) -> int:
+    """Its process id, as soon as there is exactly one."""
+    found: list[int] = []
+
+    def one() -> bool:
+        found[:] = running(role, root)
+        return len(found) == 1
+
+    wait_for(one, timeout_s, f"one process {role}")
+    return found[0]
+
+
+def send(pid: int, number: int) -> None:
+    """A signal, if the process is still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """SIGSTOP inside the `with` block, SIGCONT at its end."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> float:
+    """Seconds until it holds. Raises AssertionError."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < timeout_s, f"not in {timeout_s:.0f} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - began
