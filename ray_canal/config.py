@@ -60,6 +60,8 @@ class SourceConfig(_Section):
     timestamp: str = ""  # ISO 8601 with a zone, to the microsecond; or Canal's milliseconds
     # What to do where the server has purged what we need.
     on_purged: Literal["fail", "earliest", "latest"] = "fail"
+    # Warn when the retention may take the oldest cursor's file sooner than this.
+    purge_warning_hours: float = Field(2.0, ge=0)
     # Without GTIDs: how far before the last event to start on another server.
     fallback_s: float = Field(60.0, ge=0)
     heartbeat_s: float = Field(5.0, gt=0)

@@ -74,11 +74,13 @@ class Fetcher:
     def alive(self) -> None:
         """Answer: this process is not stopped. Runs beside everything else."""
 
-    def status(self) -> SourceStatus:
-        """Position, lag and heartbeat times of the source. Runs beside a waiting read."""
+    def status(self, oldest: EntryPosition | None = None) -> SourceStatus:
+        """Position, lag and heartbeat times of the source, and how safe the oldest cursor is from a
+        purge. Runs beside a waiting read."""
         status = self._source.status()
         lag_bytes = self._lag.bytes_behind(status.journal_name, status.position)
-        return dataclasses.replace(status, lag_bytes=lag_bytes)
+        purge = None if oldest is None else self._lag.purge_distance(oldest)
+        return dataclasses.replace(status, lag_bytes=lag_bytes, purge=purge)
 
     def interrupt(self) -> None:
         """End a waiting read and close the source."""

@@ -26,7 +26,7 @@ from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.start import Start
 from ray_canal.errors import InstanceNotRunning
-from ray_canal.protocol.position import LogPosition, SourceIdentity
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
@@ -223,11 +223,11 @@ class Pump:
                 "its worker was stopped"
             ) from None
 
-    async def source_status(self) -> Any:
-        """The fetcher's SourceStatus, or None if it does not answer at once."""
+    async def source_status(self, oldest: EntryPosition | None = None) -> Any:
+        """The fetcher's SourceStatus (see there), or None if it does not answer at once."""
         call = self._fetcher.status.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            return await asyncio.wait_for(asyncio.wrap_future(call.remote().future()), 1.0)
+            return await asyncio.wait_for(asyncio.wrap_future(call.remote(oldest).future()), 1.0)
         return None
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from ray_canal.actors.answers import described, head_of, lag_seconds, plain
 from ray_canal.actors.pump import Pump
+from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
@@ -83,7 +84,7 @@ class StoreActor:
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
         self._started_how = ""
-        self._delivered = ""
+        self._delivered: EntryPosition | None = None
         self._store: EventStore | None = None
         self._subscribers: dict[int, SubscriberMeta] = {}
         self._pump: Pump | None = None
@@ -94,6 +95,7 @@ class StoreActor:
         self._started_at = time.time()
         self._pumping: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._live())
+        self._watch = asyncio.create_task(watch_purge(self._destination, self._source_status))
 
     # --- the life of the instance -------------------------------------------------------------
 
@@ -146,7 +148,9 @@ class StoreActor:
             at = [LogPosition(self._identity, self._start)]
         pump = self._pump = Pump(self._config)
         records = self._schemas.records(self._destination)
-        start, identity, new_records = await pump.open(at, records, self._delivered)
+        delivered = "" if self._delivered is None else self._delivered.gtid
+        start, identity, new_records = await pump.open(at, records, delivered)
+        self._delivered = None
         # Who has lost the destination to another owner does not take it back.
         self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
         self._identity, self._start, self._started_how = identity, start.position, start.how
@@ -322,6 +326,7 @@ class StoreActor:
         self._refuse_fenced()
         batch = store.get(client_id, batch_size)
         if batch is not None:
+            self._delivered = max(self._delivered or batch.range.ack, batch.range.ack)
             return head_of(batch, self._epoch, self._config)
         if self._failure is not None and self._has_given_up():
             raise self._failure
@@ -361,7 +366,7 @@ class StoreActor:
 
     async def status(self) -> dict[str, Any]:
         """State, positions, lag, rates, ring fill, subscribers: plain values, no secrets."""
-        source = None if self._pump is None else await self._pump.source_status()
+        source = await self._source_status()
         stats = {} if self._store is None else self._store.stats()
         return {
             "destination": self._destination,
@@ -376,6 +381,7 @@ class StoreActor:
             "decoders": None if self._pump is None else self._pump.decoders,
             "fetched": source,
             "lag_bytes": None if source is None else source.lag_bytes,
+            "purge": None if source is None else source.purge,
             "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "quarantined": [f"{schema}.{table}" for schema, table in sorted(self._quarantined)],
@@ -385,7 +391,8 @@ class StoreActor:
     async def stop(self) -> None:
         """End the upstream and release the meta backend. Nothing acked is lost."""
         self._life.cancel()
-        await asyncio.gather(self._life, return_exceptions=True)
+        self._watch.cancel()
+        await asyncio.gather(self._life, self._watch, return_exceptions=True)
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
         self._meta.close()
         self._schemas.close()
@@ -466,6 +473,11 @@ class StoreActor:
         moved = now.position != was.position or now.identity.server_uuid != was.identity.server_uuid
         if moved and subscriber is not None and subscriber.cursor == was:
             self._save(dataclasses.replace(subscriber, cursor=now))
+
+    async def _source_status(self) -> Any:
+        cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]
+        oldest = min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
+        return None if self._pump is None else await self._pump.source_status(oldest)
 
     def _terms(self, subscriber: SubscriberMeta) -> Terms:
         policy = subscriber.policy or "block"

@@ -168,6 +168,13 @@ class Catalog:
         """GTIDs whose events are gone (MySQL)."""
         return (self.variable("gtid_purged") or "").replace("\n", "")
 
+    def retention_s(self) -> float:
+        """Age at which the server purges a binlog file; 0: it does not by itself."""
+        if (self.variable("binlog_expire_logs_auto_purge") or "ON").upper() == "OFF":
+            return 0.0
+        seconds = float(self.variable("binlog_expire_logs_seconds") or 0)
+        return seconds or 86400 * float(self.variable("expire_logs_days") or 0)
+
     def grants(self) -> list[str]:
         """SHOW GRANTS of the own user."""
         return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]

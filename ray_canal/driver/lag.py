@@ -10,8 +10,9 @@ from pathlib import Path
 from ray_canal.config import SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.files import list_binlogs
+from ray_canal.driver.horizon import PurgeDistance, purge_distance
 from ray_canal.errors import CanalError
-from ray_canal.protocol.position import journal_key
+from ray_canal.protocol.position import EntryPosition, journal_key
 
 _ASK_EVERY_S = 2.0
 
@@ -32,21 +33,38 @@ def behind_bytes(
 
 
 class LagMeter:
-    """Asks the server (its own connection, at most every two seconds) or looks at the files."""
+    """Asks the server (its own connection, at most every two seconds) or looks at the files: how
+    far behind its end we are, how far before what it purges."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._catalog: Catalog | None = None
         self._binlogs: list[tuple[str, int]] = []
+        self._retention_s = 0.0
         self._asked_at = float("-inf")
 
     def bytes_behind(self, journal_name: str, position: int) -> int | None:
         """None when the server does not answer or does not know the file."""
+        self._ask()
+        return behind_bytes(self._binlogs, journal_name, position)
+
+    def purge_distance(self, cursor: EntryPosition) -> PurgeDistance | None:
+        """Of the oldest cursor; None for files, which nobody purges."""
+        if self._config.files:
+            return None
+        self._ask()
+        warning_s = 3600 * self._config.purge_warning_hours
+        return purge_distance(self._binlogs, self._retention_s, cursor, time.time(), warning_s)
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+
+    def _ask(self) -> None:
         if time.monotonic() - self._asked_at > _ASK_EVERY_S:
             with contextlib.suppress(CanalError, OSError):
                 self._binlogs = self._list()
             self._asked_at = time.monotonic()
-        return behind_bytes(self._binlogs, journal_name, position)
 
     def _list(self) -> list[tuple[str, int]]:
         if self._config.files:
@@ -54,4 +72,5 @@ class LagMeter:
             return [(path.name, path.stat().st_size) for path in paths]
         if self._catalog is None:
             self._catalog = Catalog(self._config)
+        self._retention_s = self._catalog.retention_s()
         return self._catalog.binlogs()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
+from ray_canal.driver.horizon import PurgeDistance
 from ray_canal.driver.start import Start
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 
@@ -20,7 +21,8 @@ from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdenti
 class SourceStatus:
     """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
     header time. `master_position` is how far the server (or file) is known to go, None: not
-    known. `lag_bytes`: what the source has and we have not read, None: not known."""
+    known. `lag_bytes`: what the source has and we have not read, None: not known. `purge`: how far
+    the oldest cursor is from what the server purges next."""
 
     journal_name: str
     position: int
@@ -32,6 +34,7 @@ class SourceStatus:
     reconnects: int = 0
     last_error: str = ""
     lag_bytes: int | None = None
+    purge: PurgeDistance | None = None
 
 
 class Source(Protocol):

@@ -6,16 +6,24 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ray_canal as canal
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.log_search import MICROS, Search, transactions
 from ray_canal.driver.server_log import ServerLog
-from ray_canal.protocol.position import EntryPosition
-from tests.integration.test_driver import instance, opened, read_until
+from ray_canal.errors import ConnectionLost, PositionPurged
+from ray_canal.protocol.gtid import GtidSet
+from ray_canal.protocol.position import EntryPosition, LogPosition
+from tests.integration.test_driver import instance, opened, purge_all, read_until
+from tests.integration.test_main_job import deployment
 from tests.servers import Server, start
 
 FILES = 500
@@ -94,11 +102,8 @@ def test_a_position_inside_a_transaction_goes_back(many_files: Server) -> None:
     for row in events:
         position = int(row[1])
         config = instance(many_files, start="position", journal_name=name, position=position)
-        source = LiveSource(config)
-        try:
+        with contextlib.closing(LiveSource(config)) as source:
             found = source.open(None)
-        finally:
-            source.close()
         assert found.position == (position if position <= begin else begin)
     config = instance(many_files, start="position", journal_name=name, position=end)
     with opened(config) as source:
@@ -133,16 +138,114 @@ def test_times_and_gtids_on_older_servers(request: pytest.FixtureRequest, kind: 
         server.execute("DROP DATABASE older")
 
 
-def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> None:
-    from ray_canal.errors import ConnectionLost
-
-    config = instance(many_files, start="earliest", heartbeat_s=0.2, read_timeout_s=1.0)
-    source = LiveSource(config)
-    source.interrupt()
+@contextlib.contextmanager
+def closing_source(server: Server, **settings: Any) -> Iterator[LiveSource]:
+    source = LiveSource(instance(server, **settings))
     try:
-        with pytest.raises(ConnectionLost):
-            source.open(None)
+        yield source
     finally:
         source.close()
 
 
+def purged_cursor(server: Server) -> LogPosition:
+    """A cursor from before a purge of all files but the present one."""
+    server.execute("CREATE DATABASE IF NOT EXISTS gone")
+    with opened(instance(server)) as source:
+        at = source.resume(()).position
+        cursor = LogPosition(source.identity, replace(at, timestamp=int(time.time())))
+    server.execute("CREATE TABLE gone.t (id INT)", "INSERT INTO gone.t VALUES (1)")
+    purge_all(server)
+    server.execute("INSERT INTO gone.t VALUES (2)")
+    return cursor
+
+
+def test_a_purge_while_nobody_reads(server: Server) -> None:
+    cursor = purged_cursor(server)
+    try:
+        with closing_source(server) as source, pytest.raises(PositionPurged) as caught:
+            source.resume([cursor])
+        lost = caught.value.lost
+        assert lost is not None
+        assert lost.start == str(cursor.position)
+        file, _ = server.position()
+        assert lost.end == f"{file}:4"
+        if server.is_mariadb:  # the position up to which all is gone
+            assert lost.gtids.startswith("0-1-")
+        else:  # CREATE TABLE and the first INSERT
+            assert len(GtidSet.parse(lost.gtids)) == 2
+        assert 0 < lost.start_time <= lost.end_time + 1
+        assert lost.gtids in str(caught.value)
+
+        with closing_source(server, on_purged="earliest") as source:
+            start = source.resume([cursor])
+            assert start.position == start.cursors[0] == EntryPosition(file, 4)
+            assert lost.gtids in start.how
+            chunks = read_until(source, *server.position())
+        assert chunks[0].head.position == 4
+
+        with closing_source(server, on_purged="latest") as source:
+            start = source.resume([cursor])
+            assert start.position == EntryPosition(*server.position())
+    finally:
+        server.execute("DROP DATABASE gone")
+
+
+def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> None:
+    settings = {"start": "earliest", "heartbeat_s": 0.2, "read_timeout_s": 1.0}
+    with closing_source(many_files, **settings) as source:
+        source.interrupt()
+        with pytest.raises(ConnectionLost):
+            source.open(None)
+
+
+
+
+def test_a_destination_whose_files_were_purged(
+    mysql97: Server, local_ray: None, tmp_path: Path
+) -> None:
+    """Stopped, purged, started: an error that names the range; then on_purged goes on."""
+    mysql97.execute("CREATE DATABASE after", "CREATE TABLE after.t (id INT PRIMARY KEY)")
+    config = deployment(mysql97, "purged", tmp_path / "meta.db")
+    canal.start(config)
+    try:
+        with canal.connect("purged", client_id=1) as connector:
+            connector.subscribe()
+            mysql97.execute("INSERT INTO after.t VALUES (1)")
+            _receive(connector, {1})
+        status = canal.status("purged")["purged"]
+        assert status["purge"].bytes > 0
+        canal.stop("purged")
+
+        mysql97.execute("INSERT INTO after.t VALUES (2)")
+        purge_all(mysql97)
+        mysql97.execute("INSERT INTO after.t VALUES (3)")
+        with pytest.raises(PositionPurged, match="on_purged") as caught:
+            canal.start(config)
+        assert caught.value.lost is not None
+        assert len(GtidSet.parse(caught.value.lost.gtids)) == 1
+
+        config["instance"][0]["source"]["on_purged"] = "earliest"
+        canal.start(config)
+        with canal.connect("purged", client_id=1) as connector:
+            connector.subscribe()
+            _receive(connector, {3})
+        assert caught.value.lost.gtids in canal.status("purged")["purged"]["start"]
+    finally:
+        if "purged" in canal.status():
+            canal.stop("purged")
+        mysql97.execute("DROP DATABASE after")
+
+
+def _receive(connector: canal.Connector, ids: set[int]) -> None:
+    """Exactly these ids of after.t come, and are acked."""
+    received: set[int] = set()
+    deadline = time.monotonic() + 60
+    while not ids <= received:
+        assert time.monotonic() < deadline, received
+        message = connector.get_without_ack(batch_size=100, timeout=0.2)
+        if message:
+            for part in message.batches_by_part():
+                for batch in part:
+                    received.update(row["after"]["id"] for row in batch.to_pylist())
+            connector.ack(message.id)
+    assert received == ids
