@@ -43,6 +43,7 @@ from ray_canal.server import frames
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore, Store
 from ray_canal.server.turns import Superseded, Turns
+from ray_canal.views.entries import EntryBytes
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ T = TypeVar("T")
 
 _READ_BYTES = 64 << 10
 _SLICE_BYTES = 256 << 10
+_BATCHES_RENDERED_AT_ONCE = 4
 _CONTENDED_STALL_S = 5.0
 _CHECK_S = 1.0
 _LINGER_S = 1.0
@@ -66,6 +68,9 @@ class Shared:
     executor: Executor
     budget: MemoryBudget
     places: Places
+    rendering: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(_BATCHES_RENDERED_AT_ONCE)
+    )
     turns: Turns = field(default_factory=Turns)
     stores: dict[str, Store] = field(default_factory=dict)
     requests: int = 0
@@ -101,7 +106,7 @@ class Connection:
         self._received_at = self._sent_at = time.monotonic()
         self._login_by: float | None = self._received_at + shared.config.login_timeout_s
         self._read_timeout_s = self._write_timeout_s = shared.config.idle_timeout_s
-        writer.transport.set_write_buffer_limits(high=_SLICE_BYTES)
+        writer.transport.set_write_buffer_limits(high=0)  # what is sent waits in the kernel alone
 
     async def serve(self) -> None:
         """Until either side ends it. Never raises but CancelledError."""
@@ -220,7 +225,7 @@ class Connection:
             self._sent_at = time.monotonic()
 
     async def _drain(self) -> None:
-        if self._writer.transport.get_write_buffer_size() <= _SLICE_BYTES:
+        if not self._unsent():
             if self._writer.transport.is_closing():
                 raise Gone("the client closed the connection")
             return
@@ -375,8 +380,12 @@ class Connection:
             )
             wanted = frames.expected_bytes(head, chunks)
             held = await self._while_there(self._shared.budget.take(wanted))
-            buffers = frames.framed(head, await self._rendered(head, chunks))
-            del chunks
+            async with self._shared.rendering:
+                await self._while_there(self._shared.budget.settled())
+                parts = await self._rendered(head, chunks)
+                held = self._shared.budget.correct(held, sum(part.held_bytes for part in parts))
+            buffers = frames.framed(head, parts)
+            del chunks, parts
             while buffers:
                 await self._send(buffers.pop(0))
         finally:
@@ -385,7 +394,7 @@ class Connection:
             await self._ack(store, Ack(request.identity, head.id))
             self._outstanding[request.identity].acked_by_us = head.id
 
-    async def _rendered(self, head: MessageHead, chunks: list[DecodedChunk]) -> list[memoryview]:
+    async def _rendered(self, head: MessageHead, chunks: list[DecodedChunk]) -> list[EntryBytes]:
         """Each part in a thread of its own, as far as there are threads: kernels hold no GIL."""
         loop, executor = asyncio.get_running_loop(), self._shared.executor
         return await asyncio.gather(

@@ -6,7 +6,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.filter import FieldFilter
 from ray_canal.protocol.canal_packet import MESSAGES_FIELD, messages_head
 from ray_canal.protocol.message import MessageHead
-from ray_canal.views.entries import guessed_bytes, render_entries
+from ray_canal.views.entries import EntryBytes, guessed_bytes, render_entries
 
 
 def expected_bytes(head: MessageHead, chunks: list[DecodedChunk]) -> int:
@@ -17,7 +17,7 @@ def expected_bytes(head: MessageHead, chunks: list[DecodedChunk]) -> int:
     )
 
 
-def rendered(head: MessageHead, number: int, chunk: DecodedChunk) -> memoryview:
+def rendered(head: MessageHead, number: int, chunk: DecodedChunk) -> EntryBytes:
     """The entries of the head's part `number`, as they stand in the packet's body."""
     part = head.parts[number]
     return render_entries(
@@ -30,11 +30,11 @@ def rendered(head: MessageHead, number: int, chunk: DecodedChunk) -> memoryview:
         gtid_set=part.gtid_set,
         tag=MESSAGES_FIELD,
         fields=FieldFilter(head.fields, head.black_fields),
-    ).buffer.data
+    )
 
 
-def framed(head: MessageHead, parts: list[memoryview]) -> list[memoryview]:
+def framed(head: MessageHead, parts: list[EntryBytes]) -> list[memoryview]:
     """The whole frame as buffers to be sent one after the other. Raises CorruptPacket: too
     long."""
-    size = sum(len(part) for part in parts)
-    return [memoryview(messages_head(head.id, size)), *parts]
+    size = sum(len(part.buffer) for part in parts)
+    return [memoryview(messages_head(head.id, size)), *(part.buffer.data for part in parts)]

@@ -11,18 +11,22 @@ class MemoryBudget:
     """Bytes of rendered answers that wait for their readers.
 
     First come, first served. What is larger than the whole budget is given when nothing else is
-    out, so that it passes, alone.
+    out, so that it passes, alone. Sizes are guesses until an answer is rendered: `correct` says
+    what it became, and while that has led beyond the capacity, `settled` holds up whoever is about
+    to render.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._unsettled: list[asyncio.Future[None]] = []
 
     @property
     def contended(self) -> bool:
         """Whether somebody waits for bytes."""
-        return any(not place.cancelled() for _, place in self._queue)
+        waiting = [*self._unsettled, *(place for _, place in self._queue)]
+        return any(not place.cancelled() for place in waiting)
 
     def share(self, size_bytes: int) -> int:
         """What `take` accounts for so many bytes."""
@@ -46,12 +50,31 @@ class MemoryBudget:
             raise
         return share
 
+    def correct(self, share: int, size_bytes: int) -> int:
+        """What was taken has become so many bytes. Returns what to give back, now."""
+        self.used_bytes += size_bytes - share
+        self._serve()
+        return size_bytes
+
+    async def settled(self) -> None:
+        """Wait until the answers that are rendered fit in. Never longer than they are being
+        sent: they wait for nothing here."""
+        while self.used_bytes > self.capacity_bytes:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._unsettled.append(place)
+            await place
+
     def give(self, share: int) -> None:
         """Give bytes back."""
         self.used_bytes -= share
         self._serve()
 
     def _serve(self) -> None:
+        if self.used_bytes <= self.capacity_bytes:
+            settled, self._unsettled = self._unsettled, []
+            for place in settled:
+                if not place.done():
+                    place.set_result(None)
         while self._queue:
             share, place = self._queue[0]
             if place.cancelled():

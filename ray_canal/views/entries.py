@@ -52,6 +52,12 @@ class EntryBytes:
     buffer: Bytes
     offsets: Ints
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that is kept for them: they are written from its end, and it may be larger."""
+        whole = self.buffer.base
+        return int(self.buffer.nbytes if whole is None else whole.nbytes)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
