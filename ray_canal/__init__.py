@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ray_canal.config import load as load_config
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
+    from ray_canal.views.masking import Keep as Keep
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _WHERE = {
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
+    "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
     "decode_entries": "ray_canal.offline",
 }
@@ -57,6 +59,7 @@ _WHERE = {
 __all__ = [
     "AsyncConnector",
     "Connector",
+    "Keep",
     "Message",
     "connect",
     "connect_async",

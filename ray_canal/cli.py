@@ -144,6 +144,9 @@ def tail(
     destination: Destination,
     client_id: ClientId = 1001,
     filter: Tables = r".*\..*",
+    where: Annotated[
+        str, typer.Option(help="SQL condition over before.COLUMN and after.COLUMN.")
+    ] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many changes.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
 ) -> None:
@@ -153,7 +156,7 @@ def tail(
     from ray_canal.render import print_changes
 
     with canal.connect(destination, client_id) as connector, _until_signal() as stopped:
-        connector.subscribe(filter)
+        connector.subscribe(filter, where=where or None)
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
 
 

@@ -12,6 +12,8 @@ import dataclasses
 import sys
 import time
 
+import pyarrow as pa
+
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.config import InstanceConfig
@@ -21,6 +23,7 @@ from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
+from ray_canal.views.masking import Hashing
 
 
 def warm() -> float:
@@ -49,6 +52,7 @@ def warm() -> float:
 def _render(chunk: DecodedChunk) -> None:
     count = chunk.layout.event_count
     list(batches(chunk, 0, count))
+    Hashing(b"key").hashed(pa.array(["value"]), "value")
     render_entries(chunk, 0, count)
 
 

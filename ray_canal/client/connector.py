@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
+from typing import Any
 
 from ray_canal.client.message import Message
 from ray_canal.client.transport import Transport
-from ray_canal.errors import InstanceRestarted
+from ray_canal.config import secret
+from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.protocol.message import MessageHead
+from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
 
 DEFAULT_CLIENT_ID = 1001
 """The client id that Canal's Java client always uses."""
@@ -29,10 +32,37 @@ class _Session:
         self.destination = transport.destination
         self.client_id = client_id
         self.epoch = 0
+        self._transform: Transform | None = None
 
     def message(self, head: MessageHead) -> Message:
         self.epoch = head.epoch
-        return self.transport.message(head)
+        message = self.transport.message(head)
+        message.transform = self._transform
+        return message
+
+    def use(
+        self,
+        where: Where | None,
+        columns: Columns | None,
+        mask: Masks | None,
+        hash: Keys | None,
+    ) -> None:
+        """Take the row steps of a subscription. Raises ConfigError."""
+        transform = Transform(where, columns, mask, _with_keys(hash))
+        if transform and not self.transport.has_batches:
+            raise ConfigError(
+                "where, columns, mask and hash work on Arrow batches, which Canal's TCP protocol "
+                "does not carry; connect without an address"
+            )
+        self._transform = transform or None
+
+
+def _with_keys(hash: Keys | None) -> dict[str, Any]:
+    """The keys behind `env:NAME` and `file:PATH`."""
+    return {
+        name: _with_keys(key) if isinstance(key, Mapping) else secret(key)
+        for name, key in (hash or {}).items()
+    }
 
 
 class Connector:
@@ -55,14 +85,29 @@ class Connector:
     def client_id(self) -> int:
         return self._session.client_id
 
-    def subscribe(self, filter: str = ALL_TABLES) -> None:
+    def subscribe(
+        self,
+        filter: str = ALL_TABLES,
+        *,
+        where: Where | None = None,
+        columns: Columns | None = None,
+        mask: Masks | None = None,
+        hash: Keys | None = None,
+    ) -> None:
         """Become a subscriber, or change the filter (Canal's regex list over `schema.table`).
 
         The first time, the subscriber starts where the log starts; later, at its durable cursor.
         Batches that an earlier connection left unacked are rolled back. Raises ConfigError: a bad
-        filter.
+        filter or step.
+
+        `where`, `columns`, `mask` and `hash` are steps on the rows of `batches`, done here
+        (docs/filters.md): a SQL condition over before and after, the columns that are shown, what
+        stands in place of a column's values, and columns whose values are hashed, each with its key
+        (or `env:NAME`, `file:PATH`; empty: without one). Each is for all tables or, as a dict, by
+        table pattern. A step that does not fit a table is told by ConfigError when its rows come.
         """
         session = self._session
+        session.use(where, columns, mask, hash)
         session.epoch = session.transport.call("subscribe", session.client_id, filter, repeat=True)
 
     def unsubscribe(self) -> None:
@@ -182,9 +227,18 @@ class AsyncConnector:
     def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
         self._session = _Session(transport, client_id)
 
-    async def subscribe(self, filter: str = ALL_TABLES) -> None:
+    async def subscribe(
+        self,
+        filter: str = ALL_TABLES,
+        *,
+        where: Where | None = None,
+        columns: Columns | None = None,
+        mask: Masks | None = None,
+        hash: Keys | None = None,
+    ) -> None:
         """See Connector.subscribe."""
         session = self._session
+        session.use(where, columns, mask, hash)
         session.epoch = await session.transport.call_async(
             "subscribe", session.client_id, filter, repeat=True
         )

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.errors import UnsupportedEvent
+from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import EntryPosition
@@ -23,6 +23,7 @@ from ray_canal.protocol.schema_record import SchemaChange
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited, iter_entries
+from ray_canal.views.transform import Transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Message:
     head: MessageHead
     load: Callable[[list[Any]], list[DecodedChunk]]
     _chunks: list[DecodedChunk] | None = field(default=None, repr=False)
+    transform: Transform | None = field(default=None, repr=False)  # of `batches`
 
     @property
     def id(self) -> int:
@@ -56,7 +58,7 @@ class Message:
 
     @property
     def row_count(self) -> int:
-        """Rows (changes) in the batch; known without fetching it."""
+        """Rows (changes) in the batch, before any row predicate; known without fetching it."""
         return self.head.row_count
 
     @property
@@ -100,7 +102,9 @@ class Message:
 
     @property
     def entries(self) -> Iterator[Any]:
-        """Canal's view: `Entry` protobuf messages, rendered and parsed one part at a time."""
+        """Canal's view: `Entry` protobuf messages, rendered and parsed one part at a time. Raises
+        ConfigError: the subscription has row steps, which entries would not show."""
+        self._refuse_steps()
         for part, chunk in zip(self.head.parts, self.chunks, strict=True):
             yield from iter_entries(
                 chunk,
@@ -116,6 +120,7 @@ class Message:
     @property
     def entry_bytes(self) -> bytes:
         """The same entries as bytes: varint length + `Entry`, one after the other."""
+        self._refuse_steps()
         return b"".join(
             delimited(
                 chunk,
@@ -149,7 +154,7 @@ class Message:
                 chosen = chosen[part.mask[part.first : part.last]]
             positions = set(chunk.events["position"][chosen].tolist())
             found.extend(
-                _table_change(chunk.layout.journal_name, change)
+                _table_change(chunk.layout.journal_name, change, self.transform)
                 for change in chunk.layout.changes
                 if change.position in positions
             )
@@ -158,23 +163,36 @@ class Message:
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in zip(self.head.parts, self.chunks, strict=True):
-            yield list(
-                arrow_batches(
-                    chunk,
-                    part.first,
-                    part.last,
-                    part.mask,
-                    self._fields,
-                    self.head.irregular_dates,
-                )
+            found = arrow_batches(
+                chunk,
+                part.first,
+                part.last,
+                part.mask,
+                self._fields,
+                self.head.irregular_dates,
+            )
+            if self.transform is None:
+                yield list(found)
+            else:
+                shown = (self.transform.applied(batch) for batch in found)
+                yield [batch for batch in shown if batch.num_rows]
+
+    def _refuse_steps(self) -> None:
+        if self.transform is not None:
+            raise ConfigError(
+                "this subscription has row steps (where, columns, mask, hash), and Canal's entries "
+                "would show what they hide; read `batches`, or subscribe without them"
             )
 
 
-def _table_change(journal_name: str, change: SchemaChange) -> TableChange:
+def _table_change(
+    journal_name: str, change: SchemaChange, transform: Transform | None
+) -> TableChange:
     shape, problem = None, change.problem
     if change.meta is not None:
         try:
             shape = arrow_schema(change.meta)
+            shape = shape if transform is None else transform.schema(shape)
         except UnsupportedEvent as error:
             problem = str(error)
     return TableChange(journal_name, change.position, change.schema, change.table, shape, problem)

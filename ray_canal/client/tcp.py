@@ -159,6 +159,8 @@ class _Wire:
 class TcpTransport:
     """Canal's protocol for one connector. Calls are made one at a time, from any thread."""
 
+    has_batches = False
+
     def __init__(self, destination: str, address: Address) -> None:
         self.destination = destination
         self._address = address

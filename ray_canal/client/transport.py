@@ -17,6 +17,7 @@ class Transport(Protocol):
     """What a connector needs. `repeat`: the call may be made again after a restart."""
 
     destination: str
+    has_batches: bool  # whether messages have Arrow batches
 
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
 
@@ -44,6 +45,8 @@ class RayTransport(StoreCalls):
             self._holder = self._holder or uuid.uuid4().hex
         named = {"holder": self._holder} if method in ("subscribe", *_HELD) else {}
         return getattr(self._handle, method).remote(*arguments, **named)
+
+    has_batches = True
 
     def message(self, head: MessageHead) -> Message:
         return Message(head, self.load)

@@ -4,6 +4,8 @@ of it, changed while it reads."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,53 @@ def test_instance_and_subscriber(tmp_path: Path) -> None:
     assert set(row_kinds) <= {pb.INSERT, pb.UPDATE, pb.QUERY}  # no DDL, no DELETE
     pairs = [kind for kind, _ in kinds if kind in (pb.TRANSACTIONBEGIN, pb.TRANSACTIONEND)]
     assert pairs == [pb.TRANSACTIONBEGIN, pb.TRANSACTIONEND] * (len(pairs) // 2)
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_row_steps_of_one_subscriber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HASH_KEY", "a key")
+    with (
+        running(tmp_path, 0),
+        canal.connect(DESTINATION, client_id=1) as plain,
+        canal.connect(DESTINATION, client_id=2) as stepped,
+    ):
+        plain.subscribe()
+        with pytest.raises(ConfigError, match="is no SQL expression"):
+            stepped.subscribe(where="after.id >")
+        stepped.subscribe(
+            where={
+                r"shop\.customers": "event_type = 'UPDATE' AND after.id % 2 = 0 "
+                "AND NOT (before.email <=> NULL)"
+            },
+            columns={r"shop\.customers": ["id", "email", "name"]},
+            mask={r"shop\.customers": {"name": canal.Keep(first=1)}},
+            hash={r"shop\.customers": {"email": "env:HASH_KEY"}},
+        )
+        everything = [change for message in plain for change in changes(message.batches)]
+        found: list[dict[str, Any]] = []
+        for message in stepped:
+            with pytest.raises(ConfigError, match="has row steps"):
+                list(message.entries)
+            found += changes(message.batches)
+    everything.sort(key=place)
+    found.sort(key=place)
+    orders = [change for change in everything if change["table"] == "orders"]
+    assert [change for change in found if change["table"] == "orders"] == orders
+    customers = [change for change in found if change["table"] == "customers"]
+    wanted = [
+        change
+        for change in everything
+        if change["table"] == "customers"
+        and change["event_type"] == "UPDATE"
+        and change["after"]["id"] % 2 == 0
+    ]
+    assert wanted
+    assert [place(change) for change in customers] == [place(change) for change in wanted]
+    for shown, whole in zip(customers, wanted, strict=True):
+        for image in ("before", "after"):
+            name, email = whole[image]["name"], whole[image]["email"]
+            assert shown[image] == {
+                "id": whole[image]["id"],
+                "email": hmac.new(b"a key", email.encode(), hashlib.sha256).hexdigest(),
+                "name": name[0] + "*" * (len(name) - 1),
+            }

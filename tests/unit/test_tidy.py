@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "cli": "errors malloc config driver meta client offline render demo spark __init__ redrive "
     "migration",
     "warm": "config binlog parse driver views demo",
-    "__init__": "config client offline spark",
+    "__init__": "config client offline spark views",
 }
 
 ONLY_IN = {
@@ -70,7 +70,7 @@ ONLY_IN = {
     "numba": "kernels",
     "llvmlite": "kernels",
     "google": "protocol views",
-    "sqlglot": "parse",
+    "sqlglot": "parse views",
     "sqlite3": "meta",
     "redis": "meta",
     "pydantic": "config",
@@ -80,7 +80,7 @@ ONLY_IN = {
     "tomli": "config",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client offline redrive spark render demo",
+    "pyarrow": "binlog views client offline redrive spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 

@@ -74,6 +74,8 @@ def test_errors_are_the_same_classes(shop: Decoded) -> None:
                 connector.get_without_ack()
             with pytest.raises(ConfigError):
                 connector.subscribe("(")
+            with pytest.raises(ConfigError, match="work on Arrow batches"):
+                connector.subscribe(where="after.id > 1")
             connector.subscribe()
             for _ in range(2):
                 connector.get_without_ack(1)
