@@ -159,6 +159,10 @@ def _number(properties: Properties, key: str) -> int:
     return int(text)
 
 
+def _number_or_none(properties: Properties, key: str) -> int | None:
+    return _number(properties, key) if properties.get(key) else None
+
+
 def _secret(properties: Properties, key: str, variable: str, found: list[Finding]) -> str:
     """The reference that stands for a secret; "" where there is none."""
     named = properties.variable(key)
@@ -187,7 +191,8 @@ def _spring_file(name: str, properties: Properties, found: list[Finding]) -> str
         text = f"{file} is not among {', '.join(sorted(_SPRING_FILES))}; what it wires is not known"
         found.append(Finding(name, key, text, refused=True))
     elif file == "default-instance.xml":
-        found.append(Finding(name, key, "cursors leave ZooKeeper; they live in meta.path"))
+        text = "cursors leave ZooKeeper; they live in meta.path, or see meta.backend"
+        found.append(Finding(name, key, text))
     return file
 
 
@@ -223,6 +228,10 @@ def _text(properties: Properties, key: str) -> str:
     return properties.get(key)
 
 
+def _on_purged(properties: Properties, key: str) -> str:
+    return "latest" if _flag(properties, key) else "fail"
+
+
 _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
     ("filter", "tables", "canal.instance.filter.regex", _text),
     ("filter", "fields", "canal.instance.filter.field", _text),
@@ -236,6 +245,8 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
         ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", _flag)
         for name in EVENT_FILTERS
     ),
+    ("source", "fallback_s", "canal.instance.fallbackIntervalInSeconds", _number),
+    ("source", "on_purged", "canal.auto.reset.latest.pos.mode", _on_purged),
     ("tsdb", "enable", "canal.instance.tsdb.enable", _flag),
     ("tsdb", "snapshot_interval_hours", "canal.instance.tsdb.snapshot.interval", _number),
     ("tsdb", "snapshot_expire_hours", "canal.instance.tsdb.snapshot.expire", _number),
@@ -250,6 +261,11 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Fin
         tree["decoders"] = 0
     elif properties.get("canal.instance.parser.parallelThreadSize"):
         tree["decoders"] = _number(properties, "canal.instance.parser.parallelThreadSize")
+    lazy = f"canal.instance.{name}.lazy"
+    if lazy not in properties.values:
+        lazy = "canal.instance.global.lazy"
+    if _flag(properties, lazy):
+        tree["runs"] = "once_subscribed"
     source = _files(name, properties) if is_local else _live(name, properties, found)
     tree["source"] = source
     _start(source, properties, found)
@@ -295,25 +311,26 @@ def _files(name: str, properties: Properties) -> Tree:
 
 
 def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
-    """Where it starts without a cursor, in Canal's order: GTID set, file and position, the end."""
+    """Where it starts without a cursor, in Canal's order: GTID set, place, time, the end."""
     prefix = "canal.instance.master."
     is_gtid = _flag(properties, "canal.instance.gtidon")
     if properties.get("canal.instance.gtidon"):
         source["gtid"] = is_gtid
     gtid_set, journal = properties.get(f"{prefix}gtid"), properties.get(f"{prefix}journal.name")
     destination = properties.get("canal.instance.destination")
+    position = _number_or_none(properties, f"{prefix}position")
+    time_ms = _number_or_none(properties, f"{prefix}timestamp")
     if gtid_set and is_gtid:
         source.update(start="gtid", gtid_set=gtid_set)
+    elif time_ms and not (journal and position):
+        source.update(start="timestamp", timestamp=str(time_ms))
     elif journal:
-        given = properties.get(f"{prefix}position")
-        position = _number(properties, f"{prefix}position") if given else _FIRST_EVENT
-        position = max(position, _FIRST_EVENT)
+        position = max(position or 0, _FIRST_EVENT)
         source.update(start="position", journal_name=journal, position=position)
     elif "files" not in source:
         text = (
-            "no start is given, so it begins at the log's end; Canal's own cursor (meta.dat, "
-            "ZooKeeper) is not in it: take a meta.dat over with `ray-canal import-meta`, or set "
-            "source.start, journal_name and position"
+            "no start is given, so it begins at the log's end; `ray-canal import-meta` takes "
+            "Canal's own cursors over (meta.dat)"
         )
         found.append(Finding(destination, f"{prefix}journal.name", text))
     if gtid_set and not is_gtid:

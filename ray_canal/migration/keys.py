@@ -72,22 +72,18 @@ SERVER_KEYS = (
     Key("canal.conf.dir", LEFT, note="instances are looked for beside canal.properties"),
     Key("canal.auto.scan", LEFT, note="true: every folder beside canal.properties is an instance"),
     Key("canal.auto.scan.interval", LEFT, note="a changed canal.toml counts at the next start"),
-    Key("canal.auto.reset.latest.pos.mode", REFUSED, harmless=("false",), note=(
-        "a purged position is an error that says what is lost, not a silent jump"
+    Key("canal.auto.reset.latest.pos.mode", MAPPED, "instance.source.on_purged", (
+        "true: latest, with a warning that says what is lost; false: fail"
     )),
     Key("canal.instance.global.mode", REFUSED, note=_ADMIN, harmless=("spring",)),
-    Key("canal.instance.global.lazy", NOTICE, harmless=("false",), note=(
-        "destinations start at once"
-    )),
+    Key("canal.instance.global.lazy", MAPPED, "instance.runs", "true: once_subscribed"),
     Key("canal.instance.global.manager.address", LEFT, note=_ADMIN),
     Key("canal.instance.global.spring.xml", MAPPED, "meta.backend", (
         "memory-instance.xml: memory; file- and default-instance.xml: sqlite; "
         "local-instance.xml: binlog files; any other is refused"
     )),
     Key("canal.instance.{destination}.mode", REFUSED, note=_ADMIN, harmless=("spring",)),
-    Key("canal.instance.{destination}.lazy", NOTICE, harmless=("false",), note=(
-        "destinations start at once"
-    )),
+    Key("canal.instance.{destination}.lazy", MAPPED, "instance.runs", "true: once_subscribed"),
     Key("canal.instance.{destination}.manager.address", LEFT, note=_ADMIN),
     Key("canal.instance.{destination}.spring.xml", MAPPED, "meta.backend", (
         "as canal.instance.global.spring.xml; [meta] is one for all destinations"
@@ -105,12 +101,11 @@ def _place(side: str, verdict: Verdict, note: str = "") -> tuple[Key, ...]:
     to = "" if verdict is not MAPPED else "instance.source."
     targets = {
         "address": "address", "journal.name": "journal_name", "position": "position",
-        "timestamp": "", "gtid": "gtid_set",
+        "timestamp": "timestamp", "gtid": "gtid_set",
     }  # fmt: skip
     return (
         *(
-            Key(prefix + name, verdict if target else REFUSED, to + target if target and to else "",
-                note if target or note else "start at a file and position, a GTID set, or an end")
+            Key(prefix + name, verdict, to + target if to else "", note)
             for name, target in targets.items()
         ),
         Key(prefix + "sslMode", verdict, f"{to}tls.mode" if to else "", note),
@@ -158,7 +153,7 @@ INSTANCE_KEYS = (
     Key("canal.instance.detecting.retry.threshold", LEFT, note=_HEALTH),
     Key("canal.instance.detecting.heartbeatHaEnable", REFUSED, note=_STANDBY,
         harmless=("false",)),
-    Key("canal.instance.fallbackIntervalInSeconds", LEFT, note=_STANDBY),
+    Key("canal.instance.fallbackIntervalInSeconds", MAPPED, "instance.source.fallback_s"),
     Key("canal.instance.network.receiveBufferSize", LEFT, note=(
         "source.receive_buffer_bytes is 4 MiB; Canal's 16 KiB would slow it down"
     )),

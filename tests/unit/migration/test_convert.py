@@ -26,6 +26,9 @@ canal.instance.memory.batch.mode = ITEMSIZE
 canal.instance.get.ddl.isolation = true
 canal.instance.network.soTimeout = 40
 canal.instance.transaction.size = 512
+canal.auto.reset.latest.pos.mode = true
+canal.instance.fallbackIntervalInSeconds = 90
+canal.instance.global.lazy = true
 canal.instance.filter.query.dml = true
 canal.instance.filter.dml.delete = true
 canal.instance.filter.transaction.entry = true
@@ -95,6 +98,7 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     assert (store.buffer_size, store.memunit_bytes, store.batch_mode) == (32768, 512, "ITEMSIZE")
     assert store.ddl_isolation
     assert store.transaction_size == 512
+    assert (source.on_purged, source.fallback_s, orders.runs) == ("latest", 90, "once_subscribed")
     drops = orders.filter.model_dump(exclude_defaults=True).keys()
     assert drops >= {"query_dml", "dml_delete", "transaction_entry"}
     assert not drops & {"rows", "query_ddl", "query_dcl", "table_error"}
@@ -145,19 +149,26 @@ def test_canals_defaults_where_nothing_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "start"),
     [
-        ("", ("latest", "", 4, "")),
-        ("master.journal.name=bin.000007", ("position", "bin.000007", 4, "")),
-        ("master.journal.name=bin.000007\nmaster.position=0", ("position", "bin.000007", 4, "")),
-        ("master.journal.name=bin.7\nmaster.position=123", ("position", "bin.7", 123, "")),
-        ("gtidon=true\nmaster.gtid=u:1-5", ("gtid", "", 4, "u:1-5")),
-        ("gtidon=true\nmaster.gtid=u:1-5\nmaster.journal.name=b.1", ("gtid", "", 4, "u:1-5")),
-        ("gtidon=false\nmaster.gtid=u:1-5", ("latest", "", 4, "")),
+        ("", ("latest", "", 4, "", "")),
+        ("master.journal.name=bin.000007", ("position", "bin.000007", 4, "", "")),
+        ("master.journal.name=b.7\nmaster.position=0", ("position", "b.7", 4, "", "")),
+        ("master.journal.name=b.7\nmaster.position=123", ("position", "b.7", 123, "", "")),
+        ("master.timestamp=1700000000123", ("timestamp", "", 4, "", "1700000000123")),
+        ("master.journal.name=b.7\nmaster.timestamp=99", ("timestamp", "", 4, "", "99")),
+        (
+            "master.journal.name=b.7\nmaster.position=123\nmaster.timestamp=99",
+            ("position", "b.7", 123, "", ""),
+        ),
+        ("gtidon=true\nmaster.gtid=u:1-5", ("gtid", "", 4, "u:1-5", "")),
+        ("gtidon=true\nmaster.gtid=u:1-5\nmaster.journal.name=b.1", ("gtid", "", 4, "u:1-5", "")),
+        ("gtidon=false\nmaster.gtid=u:1-5", ("latest", "", 4, "", "")),
     ],
 )
-def test_where_it_starts(tmp_path: Path, lines: str, start: tuple[str, str, int, str]) -> None:
+def test_where_it_starts(tmp_path: Path, lines: str, start: tuple[str, str, int, str, str]) -> None:
     text = INSTANCE + "".join(f"canal.instance.{line}\n" for line in lines.split("\n") if line)
     source = loaded(tmp_path, imported(tmp_path, orders=text)).destination("orders").source
-    assert (source.start, source.journal_name, source.position, source.gtid_set) == start
+    found = (source.start, source.journal_name, source.position, source.gtid_set, source.timestamp)
+    assert found == start
 
 
 def test_an_instance_overrides_canal_properties_and_set_overrides_both(tmp_path: Path) -> None:
@@ -184,7 +195,7 @@ def test_an_instance_overrides_canal_properties_and_set_overrides_both(tmp_path:
         ("canal.instance.multi.stream.on = true", "not merged"),
         ("canal.instance.rds.accesskey = key", "not downloaded"),
         ("canal.instance.master.trustCertificateKeyStoreUrl = x.jks", "PEM"),
-        ("canal.auto.reset.latest.pos.mode = true", "purged"),
+        ("canal.instance.standby.address = other:3306", "one server"),
     ],
 )
 def test_what_is_not_there_is_refused_with_a_reason(tmp_path: Path, line: str, word: str) -> None:
