@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.subscriber import consumed
 from ray_canal.store.transaction_buffer import TransactionBuffer
@@ -25,6 +28,27 @@ def test_consumed_is_what_lies_before(seed: int) -> None:
     for count in range(1, len(file) + 1):
         found = consumed(chunk, log.cursor_after(count))
         assert found.tolist() == [index < count for index in range(len(file))], f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_consumed_does_not_depend_on_what_the_instance_filters(seed: int) -> None:
+    """A cursor of a time when all rows were decoded, met by a log in which some are not."""
+    random_ = random.Random(seed)
+    log = MadeLog()
+    log.number = 9
+    for _ in range(10):
+        log.transaction(*(random_.randrange(1, 4) for _ in range(random_.randrange(1, 4))))
+    file = log.entries
+    info = info_of(file, 0, 4)
+    hidden = info.entries.copy()
+    chosen = (hidden["rows"] > 0) & (np.random.default_rng(seed).random(len(hidden)) < 0.5)
+    assert chosen.any()
+    hidden["rows"][chosen] = 0
+    hidden["flags"][chosen] |= EVENT_SILENT | EVENT_IN_TRANSACTION
+    chunk = TransactionBuffer(START).add(replace(info, entries=hidden))
+    for count in range(1, len(file) + 1):
+        found = consumed(chunk, log.cursor_after(count))
+        assert found.tolist() == [index < count for index in range(len(file))]
 
 
 def test_other_files_are_all_before_or_all_behind() -> None:

@@ -43,8 +43,9 @@ def random_image(random_: random.Random) -> dict[str, Any] | None:
 class Expressions:
     """Random expressions, as (ours, SQLite's)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, quotients: bool = True) -> None:
         self.random = random.Random(seed)
+        self._quotients = quotients
 
     def pick(self, *choices: Any) -> Any:
         return self.random.choice(choices)
@@ -69,7 +70,7 @@ class Expressions:
         if kind == "sum":
             operator = self.pick("+", "-", "*")
             return f"({a} {operator} {b})", f"({x} {operator} {y})"
-        if kind == "quotient":
+        if kind == "quotient" and self._quotients:
             return f"({a} / {b})", f"(CAST({x} AS REAL) / {y})"
         if kind == "coalesce":
             return f"COALESCE({a}, {b})", f"COALESCE({x}, {y})"
@@ -181,66 +182,66 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "passes"),
-    [
-        ("after.id = 18446744073709551615", True),
-        ("after.id > -1", True),
-        ("after.id - 18446744073709551615 = 0", True),
-        ("1 - after.id < 0", True),
-        ("after.small < after.id", True),
-        ("-after.small = 5", True),
-        ("after.price = 19.9", True),
-        ("after.price * 2 = 39.80", True),
-        ("after.price > 19.899999999999999999999999", True),
-        ("after.wide > 1", True),
-        ("after.wide = 1.000000000000000000000000000001", True),
-        ("after.wide + after.price > 20.9", True),
-        ("after.ratio = 0.5", True),
-        ("after.ratio > 4e-1", True),
-        ("after.small DIV 2 = -2", True),
-        ("after.small % 2 = -1", True),
-        ("MOD(after.small, 0) IS NULL", True),
-        ("after.small / 0 IS NULL", True),
-        ("after.name = 'ann'", False),
-        ("LOWER(after.name) = 'ann'", True),
-        ("LENGTH('ä') = 2 AND CHAR_LENGTH('ä') = 1", True),
-        ("after.name LIKE 'A__' AND after.name NOT LIKE 'a%'", True),
-        (r"'50%' LIKE '50\%' AND '500' NOT LIKE '50\%'", True),
-        ("after.raw = x'00ff'", True),
-        ("after.raw > 'a'", False),
-        ("after.day = '2026-01-31'", True),
-        ("after.day < '2026-01-31 00:00:01'", True),
-        ("after.day < after.at", True),
-        ("after.at BETWEEN '2026-01-31 12:30' AND '2026-01-31 12:30:00.25'", True),
-        ("after.at >= DATE '2026-01-31'", True),
-        ("after.seen = '2026-01-31 12:00:00'", True),
-        ("after.seen = '2026-01-31T13:00:00+01:00'", True),
-        ("after.seen = TIMESTAMP '2026-01-31 12:00:00'", True),
-        ("execute_time > '2023-01-01'", True),
-        ("after.took = '-30:00:00'", True),
-        ("after.took < '00:00:00.000001'", True),
-        ("after.state = 'open'", True),
-        ("after.state IN ('new', 'open')", True),
-        ("after.tags IS NOT NULL", True),
-        ("after.`Mixed Case` = 7", True),
-        ("AFTER.NAME = 'Ann'", True),
-        ("before.id IS NULL AND event_type = 'INSERT'", True),
-        ("NOT (before.name <=> after.name)", True),
-        ("before.name <> after.name", False),
-        ("CASE after.state WHEN 'open' THEN after.price > 10 ELSE FALSE END", True),
-        ("CASE WHEN after.id IS NULL THEN 1 END", False),
-        ("COALESCE(before.price, after.price) = 19.90", True),
-        ("CAST(after.small AS CHAR) = '-5'", True),
-        ("after.small XOR TRUE", False),
-        ("(after.small = -5) = 1", True),
-        ("TRUE", True),
-        ("NULL", False),
-        ("1 = 2", False),
-        ("position = 0 AND row = 0 AND journal_name LIKE 'bin.%'", True),
-        ("gtid IS NULL", True),
-    ],
-)
+TYPED_CASES = [
+    ("after.id = 18446744073709551615", True),
+    ("after.id > -1", True),
+    ("after.id - 18446744073709551615 = 0", True),
+    ("1 - after.id < 0", True),
+    ("after.small < after.id", True),
+    ("-after.small = 5", True),
+    ("after.price = 19.9", True),
+    ("after.price * 2 = 39.80", True),
+    ("after.price > 19.899999999999999999999999", True),
+    ("after.wide > 1", True),
+    ("after.wide = 1.000000000000000000000000000001", True),
+    ("after.wide + after.price > 20.9", True),
+    ("after.ratio = 0.5", True),
+    ("after.ratio > 4e-1", True),
+    ("after.small DIV 2 = -2", True),
+    ("after.small % 2 = -1", True),
+    ("MOD(after.small, 0) IS NULL", True),
+    ("after.small / 0 IS NULL", True),
+    ("after.name = 'ann'", False),
+    ("LOWER(after.name) = 'ann'", True),
+    ("LENGTH('ä') = 2 AND CHAR_LENGTH('ä') = 1", True),
+    ("after.name LIKE 'A__' AND after.name NOT LIKE 'a%'", True),
+    (r"'50%' LIKE '50\%' AND '500' NOT LIKE '50\%'", True),
+    ("after.raw = x'00ff'", True),
+    ("after.raw > 'a'", False),
+    ("after.day = '2026-01-31'", True),
+    ("after.day < '2026-01-31 00:00:01'", True),
+    ("after.day < after.at", True),
+    ("after.at BETWEEN '2026-01-31 12:30' AND '2026-01-31 12:30:00.25'", True),
+    ("after.at >= DATE '2026-01-31'", True),
+    ("after.seen = '2026-01-31 12:00:00'", True),
+    ("after.seen = '2026-01-31T13:00:00+01:00'", True),
+    ("after.seen = TIMESTAMP '2026-01-31 12:00:00'", True),
+    ("execute_time > '2023-01-01'", True),
+    ("after.took = '-30:00:00'", True),
+    ("after.took < '00:00:00.000001'", True),
+    ("after.state = 'open'", True),
+    ("after.state IN ('new', 'open')", True),
+    ("after.tags IS NOT NULL", True),
+    ("after.`Mixed Case` = 7", True),
+    ("AFTER.NAME = 'Ann'", True),
+    ("before.id IS NULL AND event_type = 'INSERT'", True),
+    ("NOT (before.name <=> after.name)", True),
+    ("before.name <> after.name", False),
+    ("CASE after.state WHEN 'open' THEN after.price > 10 ELSE FALSE END", True),
+    ("CASE WHEN after.id IS NULL THEN 1 END", False),
+    ("COALESCE(before.price, after.price) = 19.90", True),
+    ("CAST(after.small AS CHAR) = '-5'", True),
+    ("after.small XOR TRUE", False),
+    ("(after.small = -5) = 1", True),
+    ("TRUE", True),
+    ("NULL", False),
+    ("1 = 2", False),
+    ("position = 0 AND row = 0 AND journal_name LIKE 'bin.%'", True),
+    ("gtid IS NULL", True),
+]
+
+
+@pytest.mark.parametrize(("text", "passes"), TYPED_CASES)
 def test_types(text: str, passes: bool) -> None:
     assert bool(passing(text, batch_of(TYPED, [(None, ROW)]))) is passes
     assert passing(text, batch_of(TYPED, [])) == []
