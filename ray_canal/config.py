@@ -45,6 +45,7 @@ class SourceConfig(_Section):
     """Where events come from: a live server (`address`) or local binlog files (`files`)."""
 
     address: str = ""
+    standby: tuple[str, ...] = ()  # other servers with the same data, to go on at
     files: tuple[str, ...] = ()
     follow: bool = False
     schema_sql: str = ""  # file with CREATE TABLE statements, for binlogs without row metadata
@@ -64,6 +65,11 @@ class SourceConfig(_Section):
     purge_warning_hours: float = Field(2.0, ge=0)
     # Without GTIDs: how far before the last event to start on another server.
     fallback_s: float = Field(60.0, ge=0)
+    # With standbys: what is asked of the server, how often, and after how many failures in a row
+    # it is left.
+    detect_sql: str = "SELECT 1"
+    detect_interval_s: float = Field(3.0, gt=0)
+    detect_failures: int = Field(3, ge=1)
     heartbeat_s: float = Field(5.0, gt=0)
     read_timeout_s: float = Field(15.0, gt=0)
     connect_timeout_s: float = Field(10.0, gt=0)
@@ -79,6 +85,10 @@ class SourceConfig(_Section):
     def _one_source(self) -> SourceConfig:
         if bool(self.address) == bool(self.files):
             raise ValueError("give either `address` (a server) or `files` (binlog files)")
+        if self.standby and not self.address:
+            raise ValueError("`standby` needs `address`, the server that is read first")
+        if len(set(self.addresses)) != len(self.addresses):
+            raise ValueError(f"`address` and `standby` name a server twice: {self.addresses}")
         if self.start == "position" and not self.journal_name:
             raise ValueError('start = "position" needs `journal_name` (and `position`)')
         if self.start == "gtid" and not self.gtid_set:
@@ -102,6 +112,15 @@ class SourceConfig(_Section):
         if time.tzinfo is None:
             raise ValueError(f"timestamp {text!r} has no zone: add Z or +08:00")
         return (time - _EPOCH) // dt.timedelta(microseconds=1)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The servers to read from, the preferred one first; none for files."""
+        return (self.address, *self.standby) if self.address else ()
+
+    def at(self, address: str) -> SourceConfig:
+        """The same, of the server at this address."""
+        return self.model_copy(update={"address": address})
 
     @property
     def host_port(self) -> tuple[str, int]:
@@ -265,6 +284,12 @@ class InstanceConfig(_Section):
     time_zone: str = "UTC"  # in which entries print TIMESTAMP
     runs: Literal["always", "once_subscribed", "while_subscribed"] = "always"
     irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31
+
+    def at(self, address: str) -> InstanceConfig:
+        """The same, reading from the server at this address; of files: the same."""
+        if not self.source.address:
+            return self
+        return self.model_copy(update={"source": self.source.at(address)})
 
     @model_validator(mode="after")
     def _decoders_positive(self) -> InstanceConfig:

@@ -26,13 +26,11 @@ class Fetcher:
     def __init__(self, instance_json: str, fused: bool) -> None:
         config = InstanceConfig.model_validate_json(instance_json)
         self._linger_s = config.linger_ms / 1000
+        self._config = config
+        self._fused = fused
         self._source = open_source(config)
         self._lag = LagMeter(config.source)
         self._parser: Any = None
-        if fused:
-            from ray_canal.actors.parser import event_parser
-
-            self._parser = event_parser(config)
 
     def open(
         self, cursors: tuple[LogPosition, ...], delivered: str
@@ -43,7 +41,14 @@ class Fetcher:
         Raises SourceError: unreachable, refused, position unknown or purged.
         """
         start = self._source.resume(cursors, delivered)
-        return start, self._source.identity
+        identity = self._source.identity
+        config = self._config.at(identity.address)  # which of several servers it is
+        self._lag = LagMeter(config.source)
+        if self._fused:
+            from ray_canal.actors.parser import event_parser
+
+            self._parser = event_parser(config)
+        return start, identity
 
     def begin(
         self,

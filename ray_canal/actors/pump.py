@@ -82,15 +82,14 @@ class Pump:
         if self._decoders == 0:
             self._buffer = transaction_buffer(self._config, position, gtid_set)
         else:
-            self._parser = spawn.parser(self._instance_json)
+            config = self._config.at(identity.address)
+            self._parser = spawn.parser(config.model_dump_json())
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
         parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
         # Else statements may lie unread before the position.
         continues = any(
-            each.position == position
-            and (not each.identity.server_uuid or each.identity.server_uuid == identity.server_uuid)
-            for each in cursors
+            each.position == position and not each.is_foreign(identity) for each in cursors
         )
         new = await parser.begin.remote(tuple(records), server, position, continues)
         return start, identity, new

@@ -140,7 +140,7 @@ class StoreActor:
 
     async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
-        serving. Returns False when it ended because no subscriber is left."""
+        serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
         known = self._meta.load(self._destination)
         cursors = {m.client_id: m.cursor for m in known.values() if m.cursor is not None}
         at = [*cursors.values()]
@@ -158,6 +158,11 @@ class StoreActor:
         self._subscribers = self._meta.load(self._destination)
         for client_id, place in zip(cursors, start.cursors, strict=False):
             self._move(client_id, cursors[client_id], LogPosition(identity, place))
+        if any(m.cursor and m.cursor.is_foreign(identity) for m in self._subscribers.values()):
+            # Acked in the old log while the new one was opened: those cursors are to be moved, too.
+            self._store = None
+            await self._set(STARTING, None)
+            return False
         ids_from = (self._epoch - 1) * _BATCH_IDS_PER_EPOCH
         store = EventStore(self._config.store, start.position, batch_ids_from=ids_from)
         for client_id, subscriber in self._subscribers.items():
@@ -373,6 +378,7 @@ class StoreActor:
             "state": self._state,
             "error": None if self._failure is None else described(self._failure),
             "source": self._config.source.address or ", ".join(self._config.source.files),
+            "address": self._identity.address,
             "server": self._identity.server_uuid,
             "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
             "epoch": self._epoch,
@@ -470,7 +476,7 @@ class StoreActor:
     def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
         subscriber = self._subscribers.get(client_id)
-        moved = now.position != was.position or now.identity.server_uuid != was.identity.server_uuid
+        moved = now.position != was.position or was.is_foreign(now.identity)
         if moved and subscriber is not None and subscriber.cursor == was:
             self._save(dataclasses.replace(subscriber, cursor=now))
 

@@ -4,7 +4,9 @@ lost.
 A reconnect goes on at the end of the last whole event that was received, in the same file of the
 same server, so that chunks neither repeat nor miss anything, even inside a transaction or a
 statement. If the address then belongs to another server (server_uuid), offsets mean nothing: that
-is an error, and who restarts the source decides where.
+is an error, as is a server that the health check takes for dead; who restarts the source then has
+its cursors moved to the server that can be used (choice.py, start.py). Names are resolved anew at
+each connect.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from dataclasses import replace
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.checks import refuse_settings
+from ray_canal.driver.choice import choose
 from ray_canal.driver.dump import BinlogDump, Replica
+from ray_canal.driver.health import HealthCheck, probe
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import SourceStatus
 from ray_canal.driver.start import Start, decide
@@ -41,7 +45,9 @@ class LiveSource:
     """Source over one server. See the port (source.py)."""
 
     def __init__(self, config: InstanceConfig) -> None:
-        self._config = config.source
+        self._all = config.source
+        self._config = config.source  # of the server that is read
+        self._health: HealthCheck | None = None
         self._chunk_bytes = config.chunk_bytes
         self._cutter = ChunkCutter(config.chunk_bytes, self._config.event_bytes_max)
         self._dump: BinlogDump | None = None
@@ -76,13 +82,27 @@ class LiveSource:
     def open(self, start: EntryPosition | None) -> EntryPosition:
         if start is None:
             return self.resume(()).position
-        return self._open(lambda log: Start(start)).position
+        return self._open(self._all, lambda log: Start(start)).position
 
     def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
-        return self._open(lambda log: decide(self._config, cursors, log, delivered))
+        return choose(
+            self._all,
+            cursors,
+            probe,
+            lambda config: self._open(config, lambda log: decide(config, cursors, log, delivered)),
+        )
 
-    def _open(self, decision: Callable[[ServerLog], Start]) -> Start:
+    def _end_health_check(self) -> None:
+        if self._health is not None:
+            self._health.close()
+            self._health = None
+            while not self._interrupted and _readable(self._wake_out):
+                os.read(self._wake_out, 64)  # it woke us
+
+    def _open(self, config: SourceConfig, decision: Callable[[ServerLog], Start]) -> Start:
         self._drop_dump()
+        self._end_health_check()
+        self._config = config
         catalog = Catalog(self._config)
         try:
             refuse_settings(self._config, catalog)
@@ -92,6 +112,8 @@ class LiveSource:
         finally:
             catalog.close()
         position = self._stand(start.position, by_gtid=start.by_gtid)
+        if self._all.standby:
+            self._health = HealthCheck(config, self._wake_reader)
         return replace(start, position=position)
 
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
@@ -136,6 +158,11 @@ class LiveSource:
         deadline = time.monotonic() + wait_s
         linger_end: float | None = None
         while not self._interrupted:
+            if self._health is not None and self._health.failure is not None:
+                raise ConnectionLost(
+                    f"MySQL at {self._config.address} is taken for dead after "
+                    f"{self._config.detect_failures} failed checks: {self._health.failure}"
+                )
             chunk = self._ready.popleft() if self._ready else self._cutter.next()
             if chunk is not None:
                 return chunk
@@ -194,7 +221,7 @@ class LiveSource:
         """One more try, when its time has come. True if it was made and succeeded."""
         pause_s = self._retry_at - time.monotonic()
         if pause_s > 0:
-            _sleep(min(pause_s, wait_s), self._wake_out)
+            _readable(self._wake_out, min(pause_s, wait_s))
             return False
         # All chunks that the received bytes give are out: what remains is a part of an event.
         self._cutter.discard_partial()
@@ -221,8 +248,8 @@ class LiveSource:
         if found != self._identity.server_uuid:
             raise SourceError(
                 f"MySQL at {self._config.address} is now another server ({found}, was "
-                f"{self._identity.server_uuid}): its file positions differ; start again, by GTID "
-                "(source.gtid = true) to lose nothing"
+                f"{self._identity.server_uuid}): its file positions differ; reading starts "
+                "again where the cursors lie there"
             )
 
     def status(self) -> SourceStatus:
@@ -241,6 +268,9 @@ class LiveSource:
 
     def interrupt(self) -> None:
         self._interrupted = True
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
         if not self._closed:
             with contextlib.suppress(OSError):
                 os.write(self._wake_in, b"x")
@@ -253,6 +283,7 @@ class LiveSource:
     def close(self) -> None:
         self._interrupted = True
         self._drop_dump()
+        self._end_health_check()
         if not self._closed:
             self._closed = True
             os.close(self._wake_in)
@@ -263,8 +294,8 @@ def _by_gtid(preferred: bool, position: EntryPosition) -> bool:
     return bool(position.gtid) and (preferred or not position.journal_name)
 
 
-def _sleep(seconds: float, wake: int) -> None:
-    """Sleep that `interrupt` ends."""
+def _readable(wake: int, seconds: float = 0.0) -> bool:
+    """Sleep that `interrupt` ends; whether it did."""
     poller = select.poll()
     poller.register(wake, select.POLLIN)
-    poller.poll(max(0.0, seconds) * 1000)
+    return bool(poller.poll(max(0.0, seconds) * 1000))

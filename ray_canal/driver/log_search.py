@@ -181,6 +181,7 @@ class Search:
         self._log = log
         self._names = [name for name, _ in log.files()]
         self._heads: dict[str, FileHead] = {}
+        self.found_us = 0  # original commit time of the transaction that a search ended at
 
     @property
     def first(self) -> FileHead:
@@ -210,10 +211,12 @@ class Search:
             return None
         return self._first(self._names[low:], lambda some: _not_in(some.gtids, executed))
 
-    def commit(self, original_us: int, window_us: int) -> EntryPosition | None:
-        """Behind the first transaction that was committed at this very microsecond on the server
-        where it was written. It is looked for from `window_us` earlier on. None: it is not
-        there."""
+    def commit(
+        self, original_us: int, window_us: int, *, inside: bool = False
+    ) -> EntryPosition | None:
+        """Behind (`inside`: at) the first transaction that was committed at this very microsecond
+        on the server where it was written. It is looked for from `window_us` earlier on. None: it
+        is not there."""
         found = False
         for name in self._since(original_us - window_us):
             gtids = self.head(name).gtids
@@ -222,7 +225,7 @@ class Search:
                 if not found:
                     match = np.flatnonzero(some.original_us == original_us)
                     found = bool(len(match))
-                    index = int(match[0]) + 1 if found else 0
+                    index = int(match[0]) + (not inside) if found else 0
                 if found and index < len(some.position):
                     gtids = gtid_set_after(gtids, some.gtids[:index])
                     return EntryPosition(name, int(some.position[index]), gtid=gtids)
@@ -284,9 +287,11 @@ class Search:
                 match = np.flatnonzero(wanted(some))
                 if len(match):
                     index = int(match[0])
+                    self.found_us = int(some.original_us[index])
                     gtids = gtid_set_after(gtids, some.gtids[:index])
                     return EntryPosition(name, int(some.position[index]), gtid=gtids)
                 gtids = gtid_set_after(gtids, some.gtids)
+        self.found_us = 0
         return self._log.end()
 
 

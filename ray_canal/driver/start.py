@@ -53,7 +53,7 @@ def decide(
     decision = _Decision(source, log)
     if not cursors:
         return decision.configured()
-    moved = [cursor for cursor in cursors if _is_foreign(cursor, log)]
+    moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
         decision.refuse_behind([cursor.position.gtid for cursor in moved] + [delivered])
     placed = [decision.placed(cursor) for cursor in cursors]
@@ -67,12 +67,6 @@ def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
     """`source.start` as a position of this log: where a destination without a cursor begins.
     Raises as `decide`."""
     return _Decision(source, log).configured().position
-
-
-def _is_foreign(cursor: LogPosition, log: Log) -> bool:
-    """Whether it is a place in another server's files."""
-    known, here = cursor.identity.server_uuid, log.identity.server_uuid
-    return bool(known and here and known != here)
 
 
 class _Decision:
@@ -147,7 +141,9 @@ class _Decision:
     def placed(self, cursor: LogPosition) -> EntryPosition:
         """Where a cursor lies in this log."""
         try:
-            return self._moved(cursor) if _is_foreign(cursor, self._log) else self._own(cursor)
+            if cursor.is_foreign(self._log.identity):
+                return self._moved(cursor)
+            return self._own(cursor)
         except PositionPurged as error:
             return self._after_purge(error)
 
@@ -174,13 +170,15 @@ class _Decision:
                 lost = missing_gtids(self.search.first.gtids, position.gtid)
                 raise self._purged(position, lost, f"the cursor, {switch}")
             self.reasons.append(f"{switch}, by GTID")
-            return self._with_rows(position, found)
+            return _with_rows(position, found, certain=self._is_open_one(position))
         window_us = round(self._source.fallback_s * MICROS)
         if position.commit_us:
-            found = self.search.commit(position.commit_us, window_us)
+            inside = position.is_inside
+            found = self.search.commit(position.commit_us, window_us, inside=inside)
             if found is not None:
-                self.reasons.append(f"{switch}, behind the transaction of {position.commit_us} µs")
-                return replace(found, timestamp=position.timestamp, commit_us=position.commit_us)
+                which = "inside" if inside else "behind"
+                self.reasons.append(f"{switch}, {which} the transaction of {position.commit_us} µs")
+                return _with_rows(position, found, certain=True)
         if not position.timestamp:
             raise PositionNotFound(
                 f"{switch}: the cursor at {position} has neither GTIDs that this server knows nor "
@@ -190,13 +188,13 @@ class _Decision:
         self.reasons.append(f"{switch}, from {_time(since // MICROS)} on: some will come twice")
         return self._from_time(since, f"the cursor, {switch}:")
 
-    def _with_rows(self, old: EntryPosition, found: EntryPosition) -> EntryPosition:
-        """The rows of the open transaction that are consumed count on the new server, too, if it is
-        certain that its next transaction is that one: what is missing is of one source."""
-        new = replace(found, timestamp=old.timestamp, commit_us=old.commit_us)
+    def _is_open_one(self, old: EntryPosition) -> bool:
+        """Whether the transaction that was just found is certainly the one that the cursor is
+        inside of: its commit time says so, or all that is missing is of one source."""
+        if old.commit_us and self.search.found_us:
+            return old.commit_us == self.search.found_us
         missing = missing_gtids(self._log.executed(), old.gtid)
-        one_source = bool(missing) and "," not in missing and missing.count(":") <= 1
-        return replace(new, row=old.row, entry=old.entry) if one_source else new
+        return bool(missing) and "," not in missing and missing.count(":") <= 1
 
     def refuse_behind(self, wanted: Sequence[str]) -> None:
         """Raises TransactionsMissing where this server lacks what was delivered."""
@@ -266,6 +264,15 @@ class _Decision:
         self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe(lost)}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         return position
+
+
+def _with_rows(old: EntryPosition, found: EntryPosition, *, certain: bool) -> EntryPosition:
+    """The place that was found, with the rows of the open transaction that are consumed; if it is
+    not certain to be the same transaction, it comes again as a whole."""
+    row, entry = (old.row, old.entry) if certain else (0, 0)
+    return replace(
+        found, row=row, entry=entry, timestamp=old.timestamp, commit_us=old.commit_us
+    )
 
 
 def describe(lost: LostRange) -> str:

@@ -35,8 +35,9 @@ class EntryPosition:
     `row` and `entry` > 0 mean: of the transaction that starts at `position`, so many rows and
     entries are consumed, too. `gtid` is the set executed up to `position` (may be empty),
     `timestamp` the last consumed event's header time in seconds (0 = unknown), `commit_us` when the
-    last consumed transaction was committed on the server where it was written, in microseconds
-    (0 = unknown): replicas keep it, so it names the transaction there.
+    last consumed transaction (or the one that the position is inside of) was committed on the
+    server where it was written, in microseconds (0 = unknown): replicas keep it, so it names the
+    transaction there.
     Equality and order look at file, position, row and entry alone.
     """
 
@@ -69,6 +70,11 @@ class EntryPosition:
         return f"{self.journal_name}:{self.position}{inside}"
 
     @property
+    def is_inside(self) -> bool:
+        """Whether a part of the transaction that starts at `position` is consumed."""
+        return bool(self.row or self.entry)
+
+    @property
     def boundary(self) -> EntryPosition:
         """Where its transaction starts: what a dump can start at."""
         return replace(self, row=0, entry=0)
@@ -88,3 +94,8 @@ class LogPosition:
 
     identity: SourceIdentity
     position: EntryPosition
+
+    def is_foreign(self, here: SourceIdentity) -> bool:
+        """Whether it is a place in another server's files. (Files' identity is no server.)"""
+        known = self.identity.server_uuid
+        return bool(known and here.server_uuid and known != here.server_uuid)

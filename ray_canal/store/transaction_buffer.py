@@ -50,7 +50,10 @@ class LogChunk:
 
     def resume_after(self, entry: int) -> EntryPosition:
         """Where to restart with entries up to this one consumed."""
-        gtids = self.info.gtids[: int(self.completed[entry])]
+        completed = int(self.completed[entry])
+        gtids = self.info.gtids[:completed]
+        inside = bool(self.resume_row[entry] or self.resume_entry[entry])
+        last = int(self.info.entries["transaction"][entry]) if inside else completed - 1
         return EntryPosition(
             self.info.head.journal_name,
             int(self.resume_position[entry]),
@@ -58,7 +61,7 @@ class LogChunk:
             gtid_set_after(self.gtid_set, gtids),
             int(self.info.entries["timestamp"][entry]),
             int(self.resume_entry[entry]),
-            int(gtids["original_us"][-1]) if len(gtids) else 0,
+            int(self.info.gtids["original_us"][last]) if last >= 0 else 0,
         )
 
 

@@ -86,6 +86,7 @@ def test_behind_a_commit() -> None:
         after = known[first + 1][0] if first + 1 < len(known) else log.end()
         found = search.commit(times[k], 60 * MICROS)
         assert found == after
+        assert search.commit(times[k], 60 * MICROS, inside=True) == known[first][0]
         assert found is not None
         assert found.gtid == after.gtid
     assert search.commit(times[3] + 1, MICROS) in (None, known[4][0])

@@ -220,6 +220,12 @@ def test_rows_of_an_open_transaction_count_only_where_it_is_certainly_the_same()
     other.executed = lambda: f"{FilesLog(FILES).executed()},{UUID}:1-9"  # type: ignore[method-assign]
     saved = cursor(EntryPosition("mysql-bin.000033", 999, 5, place.gtid), THERE)
     assert decide(source(), [saved], other).position == place  # row 0: it comes again as a whole
+    record = of_transaction(SECOND, 3)[1]
+    named = replace(saved.position, commit_us=int(record["original_us"]))
+    found = decide(source(), [cursor(named, THERE)], other).position
+    assert found == replace(place, row=5)
+    other_one = replace(named, commit_us=named.commit_us + 1)
+    assert decide(source(), [cursor(other_one, THERE)], ServersLog()).position == place
 
 
 @pytest.mark.parametrize("where", ["cursor", "delivered"])
@@ -234,13 +240,19 @@ def test_a_server_that_lacks_what_was_delivered_is_refused(where: str) -> None:
 
 
 def test_another_server_without_gtids_behind_the_very_transaction() -> None:
-    _, record = of_transaction(SECOND, 3)
+    this_place, record = of_transaction(SECOND, 3)
     next_place, _ = of_transaction(SECOND, 4)
     commit_us = int(record["original_us"])
     old = EntryPosition("mysql-bin.000033", 999, 2, "", commit_us // MICROS, commit_us=commit_us)
+    old = replace(old, row=0)
     start = decide(source(), [cursor(old, THERE)], ServersLog(gtids_on=False))
     assert start.position == next_place
-    assert str(commit_us) in start.how
+    assert f"behind the transaction of {commit_us}" in start.how
+    # Of an open transaction the rows that are consumed are not repeated.
+    inside = replace(old, row=2, entry=3)
+    start = decide(source(), [cursor(inside, THERE)], ServersLog(gtids_on=False))
+    assert start.position == replace(this_place, row=2, entry=3)
+    assert f"inside the transaction of {commit_us}" in start.how
 
 
 def test_another_server_without_gtids_by_time() -> None:

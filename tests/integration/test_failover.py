@@ -1,0 +1,271 @@
+"""A master dies under its writer, and subscribers go on at the standby by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+import ray_canal as canal
+from ray_canal.driver.connection import connect
+from ray_canal.driver.live import LiveSource
+from ray_canal.errors import ConnectionLost, InstanceRestarted, TransactionsMissing
+from ray_canal.protocol.gtid import GtidSet
+from ray_canal.protocol.position import LogPosition
+from tests.integration.test_driver import instance
+from tests.servers import Server, start
+
+QUICK = {
+    "detect_interval_s": 0.2,
+    "detect_failures": 2,
+    "heartbeat_s": 0.5,
+    "read_timeout_s": 3.0,
+    "connect_timeout_s": 2.0,
+    "reconnect_max_s": 0.5,
+}
+GTIDS_OFF = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+
+
+@dataclass
+class Pair:
+    master: Server
+    standby: Server
+    gtids: bool
+
+    def wait_for_standby(self) -> None:
+        """Until the standby has all of the master's rows, which nobody writes meanwhile."""
+        deadline = time.monotonic() + 30
+        count = self.master.execute("SELECT COUNT(*), MAX(id) FROM f.t")
+        while self.standby.execute("SELECT COUNT(*), MAX(id) FROM f.t") != count:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def replicating(kind: str, folder: Path, *, gtids: bool = True) -> Iterator[Pair]:
+    options = {} if gtids else GTIDS_OFF
+    second = {"server-id": "2", "read-only": "OFF"}
+    if kind == "mariadb":
+        second["log-slave-updates"] = "ON"
+    with (
+        start(kind, folder / "master", options) as master,
+        start(kind, folder / "standby", {**options, **second}) as standby,
+    ):
+        if kind == "mariadb":
+            standby.execute(
+                f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={master.port},"
+                " MASTER_USER='root', MASTER_USE_GTID=slave_pos",
+                "START SLAVE",
+            )
+        else:
+            where = (
+                "SOURCE_AUTO_POSITION=1" if gtids
+                else f"SOURCE_LOG_FILE='{master.position()[0]}', SOURCE_LOG_POS=4"
+            )  # fmt: skip
+            standby.execute(
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={master.port},"
+                f" SOURCE_USER='root', GET_SOURCE_PUBLIC_KEY=1, {where}",
+                "START REPLICA",
+            )
+        master.execute("CREATE DATABASE f", "CREATE TABLE f.t (id INT PRIMARY KEY, v INT)")
+        yield Pair(master, standby, gtids)
+        master.kill()
+        standby.kill()
+
+
+class Writer(threading.Thread):
+    """Inserts 0, 1, 2, … each as a transaction, at `server`, through any error, until told to
+    stop."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.written = 0
+        self.last: int | None = None
+
+    def run(self) -> None:
+        while self.last is None or self.written < self.last:
+            with contextlib.suppress(pymysql.err.MySQLError, OSError):
+                self._write()
+            time.sleep(0.02)
+
+    def _write(self) -> None:
+        with contextlib.closing(self.server.connect(connect_timeout=2)) as connection:
+            while self.last is None or self.written < self.last:
+                cursor = connection.cursor()
+                cursor.execute(f"INSERT INTO f.t VALUES ({self.written}, 1)")
+                self.written += 1
+                time.sleep(0.002)
+
+    def wait(self, count: int) -> None:
+        deadline = time.monotonic() + 60
+        while self.written < count:
+            assert time.monotonic() < deadline, self.written
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gtids"), [("mysql97", True), ("mariadb", True), ("mysql97", False)]
+)
+def test_the_master_dies_under_its_writer(
+    kind: str, gtids: bool, local_ray: None, tmp_path: Path
+) -> None:
+    with replicating(kind, tmp_path / "servers", gtids=gtids) as pair:
+        config = {
+            "meta": {"path": str(tmp_path / "meta.db")},
+            "instance": [
+                {
+                    "destination": "failover",
+                    "decoders": 0,
+                    "source": {
+                        "address": pair.master.address,
+                        "standby": [pair.standby.address],
+                        "username": "root",
+                        **QUICK,
+                    },
+                }
+            ],
+        }
+        canal.start(config)
+        try:
+            writer = Writer(pair.master)
+            received: list[int] = []
+            with canal.connect("failover", client_id=1) as connector:
+                connector.subscribe()
+                writer.start()
+                receive(connector, received, lambda: len(received) > 100)
+                kill_under(pair, writer)
+                writer.wait(writer.written + 100)
+                writer.last = writer.written + 50
+                writer.join(30)
+                receive(connector, received, lambda: received[-1] == writer.written - 1)
+            assert received == list(range(writer.written))
+            status = canal.status("failover")["failover"]
+            assert status["address"] == pair.standby.address
+            assert "by GTID" in status["start"] if gtids else "µs" in status["start"]
+        finally:
+            canal.stop("failover")
+
+
+def kill_under(pair: Pair, writer: Writer) -> None:
+    """Kill the master while its writer is inserting. What it has committed is at the standby
+    before, as semi-synchronous replication would see to."""
+    lock = pair.master.connect()
+    lock.cursor().execute("FLUSH TABLES WITH READ LOCK")
+    pair.wait_for_standby()
+    pair.master.kill()
+    with contextlib.suppress(Exception):
+        lock.close()
+    mariadb = pair.standby.is_mariadb
+    pair.standby.execute("STOP SLAVE" if mariadb else "STOP REPLICA")
+    writer.server = pair.standby
+
+
+def receive(connector: canal.Connector, ids: list[int], enough: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not enough():
+        assert time.monotonic() < deadline, (len(ids), ids[-3:], canal.status("failover"))
+        message = connector.get_without_ack(batch_size=100, timeout=0.2)
+        if not message:
+            continue
+        found = [
+            row["after"]["id"]
+            for part in message.batches_by_part()
+            for batch in part
+            for row in batch.to_pylist()
+        ]
+        with contextlib.suppress(InstanceRestarted):  # then the batch comes again
+            connector.ack(message.id)
+            ids.extend(found)
+
+
+def test_a_cursor_on_another_server(tmp_path: Path) -> None:
+    """Without Ray: by GTID, by commit time, by time; and a new server behind an old address."""
+    with replicating("mysql97", tmp_path) as pair:
+        settings = {**QUICK, "standby": [pair.standby.address]}
+        values = ", ".join(f"({n}, 1)" for n in range(5))
+        pair.master.execute(f"INSERT INTO f.t VALUES {values}")
+        with contextlib.closing(LiveSource(instance(pair.master))) as source:
+            here = source.resume(()).position
+            old = LogPosition(source.identity, here)
+        for number in range(5, 9):
+            pair.master.execute(f"INSERT INTO f.t VALUES ({number}, 1)")
+        pair.wait_for_standby()
+
+        with contextlib.closing(LiveSource(instance(pair.master, **settings))) as source:
+            assert source.resume([old]).position == here  # its own server is well
+            pair.master.kill()
+            with pytest.raises(ConnectionLost, match="taken for dead after 2"):
+                read_for(source, 20)
+            start = source.resume([old])
+            assert source.identity.address == pair.standby.address
+            assert start.by_gtid
+            assert start.position.gtid == here.gtid
+            by_gtid = start.position
+            # What only the master had is missed at the standby.
+            uuid = old.identity.server_uuid
+            ahead = str(GtidSet.parse(f"{here.gtid},{uuid}:1-99"))
+            more = LogPosition(old.identity, replace(here, gtid=ahead))
+            with pytest.raises(TransactionsMissing, match="-99"):
+                source.resume([more])
+            # Nothing but a time is known: some of it comes twice.
+            bare = LogPosition(old.identity, replace(here, gtid="", timestamp=int(time.time())))
+            start = source.resume([bare])
+            assert start.position < by_gtid
+            assert "twice" in start.how
+
+        # Behind the master's address there is another server now.
+        pair.standby.kill()
+        pair.standby.port = pair.master.port
+        pair.standby.start()
+        with contextlib.closing(LiveSource(instance(pair.master))) as source:
+            start = source.resume([old])
+            assert start.position == by_gtid
+            assert f"from server {uuid}" in start.how
+
+
+def read_for(source: LiveSource, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        source.read(0.0, 0.2)
+
+
+def test_names_are_resolved_at_each_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        second.bind(("127.0.0.2", port))
+        hosts = iter(["127.0.0.1", "127.0.0.2"])
+        real = socket.getaddrinfo
+
+        def moved(host: Any, *rest: Any, **more: Any) -> Any:
+            return real(next(hosts) if host == "db.example" else host, *rest, **more)
+
+        monkeypatch.setattr(socket, "getaddrinfo", moved)
+        for listener in (first, second):
+            listener.listen()
+            listener.settimeout(10)
+
+            def hang_up(at: socket.socket = listener) -> None:
+                at.accept()[0].close()
+
+            answer = threading.Thread(target=hang_up)
+            answer.start()
+            with pytest.raises(ConnectionLost):
+                connect(instance_of(f"db.example:{port}"))
+            answer.join(10)
+            assert not answer.is_alive()
+
+
+def instance_of(address: str) -> Any:
+    from ray_canal.config import SourceConfig
+
+    return SourceConfig.model_validate({"address": address, "username": "root"})
