@@ -21,7 +21,7 @@ import pyarrow as pa
 _LENGTH = struct.Struct("<Q")
 
 
-def _write(out: IO[bytes], record: Any) -> None:
+def write(out: IO[bytes], record: Any) -> None:
     body = pickle.dumps(record)
     out.write(_LENGTH.pack(len(body)) + body)
     out.flush()
@@ -39,17 +39,17 @@ def read_journal(path: Path) -> Iterator[tuple[str, Any]]:
             return
         kind, value = pickle.loads(data[offset : offset + length])
         offset += length
-        yield kind, [[_from_ipc(b) for b in part] for part in value] if kind == "message" else value
+        yield kind, [[from_ipc(b) for b in part] for part in value] if kind == "message" else value
 
 
-def _to_ipc(batch: pa.RecordBatch) -> bytes:
+def to_ipc(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 
-def _from_ipc(data: bytes) -> pa.RecordBatch:
+def from_ipc(data: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()
 
@@ -61,19 +61,19 @@ def main(config: str, destination: str, journal: str, ray_temp: str) -> None:
 
     ray.init(num_cpus=2, include_dashboard=False, _temp_dir=ray_temp, object_store_memory=400 << 20)
     with Path(journal).open("ab") as out:
-        _write(out, ("start", None))
+        write(out, ("start", None))
         canal.start(config)
         with canal.connect(destination, client_id=7) as connector:
             connector.subscribe()
-            _write(out, ("running", None))
+            write(out, ("running", None))
             while True:
                 message = connector.get_without_ack(batch_size=512, timeout=0.2)
                 if not message:
                     continue
-                parts = [[_to_ipc(b) for b in part] for part in message.batches_by_part()]
-                _write(out, ("message", parts))
+                parts = [[to_ipc(b) for b in part] for part in message.batches_by_part()]
+                write(out, ("message", parts))
                 connector.ack(message.id)
-                _write(out, ("ack", message.id))
+                write(out, ("ack", message.id))
 
 
 if __name__ == "__main__":

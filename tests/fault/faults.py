@@ -1,0 +1,130 @@
+"""What is done to a running deployment: processes killed and stopped, connections cut and stalled.
+
+A fault returns when the disturbance is over (the signal is sent, the stall has ended, the server is
+up again); how long the recovery takes is measured from there.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.processes import BUFFER, CONTROLLER, FETCHER, GCS, PARSER, RAYLET, STORE, running, send
+from tests.proxy import Proxy
+from tests.servers import Server
+
+
+class Deployment(Protocol):
+    """What faults are done to."""
+
+    server: Server
+    proxy: Proxy
+    rng: random.Random
+
+    @property
+    def head_pid(self) -> int: ...
+
+    def kill_head(self) -> None:
+        """SIGKILL of Ray, all its processes and all subscribers, at once; and start them again."""
+        ...
+
+    def kill_subscriber(self) -> None:
+        """SIGKILL of one of them; and start it again."""
+        ...
+
+    def subscriber_pid(self) -> int:
+        """One of them."""
+        ...
+
+
+def _pid(run: Deployment, *roles: str) -> int | None:
+    found = [pid for role in roles for pid in running(role, run.head_pid)]
+    return run.rng.choice(found) if found else None
+
+
+def kill(*roles: str) -> Callable[[Deployment], None]:
+    def fault(run: Deployment) -> None:
+        for role in roles:
+            pid = _pid(run, role)
+            if pid is not None:
+                send(pid, signal.SIGKILL)
+
+    return fault
+
+
+def stop(role: str, *seconds: float) -> Callable[[Deployment], None]:
+    """SIGSTOP, and SIGCONT after one of `seconds`, if it was not replaced meanwhile."""
+
+    def fault(run: Deployment) -> None:
+        pid = run.subscriber_pid() if role == "subscriber" else _pid(run, role)
+        if pid is not None:
+            send(pid, signal.SIGSTOP)
+            time.sleep(run.rng.choice(seconds))
+            send(pid, signal.SIGCONT)
+
+    return fault
+
+
+def end_of_ray(role: str) -> Callable[[Deployment], None]:
+    """A process without which Ray ends; who supervises the head then starts it anew."""
+
+    def fault(run: Deployment) -> None:
+        kill(role)(run)
+        run.kill_head()
+
+    return fault
+
+
+def restart_server(run: Deployment) -> None:
+    run.server.kill()
+    time.sleep(run.rng.uniform(0.0, 2.0))
+    run.server.start()
+
+
+def cut(run: Deployment) -> None:
+    run.proxy.cut()
+
+
+def refuse(run: Deployment) -> None:
+    run.proxy.refuse(True)
+    time.sleep(run.rng.uniform(0.5, 4.0))
+    run.proxy.refuse(False)
+
+
+def stall(run: Deployment) -> None:
+    run.proxy.stall(True)
+    time.sleep(run.rng.choice((1.0, 3.0, 8.0)))
+    run.proxy.stall(False)
+
+
+WORKER = "ray::decode_chunk"
+ANY_WORKER = "ray::IDLE"
+
+FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
+    # name: group (its recoveries are summed up together), weight, what is done
+    "kill store": ("actor", 4, kill(STORE)),
+    "kill fetcher": ("actor", 4, kill(FETCHER)),
+    "kill parser": ("actor", 2, kill(PARSER)),
+    "kill buffer": ("actor", 2, kill(BUFFER)),
+    "kill workers": ("actor", 2, kill(WORKER, ANY_WORKER)),
+    "kill controller": ("actor", 2, kill(CONTROLLER)),
+    "kill store and controller": ("actor", 2, kill(STORE, CONTROLLER)),
+    "kill store and fetcher": ("actor", 2, kill(STORE, FETCHER)),
+    "kill subscriber": ("subscriber", 3, lambda run: run.kill_subscriber()),
+    "kill everything": ("head", 2, lambda run: run.kill_head()),
+    "kill raylet": ("head", 1, end_of_ray(RAYLET)),
+    "kill gcs": ("head", 1, end_of_ray(GCS)),
+    "kill mysqld": ("mysqld", 2, restart_server),
+    "cut": ("network", 3, cut),
+    "refuse": ("network", 2, refuse),
+    "stall": ("network", 2, stall),
+    "stop store": ("stopped", 2, stop(STORE, 1.0, 4.0, 24.0)),
+    "stop fetcher": ("stopped", 3, stop(FETCHER, 1.0, 4.0, 12.0)),
+    "stop parser": ("stopped", 1, stop(PARSER, 1.0, 12.0)),
+    "stop controller": ("stopped", 1, stop(CONTROLLER, 4.0)),
+    "stop raylet": ("stopped", 1, stop(RAYLET, 1.0, 4.0)),
+    "stop subscriber": ("stopped", 2, stop("subscriber", 1.0, 4.0)),
+}

@@ -1,0 +1,94 @@
+"""Reads a subscriber's journal as it grows and judges it: order, repeats, every row once."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ray_canal as canal
+from tests.consumer import from_ipc
+from tests.workload import Replica
+
+_LENGTH = struct.Struct("<Q")
+
+RowId = tuple[str, int, int, int]
+
+
+def row_id(row: dict[str, Any]) -> RowId:
+    base, _, number = row["journal_name"].rpartition(".")
+    return base, int(number), row["position"], row["row"]
+
+
+class Judge(Replica):
+    """A replica that takes each row once, by its id, and knows which ids it took."""
+
+    def __init__(self, database: str, tables: str, journal: Path) -> None:
+        super().__init__(database)
+        self.filter = re.compile(tables)
+        self._journal = journal
+        self._offset = 0
+        self._once: RowId = ("", 0, 0, 0)
+        self._digest = hashlib.sha256()
+        self.rows = 0
+        self.lives = 0
+
+    def read(self) -> None:
+        """Judge what is new in the journal. Raises AssertionError on disorder."""
+        if not self._journal.exists():
+            return
+        with self._journal.open("rb") as journal:
+            while True:
+                journal.seek(self._offset)
+                head = journal.read(_LENGTH.size)
+                if len(head) < _LENGTH.size:
+                    return
+                (length,) = _LENGTH.unpack(head)
+                body = journal.read(length)
+                if len(body) < length:
+                    return
+                self._offset += _LENGTH.size + length
+                self._take(*pickle.loads(body))
+
+    def _take(self, kind: str, value: Any) -> None:
+        if kind == "start":
+            self.lives += 1
+            self.rewind()
+        elif kind == "message":
+            self.apply([[from_ipc(batch) for batch in part] for part in value])
+        else:
+            self.ack()
+
+    def _change(self, table: str, row: dict[str, Any]) -> None:
+        this = row_id(row)
+        if this <= self._once:
+            return
+        assert self.filter.fullmatch(f"{self.database}.{table}"), f"{table} is not subscribed"
+        self._once = this
+        self._digest.update(repr(this).encode())
+        self.rows += 1
+        super()._change(table, row)
+
+    @property
+    def marker(self) -> int:
+        """The newest row of the table `marker`."""
+        return max(self.tables.get("marker", {0: ()}))
+
+    def missing(self, binlogs: Sequence[Path]) -> str:
+        """What differs from the rows in the server's binlog, each once and in order; or ""."""
+        found: list[RowId] = []
+        for batch in canal.decode_files(binlogs):
+            names = batch.schema.metadata
+            schema, table = names[b"canal.schema"].decode(), names[b"canal.table"].decode()
+            if schema == self.database and self.filter.fullmatch(f"{schema}.{table}"):
+                places = batch.select(["journal_name", "position", "row"]).to_pylist()
+                found.extend(row_id(place) for place in places)
+        digest = hashlib.sha256()
+        for this in sorted(found):
+            digest.update(repr(this).encode())
+        same = digest.digest() == self._digest.digest()
+        return "" if same else f"{self.rows} rows taken, the binlog has {len(found)}"

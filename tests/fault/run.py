@@ -1,0 +1,234 @@
+"""A fault run: writers on a real server, three subscribers, random faults, and the judgement.
+
+Everything that is random comes from one seed. After each fault a marker row is written; the
+recovery has ended when every subscriber has received it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pymysql
+
+from tests.fault.faults import FAULTS
+from tests.fault.judge import Judge
+from tests.processes import family, wait_for
+from tests.proxy import Proxy
+from tests.servers import Server
+from tests.workload import Workload
+
+DATABASE = "faults"
+TABLES = 10
+RECOVERY_MAX_S = 120.0
+BURST_ROWS = 300
+SUBSCRIBERS = {
+    # client id: tables as a regex of Python's and Canal's alike, batch size
+    1: (rf"{DATABASE}\..*", 512),
+    2: (rf"{DATABASE}\.(t0[0-4]|marker)", 2048),
+    3: (rf"{DATABASE}\.(t0[5-9]|marker)", 64),
+}
+
+
+class FaultRun:
+    """`with FaultRun(...) as run: run.faults(...); run.judge()`. See faults.Deployment."""
+
+    def __init__(self, server: Server, folder: Path, seed: int, decoders: int = 0) -> None:
+        self.server, self.folder, self.decoders = server, folder, decoders
+        self.rng = random.Random(seed)
+        self.proxy = Proxy((server.host, server.port))
+        self.work = Workload(server, seed=seed, tables=TABLES, database=DATABASE)
+        # Ray's socket paths must be short.
+        self._ray_temp = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
+        self._heads = 0
+        self._head: subprocess.Popen[bytes] | None = None
+        self._subscribers: dict[int, subprocess.Popen[bytes]] = {}
+        self._stop = threading.Event()
+        self._writer = threading.Thread(target=self._write)
+        self._marker = 0
+        self.judges = {
+            client_id: Judge(DATABASE, tables, folder / f"journal.{client_id}")
+            for client_id, (tables, _) in SUBSCRIBERS.items()
+        }
+        self.recoveries: dict[str, list[float]] = defaultdict(list)
+
+    # --- the deployment -----------------------------------------------------------------------
+
+    def __enter__(self) -> FaultRun:
+        try:
+            self.work.create()
+            self.server.execute(f"create table {DATABASE}.marker (id bigint primary key)")
+            name, position = self.server.position()
+            (self.folder / "canal.toml").write_text(
+                f'[meta]\npath = "{self.folder / "meta.db"}"\n'
+                f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
+                f'[instance.source]\naddress = "{self.proxy.address}"\nusername = "root"\n'
+                f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
+                "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
+                "reconnect_max_s = 2.0\n"
+            )
+            self._launch_head()
+            self._writer.start()
+            self._recovered("start")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stop.set()
+        if self._writer.is_alive():
+            self._writer.join()
+        self._kill_all()
+        self.proxy.__exit__(None, None, None)
+        shutil.rmtree(self._ray_temp, ignore_errors=True)
+
+    @property
+    def head_pid(self) -> int:
+        assert self._head is not None
+        return self._head.pid
+
+    def _spawn(self, log: str, *arguments: object) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("ab") as out:
+            command = [sys.executable, "-m", *(str(a) for a in arguments)]
+            # Several processes of this machine join the cluster; they share no token.
+            environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+            return subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+
+    def _launch_head(self) -> None:
+        address = self.folder / f"address.{self._heads}"
+        temp = self._ray_temp / f"r{self._heads}"
+        config = self.folder / "canal.toml"
+        self._head = self._spawn("head.log", "tests.fault.head", config, temp, address)
+        for client_id in SUBSCRIBERS:
+            self._launch_subscriber(client_id)
+
+    def _launch_subscriber(self, client_id: int) -> None:
+        tables, batch_size = SUBSCRIBERS[client_id]
+        self._subscribers[client_id] = self._spawn(
+            f"subscriber.{client_id}.log", "tests.fault.subscriber",
+            self.folder / f"address.{self._heads}", "faults", client_id, tables, batch_size,
+            self.folder / f"journal.{client_id}",
+        )  # fmt: skip
+
+    def _kill_all(self) -> None:
+        processes = [p for p in (self._head, *self._subscribers.values()) if p is not None]
+        pids = {p.pid for p in processes if p.poll() is None}
+        pids |= {p.pid for pid in set(pids) for p in family(pid)}
+        # Ray's processes outlive a head that was killed.
+        for process in psutil.process_iter(["cmdline"]):
+            if any(str(self._ray_temp) in part for part in process.info["cmdline"] or []):
+                pids.add(process.pid)
+        for pid in pids - {os.getpid()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in processes:
+            process.wait()
+
+    def kill_head(self) -> None:
+        self._kill_all()
+        self._heads += 1
+        self._launch_head()
+
+    def kill_subscriber(self) -> None:
+        client_id = self.rng.choice(sorted(self._subscribers))
+        self._subscribers[client_id].kill()
+        self._subscribers[client_id].wait()
+        self._launch_subscriber(client_id)
+
+    def subscriber_pid(self) -> int:
+        return self._subscribers[self.rng.choice(sorted(self._subscribers))].pid
+
+    def _write(self) -> None:
+        while not self._stop.wait(0.2):
+            with contextlib.suppress(pymysql.err.MySQLError, OSError):  # mysqld was killed
+                self.work.write(BURST_ROWS, writers=3, stop=self._stop)
+
+    # --- faults and recoveries ----------------------------------------------------------------
+
+    def _recovered(self, what: str) -> float:
+        """Seconds until a row that is written now has reached every subscriber."""
+        self._marker += 1
+        wait_for(self._write_marker, RECOVERY_MAX_S, f"a marker is written after {what}")
+        return wait_for(lambda: self._received(what), RECOVERY_MAX_S, f"recovery from {what}")
+
+    def _write_marker(self) -> bool:
+        statement = f"insert ignore into {DATABASE}.marker values ({self._marker})"
+        with contextlib.suppress(pymysql.err.MySQLError):
+            self.server.execute(statement)
+            return True
+        return False
+
+    def _received(self, what: str) -> bool:
+        for client_id, subscriber in self._subscribers.items():
+            if subscriber.poll() is not None:
+                log = (self.folder / f"subscriber.{client_id}.log").read_text()[-3000:]
+                raise AssertionError(f"subscriber {client_id} ended after {what}:\n{log}")
+        for judge in self.judges.values():
+            judge.read()
+        return all(judge.marker >= self._marker for judge in self.judges.values())
+
+    def fault(self, name: str) -> float:
+        """Do it; the seconds until all is well again."""
+        group, _, act = FAULTS[name]
+        act(self)
+        took_s = self._recovered(name)
+        self.recoveries[group].append(took_s)
+        return took_s
+
+    def random_faults(self, seconds: float) -> None:
+        """One after the other, until the time is over; each is printed."""
+        names = [n for n in FAULTS if self.decoders or not n.endswith(("parser", "buffer"))]
+        weights = [FAULTS[name][1] for name in names]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            (name,) = self.rng.choices(names, weights)
+            time.sleep(self.rng.uniform(0.0, 1.0))
+            print(f"{name:26} {self.fault(name):6.2f} s", flush=True)
+
+    # --- judgement ----------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Raises AssertionError: something was lost, reordered, or is not what SELECT says."""
+        self._stop.set()
+        self._writer.join()
+        self._recovered("the last row")
+        expected = self.work.rows()
+        binlogs = self.server.binlogs()
+        for client_id, judge in self.judges.items():
+            mine = {t: r for t, r in expected.items() if judge.filter.fullmatch(f"{DATABASE}.{t}")}
+            assert mine, f"subscriber {client_id} has no tables"
+            assert judge.differences(mine) == [], f"subscriber {client_id}"
+            assert judge.missing(binlogs) == "", f"subscriber {client_id}"
+
+    def report(self) -> str:
+        """What was received, and recovery times by group of faults."""
+        lines = [
+            f"subscriber {client_id}: {judge.received} rows received, {judge.repeated} of them "
+            f"again, {judge.rows} taken once; none lost, none out of order"
+            for client_id, judge in self.judges.items()
+        ]
+        lines.append(f"{'group':12} {'faults':>6} {'p50':>7} {'p99':>7} {'max':>7}  (seconds)")
+        for group, times in sorted(self.recoveries.items()):
+            p50, p99 = (_percentile(times, q) for q in (50, 99))
+            lines.append(f"{group:12} {len(times):6} {p50:7.2f} {p99:7.2f} {max(times):7.2f}")
+        return "\n".join(lines)
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

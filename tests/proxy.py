@@ -1,0 +1,115 @@
+"""A TCP proxy in this process that cuts connections, stalls them, or refuses new ones."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from types import TracebackType
+
+_BUFFER_BYTES = 64 << 10
+_TICK_S = 0.05
+
+
+class Proxy:
+    """`address` is host:port in front of `target`."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._closed = threading.Event()
+        self._refuses = False
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Reset every connection, as a firewall does that forgot them."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, set()
+        for pair in pairs:
+            _close(*pair)
+
+    def refuse(self, refuses: bool) -> None:
+        """End connections as soon as they are made, as long as it is on."""
+        self._refuses = refuses
+        if refuses:
+            self.cut()
+
+    def stall(self, stalled: bool) -> None:
+        """Connections stay open and nothing passes, as on a network that drops packets."""
+        if stalled:
+            self._flowing.clear()
+        else:
+            self._flowing.set()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refuses:
+                _close(client)
+                continue
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target, timeout=5)
+            server.settimeout(None)
+        except OSError:
+            _close(client)
+            return
+        pair = (client, server)
+        with self._lock:
+            self._pairs.add(pair)
+        try:
+            self._carry(client, server)
+        except (OSError, ValueError):
+            pass
+        finally:
+            with self._lock:
+                self._pairs.discard(pair)
+            _close(*pair)
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        other = {client: server, server: client}
+        while not self._closed.is_set():
+            if not self._flowing.wait(_TICK_S):
+                continue
+            ready, _, _ = select.select([client, server], [], [], _TICK_S)
+            for one in ready:
+                data = one.recv(_BUFFER_BYTES)
+                if not data:
+                    return
+                self._flowing.wait()
+                other[one].sendall(data)
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._flowing.set()
+        _close(self._listener)
+        self.cut()
+
+
+def _close(*sockets: socket.socket) -> None:
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
