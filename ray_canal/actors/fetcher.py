@@ -14,9 +14,9 @@ from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
-from ray_canal.driver.start import Start
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.start import Start
 
 
 class Fetcher:

@@ -24,10 +24,10 @@ from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.start import Start
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"

@@ -13,7 +13,7 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.source import SourceStatus
-from ray_canal.driver.start import Start, configured_start
+from ray_canal.driver.start import configured_start
 from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
 from ray_canal.protocol.position import (
     BINLOG_START,
@@ -22,6 +22,7 @@ from ray_canal.protocol.position import (
     SourceIdentity,
     journal_key,
 )
+from ray_canal.protocol.start import Start
 
 MAGIC = b"\xfebin"
 _MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"

@@ -32,9 +32,10 @@ from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.health import HealthCheck, probe
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import SourceStatus
-from ray_canal.driver.start import Start, decide
+from ray_canal.driver.start import decide
 from ray_canal.errors import CanalError, ConnectionLost, SourceError
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.start import Start
 
 log = logging.getLogger(__name__)
 

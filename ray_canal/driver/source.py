@@ -13,8 +13,8 @@ from typing import Protocol
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.horizon import PurgeDistance
-from ray_canal.driver.start import Start
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.start import Start
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ray_canal.config import SourceConfig
 from ray_canal.driver.log_search import MICROS, Log, Search, is_mysql_set, missing_gtids
@@ -27,19 +27,9 @@ from ray_canal.errors import (
 )
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import BINLOG_START, EntryPosition, LogPosition, journal_key
+from ray_canal.protocol.start import Start
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where to read from, and where each cursor lies in this log. `by_gtid`: the server is to leave
-    out what `position.gtid` has. `how` tells people why it starts there."""
-
-    position: EntryPosition
-    cursors: tuple[EntryPosition, ...] = ()
-    by_gtid: bool = False
-    how: str = ""
 
 
 def decide(

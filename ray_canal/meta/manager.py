@@ -15,8 +15,6 @@ from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend, fenced
 from ray_canal.meta.memory import MemoryBackend
-from ray_canal.meta.mysql import MysqlBackend
-from ray_canal.meta.redis import RedisBackend
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 
@@ -112,8 +110,12 @@ def open_backend(config: MetaConfig) -> MetaBackend:
     if config.backend == "memory":
         return MemoryBackend()
     if config.backend == "mysql":
+        from ray_canal.meta.mysql import MysqlBackend
+
         return MysqlBackend(config)
     if config.backend == "redis":
+        from ray_canal.meta.redis import RedisBackend
+
         return RedisBackend(config)
     return SqliteBackend(config.path)
 
