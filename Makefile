@@ -8,9 +8,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-spark-test
 PYTEST_ARGS ?=
+MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz lint servers bench bench-check clean
+.PHONY: help setup demo test unit fuzz fault lint servers bench bench-check clean
 
 ## make help     show these commands
 help:
@@ -41,6 +42,10 @@ unit: setup
 ## make fuzz     a million hostile inputs against the decoder, with bounds checks (hours)
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --inputs 1000000
+
+## make fault    kill, stop, cut and stall everything for an hour, and prove that nothing is lost
+fault: setup servers
+	$(BIN)/python -m tests.fault --minutes $(MINUTES)
 
 ## make lint     ruff and mypy --strict
 lint: setup

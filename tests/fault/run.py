@@ -33,7 +33,7 @@ from tests.workload import Workload
 
 DATABASE = "faults"
 TABLES = 10
-RECOVERY_MAX_S = 120.0
+RECOVERY_MAX_S = 300.0
 BURST_ROWS = 300
 SUBSCRIBERS = {
     # client id: tables as a regex of Python's and Canal's alike, batch size
@@ -163,7 +163,25 @@ class FaultRun:
         """Seconds until a row that is written now has reached every subscriber."""
         self._marker += 1
         wait_for(self._write_marker, RECOVERY_MAX_S, f"a marker is written after {what}")
-        return wait_for(lambda: self._received(what), RECOVERY_MAX_S, f"recovery from {what}")
+        try:
+            return wait_for(lambda: self._received(what), RECOVERY_MAX_S, "all received the marker")
+        except AssertionError as error:
+            markers = {client_id: judge.marker for client_id, judge in self.judges.items()}
+            raise AssertionError(
+                f"after {what}: {error}; marker {self._marker}, received {markers}\n"
+                + self._status()
+            ) from error
+
+    def _status(self) -> str:
+        """What the deployment says of itself, and the ends of its logs."""
+        address = (self.folder / f"address.{self._heads}").read_text()
+        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": address}
+        command = [sys.executable, "-m", "ray_canal.cli", "status", "--json"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+            says = done.stdout.decode() or done.stderr.decode()[-2000:]
+            return f"{says}\n{(self.folder / 'head.log').read_text()[-3000:]}"
+        return "no answer to ray-canal status"
 
     def _write_marker(self) -> bool:
         statement = f"insert ignore into {DATABASE}.marker values ({self._marker})"

@@ -22,7 +22,7 @@ from tests.consumer import read_journal
 from tests.servers import Server
 from tests.workload import Replica, Workload
 
-KILLS = 10
+KILLS = 3
 BURST_ROWS = 600
 
 
@@ -68,7 +68,7 @@ def judge(journal: Path, replica: Replica) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_ten_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp: Path) -> None:
+def test_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp: Path) -> None:
     work = Workload(mysql97, seed=77, database="killed")
     work.create()
     config, journal, log = (tmp_path / n for n in ("canal.toml", "journal", "log"))

@@ -1,0 +1,80 @@
+"""The judge of fault runs finds what it is there for: loss, disorder, repeats below the ack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.consumer import to_ipc, write
+from tests.fault.judge import Judge
+
+NAMES = {b"canal.schema": b"d", b"canal.table": b"t"}
+
+
+def batch(*positions: int) -> pa.RecordBatch:
+    rows = [
+        {"journal_name": "b.000001", "position": p, "row": 0, "before": None, "after": {"id": p}}
+        for p in positions
+    ]
+    return pa.RecordBatch.from_pylist(rows).replace_schema_metadata(NAMES)
+
+
+def judged(folder: Path, *records: Any) -> Judge:
+    journal = folder / "journal"
+    judge = Judge("d", r"d\.t", journal)
+    with journal.open("ab") as out:
+        for record in records:
+            kind, value = record if isinstance(record, tuple) else (record, None)
+            if kind == "message":
+                value = [[to_ipc(batch(*value))]]
+            write(out, (kind, value))
+            judge.read()
+    return judge
+
+
+def test_a_row_that_comes_again_counts_once(tmp_path: Path) -> None:
+    judge = judged(
+        tmp_path, "start", ("message", (4, 5)), "ack", ("message", (6, 7)), "start",
+        ("message", (6, 7, 8)), "ack",
+    )  # fmt: skip
+    assert (judge.received, judge.repeated, judge.rows, judge.lives) == (7, 2, 5, 2)
+    assert set(judge.tables["t"]) == {4, 5, 6, 7, 8}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        ("start", ("message", (5,)), ("message", (4,))),
+        ("start", ("message", (4,)), "ack", "start", ("message", (4,))),
+        ("start", ("message", (4, 5)), ("message", (5,))),
+    ],
+)
+def test_disorder_and_repeats_of_what_was_acked_are_found(
+    tmp_path: Path, records: tuple[Any, ...]
+) -> None:
+    with pytest.raises(AssertionError, match=r"came (again )?after"):
+        judged(tmp_path, *records)
+
+
+def test_a_gap_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = judged(tmp_path, "start", ("message", (4, 6)), "ack")
+    truth = [batch(4, 6)]
+    monkeypatch.setattr("ray_canal.decode_files", lambda paths: iter(truth))
+    assert judge.missing([]) == ""
+    truth[:] = [batch(4, 5, 6)]
+    assert judge.missing([]) == "2 rows taken, the binlog has 3"
+
+
+def test_a_torn_record_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    judged(tmp_path, "start", ("message", (4,)))
+    whole = (tmp_path / "journal").read_bytes()
+    judge = Judge("d", r"d\.t", tmp_path / "journal")
+    for end in range(0, len(whole) + 1, 7):
+        (tmp_path / "journal").write_bytes(whole[:end])
+        judge.read()
+    (tmp_path / "journal").write_bytes(whole)
+    judge.read()
+    assert (judge.lives, judge.rows) == (1, 1)
