@@ -8,7 +8,12 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import CanalError, InstanceNotRunning
+from ray_canal.errors import (
+    CanalError,
+    InstanceNotRunning,
+    InstanceRestarted,
+    SubscriberReplaced,
+)
 from ray_canal.protocol.message import MessageHead, MessagePart
 
 
@@ -57,3 +62,17 @@ def lag_seconds(source: Any, last_event_time: int) -> float | None:
 
 def described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def void(batch_id: int) -> InstanceRestarted:
+    return InstanceRestarted(
+        f"batch {batch_id} was handed out before the instance restarted; "
+        "it is void and will be delivered again"
+    )
+
+
+def replaced(client_id: int) -> SubscriberReplaced:
+    return SubscriberReplaced(
+        f"another connection has subscribed as client {client_id} since; only the last one gets "
+        "batches: take another client_id, or subscribe again to take over"
+    )

@@ -15,10 +15,11 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
-from ray_canal.actors.answers import described, head_of, lag_seconds, plain
+from ray_canal.actors.answers import described, head_of, lag_seconds, plain, replaced, void
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
@@ -27,9 +28,7 @@ from ray_canal.errors import (
     DecodeError,
     Fenced,
     InstanceNotRunning,
-    InstanceRestarted,
     NotSubscribed,
-    SubscriberReplaced,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
@@ -70,12 +69,9 @@ class StoreActor:
     ) -> None:
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
-        meta = MetaConfig.model_validate_json(meta_json)
-        self._meta = MetaManager(open_backend(meta))
-        self._schemas = open_schema_store(meta, self._config.tsdb.path)
-        self._quarantined = {
-            table for held in self._schemas.quarantined(self._destination) for table in held.tables
-        }
+        self._meta_config = MetaConfig.model_validate_json(meta_json)
+        self._opened = False  # what can be called then only: _meta, _schemas
+        self._quarantined: set[tuple[str, str]] = set()
         self._changed = asyncio.Condition()
         self._state = STARTING
         self._failure: Exception | None = None
@@ -102,9 +98,10 @@ class StoreActor:
     async def _live(self) -> None:
         pause_s = _BACKOFF_MIN_S
         while True:
-            await self._rest()
             began = time.monotonic()
             try:
+                self._open_backends()
+                await self._rest()
                 if await self._generation():
                     return
                 continue
@@ -122,6 +119,16 @@ class StoreActor:
                 pause_s = _BACKOFF_MIN_S
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+
+    def _open_backends(self) -> None:
+        """Once they could be. Raises ConfigError: damaged, refused; MetaUnavailable."""
+        if self._opened:
+            return
+        self._meta = MetaManager(open_backend(self._meta_config))
+        self._schemas = open_schema_store(self._meta_config, self._config.tsdb.path)
+        held = self._schemas.quarantined(self._destination)
+        self._quarantined = {table for chunk in held for table in chunk.tables}
+        self._opened = True
 
     async def _rest(self) -> None:
         """Wait for a subscriber, where the configuration says so."""
@@ -285,7 +292,8 @@ class StoreActor:
         """Forget the subscriber and its cursor."""
         store = await self._ready_store()
         store.unsubscribe(client_id)
-        self._meta.remove(self._destination, self._epoch, client_id)
+        with self._owning():
+            self._meta.remove(self._destination, self._epoch, client_id)
         self._subscribers.pop(client_id, None)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
@@ -328,7 +336,8 @@ class StoreActor:
                     break
                 store = await self._ready_store()
         self._refuse_replaced(client_id, holder)
-        self._refuse_fenced()
+        with self._owning():  # a successor may have moved the cursors since
+            self._meta.refuse_fenced(self._destination, self._epoch)
         batch = store.get(client_id, batch_size)
         if batch is not None:
             self._delivered = max(self._delivered or batch.range.ack, batch.range.ack)
@@ -400,8 +409,9 @@ class StoreActor:
         self._watch.cancel()
         await asyncio.gather(self._life, self._watch, return_exceptions=True)
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
-        self._meta.close()
-        self._schemas.close()
+        if self._opened:
+            self._meta.close()
+            self._schemas.close()
 
     # --- small parts --------------------------------------------------------------------------
 
@@ -435,24 +445,19 @@ class StoreActor:
         return True
 
     def _save(self, subscriber: SubscriberMeta) -> None:
-        try:
+        with self._owning():
             self._meta.save(self._destination, self._epoch, subscriber)
-        except Fenced as error:
-            self._give_up(error)
-            raise
         self._subscribers[subscriber.client_id] = subscriber
 
-    def _refuse_fenced(self) -> None:
-        """Before anything is handed out: a successor may have moved the cursors since."""
+    @contextmanager
+    def _owning(self) -> Iterator[None]:
+        """Who finds out here that another owner has taken over gives up."""
         try:
-            self._meta.refuse_fenced(self._destination, self._epoch)
+            yield
         except Fenced as error:
-            self._give_up(error)
+            self._failure, self._state = error, FAILED
+            self._life.cancel()
             raise
-
-    def _give_up(self, error: Fenced) -> None:
-        self._failure, self._state = error, FAILED
-        self._life.cancel()
 
     def _has_given_up(self) -> bool:
         """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
@@ -461,17 +466,11 @@ class StoreActor:
     def _refuse_replaced(self, client_id: int, holder: str) -> None:
         known = self._subscribers.get(client_id)
         if holder and known is not None and known.holder != holder:
-            raise SubscriberReplaced(
-                f"another connection has subscribed as client {client_id} since; only the last "
-                "one gets batches: take another client_id, or subscribe again to take over"
-            ).at(destination=self._destination)
+            raise replaced(client_id).at(destination=self._destination)
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._epoch:
-            raise InstanceRestarted(
-                f"batch {batch_id} was handed out before the instance restarted; "
-                "it is void and will be delivered again"
-            ).at(destination=self._destination)
+            raise void(batch_id).at(destination=self._destination)
 
     def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""

@@ -62,7 +62,7 @@ T = TypeVar("T")
 class MysqlBackend:
     """See MetaBackend. Makes its database and tables when they are not there.
 
-    Raises ConfigError on opening: unreachable, refused, not allowed; MetaUnavailable later.
+    Raises MetaUnavailable; on opening ConfigError, too: refused, not allowed.
     """
 
     def __init__(self, config: MetaConfig) -> None:
@@ -82,7 +82,8 @@ class MysqlBackend:
             self._prepare()
         except CanalError as error:
             self.close()
-            raise ConfigError(self._explained(error)) from None
+            kind = MetaUnavailable if isinstance(error, ConnectionLost) else ConfigError
+            raise kind(self._explained(error)) from None
 
     def _prepare(self) -> None:
         """Make what is not there. A user that may not make it may use what is there."""

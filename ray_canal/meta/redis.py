@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class RedisBackend:
-    """See MetaBackend. Raises ConfigError on opening, MetaUnavailable later."""
+    """See MetaBackend. Raises MetaUnavailable; on opening ConfigError, too: refused, no `redis`."""
 
     def __init__(self, config: MetaConfig) -> None:
         try:
@@ -71,7 +71,10 @@ class RedisBackend:
             self._client.ping()
         except self._errors as error:
             self.close()
-            raise ConfigError(f"{self.where} cannot be used: {error}") from None
+            away = isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError)
+            refused = isinstance(error, redis.AuthenticationError)
+            kind = MetaUnavailable if away and not refused else ConfigError
+            raise kind(f"{self.where} cannot be used: {error}") from None
         self._warn_if_not_durable()
 
     def _warn_if_not_durable(self) -> None:
