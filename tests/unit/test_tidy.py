@@ -396,10 +396,19 @@ def test_architecture_is_short_and_names_rooms_and_tests_that_exist() -> None:
     assert len(text.splitlines()) < ARCHITECTURE_LINES_MAX
     for room in {room_of(path) for path in modules() if path.parent != PACKAGE}:
         assert f"`{room}/`" in text, f"ARCHITECTURE.md does not know the room {room}"
+    _named_tests_exist("ARCHITECTURE.md")
+
+
+def test_guarantees_name_tests_that_exist() -> None:
+    _named_tests_exist("docs/guarantees.md")
+
+
+def _named_tests_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
     assert named
     for file, test in named:
-        assert (ROOT / file).exists(), f"ARCHITECTURE.md names {file}"
+        assert (ROOT / file).exists(), f"{document} names {file}"
         if test:
             assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
