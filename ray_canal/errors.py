@@ -21,10 +21,12 @@
     │   ├── BatchNotFirst            ack out of order (Canal's text)
     │   ├── BatchNotFound            ack of an unknown batch (Canal's text)
     │   ├── BatchesUnacked           get() while batches of get_without_ack() are open
-    │   └── TransactionTooLarge      a whole transaction is larger than the subscriber takes
+    │   ├── TransactionTooLarge      a whole transaction is larger than the subscriber takes
+    │   └── SubscriberReplaced       somebody else has subscribed under this client id
     └── InstanceError                the instance's state
         ├── InstanceNotFound         no such destination
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
+        │   └── MetaUnavailable      (retryable) where cursors live cannot be reached
         ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
         └── Fenced                   an epoch newer than ours owns the destination
 

@@ -131,6 +131,11 @@ class Catalog:
             position.journal_name, position.position, gtid=str(gtid).replace("\n", "")
         )
 
+    def log_limits(self) -> tuple[str, str]:
+        """(databases that the binlog is limited to, databases that it lacks); empty: all, none."""
+        row = self._log_status()
+        return str(row.get("Binlog_Do_DB") or ""), str(row.get("Binlog_Ignore_DB") or "")
+
     def _log_status(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
         try:

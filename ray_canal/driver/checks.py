@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.driver import server_id
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.connection import grant_advice
 from ray_canal.driver.server_log import ServerLog
+from ray_canal.driver.setting_checks import CheckResult, ServerFacts, check_settings
 from ray_canal.driver.start import configured_start
 from ray_canal.errors import CanalError, ServerSettingRefused
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One check. `mend` says what to run or set; `advisory`: it works without, but less well."""
-
-    name: str
-    ok: bool
-    detail: str
-    mend: str = ""
-    advisory: bool = False
-
-
 def check_source(config: InstanceConfig) -> list[CheckResult]:
     """All checks of a destination's source. Raises nothing that the source is at fault for."""
-    return _check_files(config) if config.source.files else check_server(config)
+    if config.source.files:
+        return _check_files(config)
+    results = []
+    uuids: dict[str, str] = {}
+    for address in config.source.addresses:
+        for result in check_server(config.at(address), uuids):
+            named = result.name if len(config.source.addresses) == 1 else f"{address} {result.name}"
+            results.append(replace(result, name=named))
+    return results
 
 
 def _check_files(config: InstanceConfig) -> list[CheckResult]:
@@ -44,8 +44,11 @@ def _check_files(config: InstanceConfig) -> list[CheckResult]:
     return [CheckResult("binlog files", True, f"{paths[0].name} … {paths[-1].name}: {len(paths)}")]
 
 
-def check_server(config: InstanceConfig) -> list[CheckResult]:
-    """Reachability, login, grants and settings of a live server, in that order."""
+def check_server(
+    config: InstanceConfig, uuids: dict[str, str] | None = None
+) -> list[CheckResult]:
+    """Reachability, login, grants and settings of a live server, in that order. `uuids`: of the
+    servers that were checked before, by uuid; this one is added."""
     source = config.source
     catalog = Catalog(source)
     try:
@@ -56,13 +59,56 @@ def check_server(config: InstanceConfig) -> list[CheckResult]:
         results = [CheckResult("connection", True, f"{source.address} runs {version}")]
         try:
             results += _check_grants(source, catalog)
-            results += _check_settings(catalog)
+            results += check_settings(config, facts_of(catalog, version))
+            if source.standby:
+                results += _check_standbys(source, catalog, {} if uuids is None else uuids)
             results.append(_check_start(source, catalog))
         except CanalError as error:
             results.append(CheckResult("queries", False, str(error), "see the detail"))
         return results
     finally:
         catalog.close()
+
+
+def facts_of(catalog: Catalog, version: str) -> ServerFacts:
+    """What the checks of settings need to know of a server. Raises SourceError kinds."""
+    variables = {
+        str(row["Variable_name"]).lower(): str(row["Value"])
+        for row in catalog.rows("SHOW GLOBAL VARIABLES")
+    }
+    asked_at = time.time()
+    clock = catalog.rows(
+        "SELECT UNIX_TIMESTAMP(NOW(6)) AS now,"
+        " TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()) AS zone"
+    )[0]
+    log_on = variables.get("log_bin", "OFF").upper() in ("ON", "1")
+    limits = catalog.log_limits() if log_on else ("", "")
+    return ServerFacts(
+        version,
+        variables,
+        catalog.retention_s(),
+        frozenset(server_id.taken_by_replicas(catalog.rows)),
+        round(int(clock["zone"]) / 60) * 60,  # the two calls may see different seconds
+        float(clock["now"]) - (asked_at + time.time()) / 2,
+        *limits,
+    )
+
+
+def _check_standbys(
+    source: SourceConfig, catalog: Catalog, uuids: dict[str, str]
+) -> list[CheckResult]:
+    """Of each of several servers: that it is another one than those before, and is asked well."""
+    uuid = catalog.server_uuid()
+    same = uuids.setdefault(uuid, source.address)
+    ok = same == source.address
+    detail = uuid if ok else f"{uuid}, the same as {same}: one cannot stand in for itself"
+    results = [CheckResult("server_uuid", ok, detail, "" if ok else "change source.standby")]
+    try:
+        catalog.rows(source.detect_sql)
+    except CanalError as error:
+        mend = "source.detect_sql, or the user's grants for it"
+        return [*results, CheckResult("detect_sql", False, str(error), mend)]
+    return [*results, CheckResult("detect_sql", True, source.detect_sql)]
 
 
 def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:
@@ -86,43 +132,6 @@ def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:
                 advisory=name == "SELECT" and names_in_binlog,
             )
         )
-    return results
-
-
-def _check_settings(catalog: Catalog) -> list[CheckResult]:
-    def value(name: str) -> str:
-        return (catalog.variable(name) or "").upper()
-
-    log_on = value("log_bin") in ("ON", "1")
-    results = [
-        CheckResult("log_bin", log_on, value("log_bin"), "" if log_on else "start with --log-bin")
-    ]
-    log_format = value("binlog_format") or "ROW"
-    ok = log_format == "ROW"
-    mend = "" if ok else "SET GLOBAL binlog_format = 'ROW'; then let the applications reconnect"
-    results.append(CheckResult("binlog_format", ok, log_format, mend))
-    wanted = [
-        ("binlog_row_image", "FULL", "before and after images lack columns"),
-        ("binlog_row_metadata", "FULL", "column names come from the present catalog"),
-        ("binlog_checksum", "CRC32", "damaged bytes are not noticed"),
-    ]
-    for name, good, otherwise in wanted:
-        found = value(name)
-        ok = found == good or (not found and name == "binlog_row_image")
-        detail = found or "not known to this server"
-        mend = "" if ok else f"SET GLOBAL {name} = '{good}' ({otherwise})"
-        if not ok and not found:
-            mend = otherwise
-        results.append(CheckResult(name, ok, detail, mend, advisory=True))
-    if not catalog.is_mariadb:
-        mode = value("gtid_mode") or "OFF"
-        ok = mode == "ON"
-        mend = "" if ok else "gtid_mode = ON lets a destination move to another server"
-        results.append(CheckResult("gtid_mode", ok, mode, mend, advisory=True))
-    number = value("server_id")
-    ok = number not in ("", "0")
-    mend = "" if ok else "SET GLOBAL server_id = 1 (a server with id 0 refuses replicas)"
-    results.append(CheckResult("server_id", ok, number, mend))
     return results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from ray_canal.config import SourceConfig
@@ -25,16 +26,23 @@ def choose(connection: Any, config: SourceConfig) -> int:
 
 def taken_ids(connection: Any, config: SourceConfig) -> set[int]:
     """Ids of the server and of its registered replicas, as far as we may see them."""
-    taken = {int(query(connection, config, "SELECT @@server_id AS id")[0]["id"])}
+
+    def ask(statement: str) -> list[dict[str, Any]]:
+        return query(connection, config, statement)
+
+    return {int(ask("SELECT @@server_id AS id")[0]["id"]), *taken_by_replicas(ask)}
+
+
+def taken_by_replicas(ask: Callable[[str], list[dict[str, Any]]]) -> set[int]:
+    """Ids of the registered replicas, as far as we may see them. `ask` runs a statement."""
     for statement in ("SHOW REPLICAS", "SHOW SLAVE HOSTS"):
         try:
-            rows = query(connection, config, statement)
+            rows = ask(statement)
         except PrivilegeMissing:
             break
         except SourceError as error:
             if error.retryable:
                 raise
             continue  # this server knows the other statement
-        taken.update(int(row.get("Server_Id", row.get("Server_id", 0))) for row in rows)
-        break
-    return taken
+        return {int(row.get("Server_Id", row.get("Server_id", 0))) for row in rows}
+    return set()

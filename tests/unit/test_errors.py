@@ -27,6 +27,7 @@ def test_only_what_may_heal_is_retryable() -> None:
         "ConnectionLost",
         "TransactionsMissing",
         "InstanceNotRunning",
+        "MetaUnavailable",
         "InstanceRestarted",
     }
 

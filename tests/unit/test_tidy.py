@@ -125,6 +125,7 @@ TESTED_ELSEWHERE = {
     "driver/connection": "tests/integration/test_driver.py",
     "driver/dump": "tests/integration/test_driver.py",
     "driver/server_id": "tests/integration/test_driver.py",
+    "driver/checks": "tests/integration/test_checks.py",
     "driver/health": "tests/integration/test_failover.py",
     "driver/server_log": "tests/integration/test_positions.py",
     "driver/files_log": "tests/unit/driver/test_log_search.py",

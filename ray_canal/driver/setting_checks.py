@@ -1,0 +1,167 @@
+"""What a server's settings mean for change data capture, and what to run to mend them. Pure: a
+server's answers in, results out. `checks.py` asks the server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ray_canal.config import InstanceConfig
+
+_RETENTION_S_MIN = 24 * 3600
+_SKEW_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One check. `mend` says what to run or set; `advisory`: it works without, but less well."""
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+    advisory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server said. `variables`: global variables by name. `taken_ids`: server ids of its
+    registered replicas. `zone_s`: how far its clock's zone is east of UTC; `ahead_s`: how far its
+    clock is before ours. `logged_only`, `not_logged`: databases that its binlog is limited to, or
+    lacks."""
+
+    version: str
+    variables: Mapping[str, str]
+    retention_s: float = 0.0
+    taken_ids: frozenset[int] = frozenset()
+    zone_s: int = 0
+    ahead_s: float = 0.0
+    logged_only: str = ""
+    not_logged: str = ""
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.version.lower()
+
+    def value(self, name: str) -> str:
+        """A variable in upper case; empty where the server does not know it."""
+        return self.variables.get(name, "").upper()
+
+    def set(self, name: str, value: str) -> str:
+        """The statement that sets a variable, for good where the server can do that."""
+        major = self.version.split(".")[0]
+        if not self.is_mariadb and major.isdigit() and int(major) >= 8:
+            return f"SET PERSIST {name} = {value}"
+        return f"SET GLOBAL {name} = {value}, and {name} = {value.strip(chr(39))} in its my.cnf"
+
+
+def check_settings(config: InstanceConfig, server: ServerFacts) -> list[CheckResult]:
+    """All checks of settings."""
+    return [
+        *_binlog(server),
+        *_gtids(config, server),
+        _retention(server),
+        *_server_ids(config, server),
+        *_clock(config, server),
+    ]
+
+
+def _binlog(server: ServerFacts) -> Iterator[CheckResult]:
+    log_on = server.value("log_bin") in ("ON", "1")
+    mend = "" if log_on else "start the server with --log-bin"
+    yield CheckResult("log_bin", log_on, server.value("log_bin"), mend)
+    log_format = server.value("binlog_format") or "ROW"
+    ok = log_format == "ROW"
+    mend = server.set("binlog_format", "'ROW'") + "; then let the applications reconnect"
+    yield CheckResult("binlog_format", ok, log_format, "" if ok else mend)
+    for name, good, otherwise in (
+        ("binlog_row_image", "FULL", "before and after images lack columns"),
+        ("binlog_row_metadata", "FULL", "column names come from the table meta history"),
+        ("binlog_checksum", "CRC32", "damaged bytes are not noticed"),
+    ):
+        found = server.value(name)
+        if found:
+            ok = found == good
+            mend = "" if ok else f"{server.set(name, repr(good))} (else {otherwise})"
+            yield CheckResult(name, ok, found, mend, advisory=True)
+        elif name != "binlog_row_image":  # servers without it log whole rows
+            yield CheckResult(name, False, "not known to this server", otherwise, advisory=True)
+    if server.logged_only or server.not_logged:
+        detail = f"only {server.logged_only}" if server.logged_only else f"not {server.not_logged}"
+        mend = "remove binlog-do-db and binlog-ignore-db, or capture nothing of other databases"
+        yield CheckResult("databases in the binlog", False, detail, mend, advisory=True)
+
+
+def _gtids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
+    needed = config.source.gtid or config.source.start == "gtid"
+    if not server.is_mariadb:
+        mode = server.value("gtid_mode") or "OFF"
+        ok = mode == "ON"
+        mend = (
+            "SET GLOBAL enforce_gtid_consistency = ON; then gtid_mode OFF_PERMISSIVE, "
+            "ON_PERMISSIVE, ON, one after the other"
+        )
+        mend += "" if needed else " (a destination can then move to another server exactly)"
+        yield CheckResult("gtid_mode", ok, mode, "" if ok else mend, advisory=not needed)
+    if not config.source.standby:
+        return
+    names = ("log_replica_updates", "log_slave_updates")
+    name = next((each for each in names if server.value(each)), names[1])
+    ok = server.value(name) in ("ON", "1")
+    mend = "" if ok else f"{name} = ON in its my.cnf: else it logs nothing of what it replicates"
+    yield CheckResult(name, ok, server.value(name) or "OFF", mend, advisory=True)
+
+
+def _retention(server: ServerFacts) -> CheckResult:
+    hours = server.retention_s / 3600
+    if not server.retention_s:
+        return CheckResult("binlog retention", True, "binlogs are not purged by age")
+    ok = server.retention_s >= _RETENTION_S_MIN
+    by_seconds = bool(server.value("binlog_expire_logs_seconds"))
+    week = ("binlog_expire_logs_seconds", "604800") if by_seconds else ("expire_logs_days", "7")
+    mend = f"{server.set(*week)}: a cursor whose file is purged cannot resume"
+    return CheckResult("binlog retention", ok, f"{hours:g} h", "" if ok else mend, advisory=True)
+
+
+def _server_ids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
+    number = server.value("server_id")
+    ok = number not in ("", "0")
+    mend = server.set("server_id", "1") + " (a server with id 0 refuses replicas)"
+    yield CheckResult("server_id", ok, number, "" if ok else mend)
+    ours = config.source.server_id
+    if not ours:
+        yield CheckResult("source.server_id", True, "0: one that is free is chosen")
+        return
+    own = str(ours) == number
+    taken = own or ours in server.taken_ids
+    whose = "the server's own" if own else "a replica's (which may be this destination, running)"
+    detail = f"{ours} is {whose}" if taken else f"{ours} is free"
+    mend = "source.server_id = 0, or a number that no other replica has" if taken else ""
+    yield CheckResult("source.server_id", not taken, detail, mend, advisory=not own)
+
+
+def _clock(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
+    name = config.time_zone
+    try:
+        zone = zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        mend = 'a name such as "UTC" or "Asia/Shanghai"'
+        yield CheckResult("time_zone", False, f"{name!r} is no time zone", mend)
+        return
+    offset = dt.datetime.now(zone).utcoffset() or dt.timedelta()
+    ok = offset == dt.timedelta(seconds=server.zone_s)
+    detail = f"entries print TIMESTAMP in {name}, the server's zone is {_offset(server.zone_s)}"
+    mend = "" if ok else "instance.time_zone, if clients of Canal's entries expect the server's"
+    yield CheckResult("time_zone", ok, detail, mend, advisory=True)
+    ok = abs(server.ahead_s) <= _SKEW_S_MAX
+    detail = f"the server's clock is {abs(server.ahead_s):.1f} s "
+    detail += "ahead of ours" if server.ahead_s > 0 else "behind ours"
+    mend = "" if ok else "set both by NTP: lag, and starts by time, are off by so much"
+    yield CheckResult("clock", ok, detail, mend, advisory=True)
+
+
+def _offset(seconds: int) -> str:
+    sign = "-" if seconds < 0 else "+"
+    return f"{sign}{abs(seconds) // 3600:02d}:{abs(seconds) // 60 % 60:02d}"

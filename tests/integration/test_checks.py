@@ -1,0 +1,73 @@
+"""`ray-canal check` on real servers: what is wrong is named, and what it says to run mends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.driver.checks import check_source
+from ray_canal.driver.setting_checks import CheckResult
+from tests.integration.test_driver import instance, opened
+from tests.servers import Server
+
+
+def results(server: Server, **settings: object) -> dict[str, CheckResult]:
+    return {each.name: each for each in check_source(instance(server, **settings))}
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("binlog_format", "'MIXED'"),
+        ("binlog_row_image", "'MINIMAL'"),
+        ("binlog_row_metadata", "'MINIMAL'"),
+        ("binlog_checksum", "'NONE'"),
+        ("binlog_expire_logs_seconds", "3600"),
+    ],
+)
+def test_what_is_said_to_run_mends_it(mysql97: Server, name: str, bad: str) -> None:
+    check = "binlog retention" if name == "binlog_expire_logs_seconds" else name
+    ((before,),) = mysql97.execute(f"SELECT @@GLOBAL.{name}")
+    mysql97.execute(f"SET GLOBAL {name} = {bad}")
+    try:
+        found = results(mysql97)[check]
+        assert not found.ok
+        statement = found.mend.partition(" (")[0].partition(";")[0].partition(": ")[0]
+        mysql97.execute(statement)
+        assert results(mysql97)[check].ok
+    finally:
+        mysql97.execute(f"RESET PERSIST IF EXISTS {name}", f"SET GLOBAL {name} = {before!r}")
+
+
+def test_a_server_id_that_somebody_uses(server: Server) -> None:
+    assert results(server, server_id=4711)["source.server_id"].ok
+    with opened(instance(server, server_id=4711)):
+        taken = results(server, server_id=4711)["source.server_id"]
+        assert (taken.ok, taken.advisory) == (False, True)
+    ((own,),) = server.execute("SELECT @@server_id")
+    assert not results(server, server_id=own)["source.server_id"].ok
+
+
+def test_every_server_of_several_is_checked(mysql97: Server) -> None:
+    host, _, port = mysql97.address.partition(":")
+    found = results(mysql97, standby=[f"localhost:{port}", f"{host}:1"])
+    assert found[f"{mysql97.address} server_uuid"].ok
+    twice = found[f"localhost:{port} server_uuid"]
+    assert not twice.ok
+    assert mysql97.address in twice.detail
+    assert not found[f"{host}:1 connection"].ok
+    assert found[f"{mysql97.address} detect_sql"].ok
+    wrong = results(mysql97, standby=[f"localhost:{port}"], detect_sql="SELECT nonsense")
+    assert not wrong[f"{mysql97.address} detect_sql"].ok
+
+
+def test_time_zones_and_clocks(server: Server) -> None:
+    found = results(server)
+    assert found["clock"].ok
+    ((before,),) = server.execute("SELECT @@GLOBAL.time_zone")
+    server.execute("SET GLOBAL time_zone = '+05:30'")
+    try:
+        zone = results(server)["time_zone"]
+    finally:
+        server.execute(f"SET GLOBAL time_zone = '{before}'")
+    assert (zone.ok, zone.advisory) == (False, True)
+    assert "+05:30" in zone.detail
