@@ -1,5 +1,4 @@
-"""Where reading starts, on real servers: searches over many files, and what is said of purged ones.
-"""
+"""Where reading starts, on real servers: searches over many files, and what is said of purged ones."""
 
 from __future__ import annotations
 
@@ -196,8 +195,6 @@ def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> Non
         source.interrupt()
         with pytest.raises(ConnectionLost):
             source.open(None)
-
-
 
 
 def test_a_destination_whose_files_were_purged(

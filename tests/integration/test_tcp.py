@@ -71,7 +71,8 @@ def until(true: Callable[[], bool]) -> None:
 
 def restarted(requests: int) -> bool:
     try:
-        return canal.server_status()[0].get("requests", requests) < requests
+        now: int = canal.server_status()[0].get("requests", requests)
+        return now < requests
     except InstanceNotRunning:
         return False
 
