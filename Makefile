@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz fault lint servers bench bench-check clean
+.PHONY: help setup demo test unit fuzz soak-tcp fault lint servers bench bench-check clean
 
 ## make help     show these commands
 help:
@@ -46,6 +46,10 @@ fuzz: setup
 ## make fault    kill, stop, cut and stall everything for an hour, and prove that nothing is lost
 fault: setup servers
 	$(BIN)/python -m tests.fault --minutes $(MINUTES)
+
+## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
+soak-tcp: setup
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
 
 ## make lint     ruff and mypy --strict
 lint: setup
