@@ -1,4 +1,5 @@
-"""Where reading starts, on real servers: searches over many files, and what is said of purged ones."""
+"""Where reading starts, on real servers: searches over many files, and what is said of purged ones.
+"""
 
 from __future__ import annotations
 
@@ -195,6 +196,8 @@ def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> Non
         source.interrupt()
         with pytest.raises(ConnectionLost):
             source.open(None)
+
+
 
 
 def test_a_destination_whose_files_were_purged(

@@ -69,11 +69,15 @@ class Crowd:
         """As Canal's clients do it: again until it works."""
         began = time.monotonic()
         while True:
+            client = None
             try:
-                client = await RawClient.logged_in(self.port)
+                client = await RawClient.open(self.port)
                 client.patience_s = 300
+                await client.log_in()
                 await client.subscribe(destination, client_id)
-            except (OSError, EOFError):
+            except (OSError, EOFError, asyncio.TimeoutError):
+                if client is not None:
+                    await client.close()
                 self.reconnects += 1
                 await asyncio.sleep(0.2)
                 continue
