@@ -29,7 +29,7 @@ from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.records import place_events
+from ray_canal.kernels.records import open_questions, place_events
 from ray_canal.protocol.table_meta import TableMeta
 
 
@@ -60,11 +60,11 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     not_wanted: list[int] = []
     for entry in _open_questions(walked):
         try:
-            if found[w.KIND, entry] == w.KIND_SPECIAL:
-                answers.append((entry, _records(raw, found[:, entry], classify)))
+            if found[entry, w.KIND] == w.KIND_SPECIAL:
+                answers.append((entry, _records(raw, found[entry], classify)))
             else:
-                number = int(found[w.TABLE, entry])
-                position = int(found[w.POSITION, entry])
+                number = int(found[entry, w.TABLE])
+                position = int(found[entry, w.POSITION])
                 table = _table(raw, walked, number, position, resolve)
                 if isinstance(table, Without):
                     (left_out if table is Without.KEPT_ASIDE else not_wanted).append(number)
@@ -72,22 +72,25 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
                 tables.append(table)
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
-            failure = at_event(error, raw, int(found[w.BODY_START, entry]) - types.HEADER_BYTES)
-            found = found[:, :entry]
+            failure = at_event(error, raw, int(found[entry, w.BODY_START]) - types.HEADER_BYTES)
+            found = found[:entry]
             break
-    repeats = np.ones(found.shape[1], np.int64)
-    for entry, records in answers:
-        repeats[entry] = len(records)
-    if left_out:
-        repeats[np.isin(found[w.TABLE], left_out)] = 0
-    source = np.repeat(np.arange(found.shape[1]), repeats)
-    events = np.zeros(source.size, EVENT)
-    body_start, body_end = (np.zeros(source.size, np.int64) for _ in range(2))
-    version = np.zeros(source.size, np.uint8)
+    source = np.arange(len(found))
+    repeats: np.ndarray | None = None
+    if left_out or any(len(records) != 1 for _, records in answers):
+        repeats = np.ones(len(found), np.int64)
+        for entry, records in answers:
+            repeats[entry] = len(records)
+        repeats[np.isin(found[:, w.TABLE], left_out)] = 0
+        source = np.repeat(source, repeats)
+    events = np.empty(source.size, EVENT)
+    body_start, body_end = (np.empty(source.size, np.int64) for _ in range(2))
+    version = np.empty(source.size, np.uint8)
     place_events(found, source, table_index, events, body_start, body_end, version)
     if not_wanted:
-        hide(events, np.isin(found[w.TABLE, source], not_wanted))
-    queries = _place_queries(events, answers, np.cumsum(repeats) - repeats)
+        hide(events, np.isin(found[source, w.TABLE], not_wanted))
+    first = source if repeats is None else np.cumsum(repeats) - repeats
+    queries = _place_queries(events, answers, first)
     return ParsedChunk(
         events, body_start, body_end, version, tuple(tables), walked.gtids, queries, failure
     )
@@ -102,9 +105,10 @@ def hide(events: np.ndarray, rows: np.ndarray) -> None:
 
 def _open_questions(walked: Walked) -> list[int]:
     """Entries in log order: each special query, and each table's first row event."""
-    special = np.flatnonzero(walked.found[w.KIND] == w.KIND_SPECIAL)
-    used, first = np.unique(walked.found[w.TABLE], return_index=True)
-    return sorted([*special.tolist(), *first[used >= 0].tolist()])
+    seen = np.zeros(walked.maps.shape[1], np.bool_)
+    numbers = np.empty(len(walked.found), np.int64)
+    found: list[int] = numbers[: open_questions(walked.found, seen, numbers)].tolist()
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -29,7 +29,7 @@ from ray_canal.kernels import scan as walk
 from ray_canal.protocol.position import BINLOG_START
 
 _SMALL_TAIL_BYTES = 256 << 10
-"""So much of a buffer's unread end is copied rather than a carried prefix joined to it later."""
+"""So much of a buffer's unread end is copied to the next chunk's buffer at once."""
 
 _CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
 _EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
@@ -257,10 +257,9 @@ class ChunkCutter:
         self._carried_bytes = 0
         self._prefix = carried
         self._mark_head()
-        if not carried:
-            return
         if self._filled - at <= _SMALL_TAIL_BYTES:
-            self._move(2 * self._chunk_bytes)
+            # Now, while there is little to copy: later it would be half of the next chunk.
+            self._move(self._chunk_bytes + 2 * _SMALL_TAIL_BYTES)
             return
         row = 0 if has_gtid else 1
         for index in range(len(carried)):

@@ -38,7 +38,7 @@ from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
 from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.json_column import fill_json
-from ray_canal.kernels.records import place_entries, place_rows
+from ray_canal.kernels.records import place_entries, place_rows, row_events
 
 Int64s = npt.NDArray[np.int64]
 
@@ -238,14 +238,10 @@ def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]
 
 def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
     head = parsed.events[:count]
-    numbers = np.flatnonzero(head["table"] >= 0)
-    events = np.empty((numbers.size, r.EVENT_FIELDS), np.int64)
-    events[:, r.E_START] = parsed.body_start[numbers]
-    events[:, r.E_END] = parsed.body_end[numbers]
-    events[:, r.E_VERSION] = parsed.version[numbers]
-    events[:, r.E_TYPE] = head["event_type"][numbers]
-    events[:, r.E_TABLE] = head["table"][numbers]
-    events[:, r.E_NUMBER] = numbers
+    events = np.empty((count, r.EVENT_FIELDS), np.int64)
+    starts, ends = read_only(parsed.body_start), read_only(parsed.body_end)
+    used = row_events(read_only(head), starts, ends, read_only(parsed.version), events)
+    events = events[:used]
     plans = []
     shape = np.zeros((len(parsed.tables), r.SHAPE_FIELDS), np.int64)
     lines = [np.empty((0, wire.PLAN_FIELDS), np.int64)]
@@ -256,7 +252,7 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
             try:
                 plan = make_plan(version)
             except DecodeError as error:
-                number = int(numbers[events[:, r.E_TABLE] == table][0])
+                number = int(events[events[:, r.E_TABLE] == table][0, r.E_NUMBER])
                 raise _Failed(number, error) from None
         else:
             plan = Plan(lines[0], ())
@@ -273,7 +269,7 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
         events,
         shape,
         plan_lines,
-        np.empty((numbers.size, r.HEAD_FIELDS), np.int64),
+        np.empty((len(events), r.HEAD_FIELDS), np.int64),
         np.zeros((first, 2), np.int64),
         np.zeros((first, wire.COLUMN_DEST), np.int64),
         _partial_json(events, shape, plan_lines),
@@ -283,6 +279,8 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
 def _place_bitmaps(sketch: ArenaSketch, work: _Work) -> None:
     """Give each event that lacks columns room for its two bitmaps."""
     partial = work.heads[:, r.PRESENT] >= 0
+    if not partial.any():
+        return
     columns = work.shape[work.events[partial, r.E_TABLE], r.S_COLUMNS]
     sizes = 2 * ((columns + 7) // 8)
     start = sketch.take(int(sizes.sum()))

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.kernels import codes, rows, wire
+from ray_canal.binlog.walked import read_only
+from ray_canal.kernels import codes, wire
 from ray_canal.kernels.charset import UTF8
+from ray_canal.kernels.text_check import has_broken_column
 from ray_canal.kernels.utf8 import first_broken_row
 
 Int64s = npt.NDArray[np.int64]
@@ -36,15 +38,7 @@ def read_by_character(plan: Int64s) -> None:
 
 def has_broken_text(plan: Int64s, shape: Int64s, dest: Int64s, arena: Bytes) -> bool:
     """Whether any column of text, all of them filled, has a value that is not UTF-8."""
-    for column in np.flatnonzero(_copied(plan)).tolist():
-        table = int(np.searchsorted(shape[:, rows.S_FIRST], column, side="right")) - 1
-        count = int(shape[table, rows.S_ROWS])
-        for side in (0, 1):
-            base = side * wire.DEST_FIELDS
-            filled = shape[table, rows.S_BEFORE + side] > 0
-            if filled and broken_row(dest[column], base, count, arena) >= 0:
-                return True
-    return False
+    return bool(has_broken_column(read_only(_copied(plan)), shape, dest, arena))
 
 
 def broken_row(dest: Int64s, base: int, count: int, arena: Bytes) -> int:

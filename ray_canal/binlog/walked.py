@@ -5,25 +5,31 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_MYSQL, RawChunk
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
+from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.records import place_gtids
+from ray_canal.kernels.records import place_gtids, place_sources
 
 Int64s = npt.NDArray[np.int64]
+Element = TypeVar("Element", bound=np.generic)
 
+_GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
+
+_BYTES_PER = (64, 256, 16 << 10)  # log entry, GTID, distinct table
 _RAW_BYTES_MAX = 1 << 20
 """Of a bad event, this much is kept in the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """`found`: int64[walk.FOUND_FIELDS, entries]. `maps`: start and end of each distinct
+    """`found`: int64[entries, walk.FOUND_FIELDS]. `maps`: start and end of each distinct
     TABLE_MAP's body (behind the table id), and its event's offset. `bad_at`: offset of the event
     that `failure` is about. `gtid_seconds`: header times of the GTID events."""
 
@@ -35,7 +41,7 @@ class Walked:
     failure: DecodeError | None = None
 
 
-def read_only(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def read_only(data: npt.NDArray[Element]) -> npt.NDArray[Element]:
     """A view that cannot be written: so kernels are compiled once, for Ray's buffers and our
     own."""
     view = data.view()
@@ -85,34 +91,39 @@ def walk(raw: RawChunk) -> Walked:
     """Walk a chunk's events. Does not raise: a bad event ends the walk and is the `failure`."""
     data = read_only(raw.data)
     head = raw.head
-    events, gtid_events, table_maps = w.survey(data)
-    size = 16
-    while size < 2 * (table_maps + 1):
-        size *= 2
-    found = np.empty((w.FOUND_FIELDS, events), np.int64)
-    gtids = np.zeros((w.GTID_FIELDS, gtid_events), np.int64)
-    maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-    slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
     id_bytes = table_id_bytes(head.post_header_bytes)
-    code, at, entries, gtid_count, map_count, kind = w.walk(
-        data,
-        head.carried_bytes,
-        head.position,
-        int(head.in_transaction),
-        types.CHECKSUM_BYTES if head.has_checksum else 0,
-        head.flavor == FLAVOR_MARIADB,
-        id_bytes,
-        found,
-        gtids,
-        maps,
-        slots,
-        ids,
-        active,
-    )
+    # What most chunks need; a chunk of very small events is counted first, and walked again.
+    events, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
+    while True:
+        size = 16
+        while size < 2 * (table_maps + 1):
+            size *= 2
+        found = np.empty((events, w.FOUND_FIELDS), np.int64)
+        gtids = np.zeros((gtid_events, g.GTID_FIELDS), np.int64)
+        maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
+        slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
+        code, at, entries, gtid_count, map_count, kind = w.walk(
+            data,
+            head.carried_bytes,
+            head.position,
+            int(head.in_transaction),
+            types.CHECKSUM_BYTES if head.has_checksum else 0,
+            head.flavor == FLAVOR_MARIADB,
+            id_bytes,
+            found,
+            gtids,
+            maps,
+            slots,
+            ids,
+            active,
+        )
+        if code != w.NO_ROOM:
+            break
+        events, gtid_events, table_maps = w.survey(data)
     return Walked(
-        found[:, :entries],
-        _gtid_records(data, gtids[:, :gtid_count]),
-        _header_times(data, gtids[w.G_AT, :gtid_count]),
+        found[:entries],
+        _gtid_records(data, gtids[:gtid_count]),
+        gtids[:gtid_count, g.G_TIMESTAMP],
         maps[:, :map_count],
         id_bytes,
         None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
@@ -141,22 +152,11 @@ def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     return CorruptEvent(f"{name}: the event is too short")
 
 
-def _header_times(data: npt.NDArray[np.uint8], bodies: Int64s) -> Int64s:
-    """Of events whose bodies begin there, in seconds (0: it is not known where)."""
-    headers = np.maximum(bodies - types.HEADER_BYTES, 0)
-    stamps = data[headers[:, None] + np.arange(4)].view("<u4").ravel()
-    return np.where(bodies > 0, stamps, 0).astype(np.int64)
-
-
 def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.void]:
-    records = np.zeros(gtids.shape[1], GTID)
+    records = np.zeros(len(gtids), GTID)
     if not records.size:
         return records
     place_gtids(gtids, records)
-    mysql = np.flatnonzero(gtids[w.G_FLAVOR] == GTID_MYSQL)
-    uuids = np.ascontiguousarray(gtids[w.G_UUID : w.G_UUID + 2, mysql].T)
-    records["sid"][mysql] = uuids.astype(">i8").view(np.uint8).reshape(-1, 16)
-    for k in np.flatnonzero(gtids[w.G_TAG_BYTES]):
-        at, size = (int(gtids[field, k]) for field in (w.G_TAG, w.G_TAG_BYTES))
-        records["tag"][k] = data[at : at + size].tobytes()
+    sid, tag = _GTID_OFFSETS["sid"], _GTID_OFFSETS["tag"]
+    place_sources(data, gtids, GTID.itemsize, sid, tag, records.view(np.uint8))
     return records

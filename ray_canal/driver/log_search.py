@@ -143,12 +143,12 @@ def _transactions(chunk: RawChunk) -> Transactions:
     head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
     if not len(gtids):
         starts = _starts_without_gtids(walked.found)
-        found = walked.found[:, starts]
+        found = walked.found[starts]
         none = np.zeros(len(starts), np.int64)
         return Transactions(
             head.journal_name,
-            found[w.POSITION],
-            found[w.TIMESTAMP] * MICROS,
+            found[:, w.POSITION],
+            found[:, w.TIMESTAMP] * MICROS,
             none,
             gtids,
             none > 0,
@@ -167,9 +167,9 @@ def _transactions(chunk: RawChunk) -> Transactions:
 
 
 def _starts_without_gtids(found: npt.NDArray[np.int64]) -> Ints:
-    alone = (found[w.KIND] == w.KIND_SPECIAL) & (found[w.FLAGS] & EVENT_IN_TRANSACTION == 0)
-    starts: Ints = np.flatnonzero((found[w.KIND] == w.KIND_BEGIN) | alone)
-    carried = found[w.GTID] >= 0  # its transaction began in an earlier piece
+    alone = (found[:, w.KIND] == w.KIND_SPECIAL) & (found[:, w.FLAGS] & EVENT_IN_TRANSACTION == 0)
+    starts: Ints = np.flatnonzero((found[:, w.KIND] == w.KIND_BEGIN) | alone)
+    carried = found[:, w.GTID] >= 0  # its transaction began in an earlier piece
     return np.asarray(starts[~carried[starts]])
 
 
@@ -298,10 +298,10 @@ class Search:
 def _closed_before(chunk: RawChunk, position: int) -> int:
     """Where the last transaction of the chunk that ends at or before `position` ends; 0: none."""
     found = walk(chunk).found
-    ends = (found[w.KIND] == w.KIND_END) | (
-        (found[w.KIND] == w.KIND_SPECIAL) & (found[w.FLAGS] & EVENT_IN_TRANSACTION == 0)
+    ends = (found[:, w.KIND] == w.KIND_END) | (
+        (found[:, w.KIND] == w.KIND_SPECIAL) & (found[:, w.FLAGS] & EVENT_IN_TRANSACTION == 0)
     )
-    behind = (found[w.POSITION] + found[w.LENGTH])[ends]
+    behind = (found[:, w.POSITION] + found[:, w.LENGTH])[ends]
     behind = behind[behind <= position]
     return int(behind[-1]) if len(behind) else 0
 

@@ -1,13 +1,15 @@
 """CRC-32 (zlib's polynomial, reflected): sixteen bytes a step, by carry-less multiplication where
 the processor has it, else by table look-up.
 
-Folding: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-Instruction", Intel 2009. What is folded into the last sixteen bytes has the CRC of the whole, so
-tables do the rest.
+Folding and its constants: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+PCLMULQDQ Instruction", Intel 2009.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import llvmlite.binding as llvm
@@ -19,8 +21,6 @@ from ray_canal.kernels.memory import load32
 
 _POLYNOMIAL: Final = 0xEDB88320
 _STEP_BYTES: Final = 16
-_FOLD_BYTES_MIN: Final = 48
-"""Below this, tables are as fast."""
 
 FOLDS: Final = (
     not CHECKED
@@ -48,43 +48,131 @@ if FOLDS:
     from numba.core import cgutils, types
     from numba.extending import intrinsic
 
-    _FOLD_LOW, _FOLD_HIGH = 0x1751997D0, 0x0CCAA009E  # x^(128+32) and x^128-32, reflected
+    _WORD, _WIDE, _PAIR = ir.IntType(64), ir.IntType(128), ir.VectorType(ir.IntType(64), 2)
 
-    @intrinsic
-    def _folded(typing_context, source, at, blocks, crc):  # type: ignore[no-untyped-def]
-        """(low, high) 64 bits that `blocks` (1 or more) times sixteen bytes fold into."""
+    # Remainders of powers of x by the polynomial, and its reciprocal; bits reflected.
+    _BY_16 = (0x1751997D0, 0x0CCAA009E)  # x^(128+32), x^(128-32)
+    _BY_64 = (0x154442BD4, 0x1C6E41596)  # x^(512+32), x^(512-32)
+    _BY_4, _RECIPROCAL, _WHOLE = 0x163CD6124, 0x1F7011641, 0x1DB710641
+    _LANES: Final = 4
+    _LANES_BYTES_MIN: Final = 2 * 16 * _LANES
 
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-            data = context.make_array(signature.args[0])(context, builder, args[0]).data
-            start = builder.bitcast(builder.gep(data, [args[1]]), pair.as_pointer())
-            multiply = cgutils.get_or_insert_function(
+    class _Folder:
+        """The steps of the algorithm as instructions; values are pairs of 64-bit numbers."""
+
+        def __init__(self, builder: Any) -> None:
+            self._builder = builder
+            self._multiply = cgutils.get_or_insert_function(
                 builder.module,
-                ir.FunctionType(pair, [pair, pair, ir.IntType(8)]),
+                ir.FunctionType(_PAIR, [_PAIR, _PAIR, ir.IntType(8)]),
                 "llvm.x86.pclmulqdq",
             )
-            keys = ir.Constant(pair, [_FOLD_LOW, _FOLD_HIGH])
-            first = builder.load(start, align=1)
-            old = builder.insert_element(ir.Constant(pair, [0, 0]), args[3], ir.IntType(32)(0))
-            state = cgutils.alloca_once_value(builder, builder.xor(first, old))
-            with cgutils.for_range_slice(builder, word(1), args[2], word(1), word) as (index, _):
-                now = builder.load(state)
-                low = builder.call(multiply, [now, keys, ir.IntType(8)(0x00)])
-                high = builder.call(multiply, [now, keys, ir.IntType(8)(0x11)])
-                block = builder.load(builder.gep(start, [index]), align=1)
-                builder.store(builder.xor(builder.xor(low, high), block), state)
-            final = builder.load(state)
-            halves = [builder.extract_element(final, ir.IntType(32)(k)) for k in (0, 1)]
-            return context.make_tuple(builder, signature.return_type, halves)
 
-        result = types.UniTuple(types.int64, 2)
-        return result(source, types.int64, types.int64, types.int64), generate
+        def product(self, value: Any, keys: tuple[int, int], halves: int) -> Any:
+            """Carry-less product of a half of `value` and one of `keys`."""
+            arguments = [value, ir.Constant(_PAIR, keys), ir.IntType(8)(halves)]
+            return self._builder.call(self._multiply, arguments)
+
+        def folded(self, value: Any, keys: tuple[int, int]) -> Any:
+            """What stands for `value` as many bytes further on as the keys say."""
+            low, high = self.product(value, keys, 0x00), self.product(value, keys, 0x11)
+            return self._builder.xor(low, high)
+
+        def block(self, start: Any, offset: Any, kind: Any = _PAIR) -> Any:
+            """Sixteen bytes."""
+            where = self._builder.gep(start, [offset])
+            return self._builder.load(self._builder.bitcast(where, kind.as_pointer()), align=1)
+
+        def half(self, value: Any, number: int) -> Any:
+            return self._builder.extract_element(value, ir.IntType(32)(number))
+
+        def reduced(self, value: Any) -> Any:
+            """The 32 bits that 128 come to (Barrett)."""
+            builder, zero = self._builder, ir.Constant(_PAIR, (0, 0))
+
+            def low32_times(number: Any, key: int) -> Any:
+                low = builder.and_(number, _WORD(0xFFFFFFFF))
+                pair = builder.insert_element(zero, low, ir.IntType(32)(0))
+                return self.half(self.product(pair, (key, 0), 0x00), 0)
+
+            shifted = self.product(value, _BY_16, 0x10)
+            low = builder.xor(self.half(value, 1), self.half(shifted, 0))
+            high = self.half(shifted, 1)
+            upper = builder.or_(builder.lshr(low, _WORD(32)), builder.shl(high, _WORD(32)))
+            number = builder.xor(upper, low32_times(low, _BY_4))
+            rest = low32_times(low32_times(number, _RECIPROCAL), _WHOLE)
+            return builder.lshr(builder.xor(number, rest), _WORD(32))
+
+    @contextlib.contextmanager
+    def _steps(builder: Any, at: Any, end: Any, size: int) -> Iterator[Any]:
+        """A loop: the body is given `at`, which goes on by `size` while that fits before `end`."""
+        check, body, done = (builder.append_basic_block(name) for name in ("check", "body", "done"))
+        builder.branch(check)
+        builder.position_at_end(check)
+        now = builder.load(at)
+        behind = builder.add(now, _WORD(size))
+        builder.cbranch(builder.icmp_signed("<=", behind, end), body, done)
+        builder.position_at_end(body)
+        yield now
+        builder.store(behind, at)
+        builder.branch(check)
+        builder.position_at_end(done)
+
+    @intrinsic
+    def _folded(typing_context, source, at, count, crc):  # type: ignore[no-untyped-def]
+        """Go on with a running CRC over sixteen bytes or more."""
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            start, count, crc = builder.gep(data, [args[1]]), args[2], args[3]
+            fold = _Folder(builder)
+            # The bytes beyond a multiple of sixteen come first, as a block that begins with zeros:
+            # those change nothing. The old CRC lies over the first four bytes, wherever they are.
+            odd = builder.and_(count, _WORD(15))
+            odd_bits = builder.shl(odd, _WORD(3))
+            wide = builder.xor(fold.block(start, _WORD(0), _WIDE), builder.zext(crc, _WIDE))
+            shift = builder.and_(builder.sub(_WORD(128), odd_bits), _WORD(127))
+            wide = builder.shl(wide, builder.zext(shift, _WIDE))
+            is_even = builder.icmp_unsigned("==", odd, _WORD(0))
+            wide = builder.select(is_even, _WIDE(0), wide)
+            # Beyond four bytes nothing is left of it; beyond 63 bits a shift would be undefined.
+            spill = builder.lshr(
+                crc, builder.select(builder.icmp_unsigned(">", odd, _WORD(4)), _WORD(32), odd_bits)
+            )
+            pair = builder.insert_element(ir.Constant(_PAIR, (0, 0)), spill, ir.IntType(32)(0))
+            first = builder.xor(fold.block(start, odd), pair)
+            head = fold.folded(builder.bitcast(wide, _PAIR), _BY_16)
+            state = cgutils.alloca_once_value(builder, builder.xor(head, first))
+            at = cgutils.alloca_once_value(builder, builder.add(odd, _WORD(16)))
+            enough = builder.icmp_signed(">=", count, _WORD(_LANES_BYTES_MIN))
+            with builder.if_then(enough):
+                now = builder.load(at)
+                lanes = [state]
+                for lane in range(_LANES - 1):
+                    value = fold.block(start, builder.add(now, _WORD(16 * lane)))
+                    lanes.append(cgutils.alloca_once_value(builder, value))
+                builder.store(builder.add(now, _WORD(16 * (_LANES - 1))), at)
+                with _steps(builder, at, count, 16 * _LANES) as now:
+                    for number, lane in enumerate(lanes):
+                        value = fold.block(start, builder.add(now, _WORD(16 * number)))
+                        old = fold.folded(builder.load(lane), _BY_64)
+                        builder.store(builder.xor(old, value), lane)
+                for lane, after in itertools.pairwise(lanes):
+                    value = fold.folded(builder.load(lane), _BY_16)
+                    builder.store(builder.xor(value, builder.load(after)), after)
+                builder.store(builder.load(lanes[-1]), state)
+            with _steps(builder, at, count, 16) as now:
+                old = fold.folded(builder.load(state), _BY_16)
+                builder.store(builder.xor(old, fold.block(start, now)), state)
+            return fold.reduced(builder.load(state))
+
+        return types.int64(source, types.int64, types.int64, types.int64), generate
 
 else:
 
     @bare
-    def _folded(source, at, blocks, crc):  # type: ignore[no-untyped-def]
-        return np.int64(0), np.int64(0)  # never called
+    def _folded(source, at, count, crc):  # type: ignore[no-untyped-def]
+        return np.int64(0)  # never called
 
 
 @inlined
@@ -102,11 +190,8 @@ def _eight(low, high, base):  # type: ignore[no-untyped-def]
 @bare
 def crc32_update(crc, data, at, end):  # type: ignore[no-untyped-def]
     """Go on with a running (inverted) CRC over data[at:end]."""
-    if FOLDS and end - at >= _FOLD_BYTES_MIN:
-        blocks = (end - at) >> 4
-        low, high = _folded(data, at, blocks, np.int64(crc))
-        crc = _eight(low, low >> 32, 2048) ^ _eight(high, high >> 32, 0)
-        at += blocks << 4
+    if FOLDS and end - at >= _STEP_BYTES:
+        return _folded(data, at, end - at, np.int64(crc))
     while at + 16 <= end:
         crc = _eight(load32(data, at) ^ crc, load32(data, at + 4), 2048) ^ _eight(
             load32(data, at + 8), load32(data, at + 12), 0

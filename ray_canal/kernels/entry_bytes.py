@@ -12,8 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.entry_rows import NO_SPACE, T_NAMES, T_NAMES_BYTES, rows_back
-from ray_canal.kernels.entry_values import VALUE_BYTES_MAX, digits_back, integer_back
+from ray_canal.kernels.digits import digits_back, integer_back
+from ray_canal.kernels.entry_columns import NO_PIECES, NO_SPACE, T_NAMES, T_NAMES_BYTES, W_HIGH
+from ray_canal.kernels.entry_rows import rows_back
+from ray_canal.kernels.entry_values import VALUE_BYTES_MAX
 from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import copy
 from ray_canal.kernels.protobuf import blob_back, close_back, number_back, text_back, varint_back
@@ -173,23 +175,25 @@ def _query_names_back(event, query, arena, buf, pos):  # type: ignore[no-untyped
 @bare
 def write_entries(
     chosen, done, events, queries, tables, columns, widths, gtids, arena, blobs, journal_bytes,
-    transitions, offsets, prefix, limbs, scratch, names, buf, used, starts,
+    transitions, offsets, prefix, limbs, scratch, names, marks, windows, pieces, buf, used, starts,
 ):  # type: ignore[no-untyped-def] # fmt: skip
     """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
     end.
 
     `prefix`: what stands before each entry: nothing (0), its length as a varint (LENGTH_PREFIX), or
     this tag and the length. starts[i] becomes the distance from the buffer's end to entry i's first
-    byte. Returns (entries not yet written, bytes used); not zero entries left means that the buffer
-    is too small: grow it, keep its end, and call again. `limbs`, `scratch` and `names` are room for
-    intermediate things: int64[LIMBS_MAX], uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest
-    names of a query.
+    byte. Returns (entries not yet written, bytes used, code); not zero entries left means that the
+    buffer (NO_SPACE: grow it, keep its end) or `pieces` (NO_PIECES) is too small: call again.
+    `limbs`, `scratch` and `names` are room for intermediate things: int64[LIMBS_MAX],
+    uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest names of a query; entry_columns.py
+    says what `marks`, `windows` and `pieces` are.
     """
     pos = len(buf) - used
+    windows[:, W_HIGH] = 0
     while done > 0:
         event = events[chosen[done - 1]]
         if pos < 2 * VALUE_BYTES_MAX:
-            return done, used
+            return done, used, NO_SPACE
         end = pos
         names_at = np.int64(0)
         names_bytes = np.int64(4)
@@ -199,13 +203,13 @@ def write_entries(
             names_at = tables[event["table"], T_NAMES]
             names_bytes = tables[event["table"], T_NAMES_BYTES]
             pos = rows_back(
-                event, tables, columns, widths, arena, blobs, transitions, offsets, limbs, scratch,
-                buf, pos,
+                chosen, done - 1, events, tables, columns, widths, arena, blobs, transitions,
+                offsets, limbs, scratch, pieces, marks, windows, buf, pos,
             )  # fmt: skip
         else:
             pos = _query_back(event, queries[event["aux"]], arena, buf, pos)
         if pos < 0:
-            return done, used
+            return done, used, NO_PIECES if pos == NO_PIECES else NO_SPACE
         pos -= 2
         buf[pos] = 0x10  # entryType
         buf[pos + 1] = event["kind"]
@@ -226,7 +230,7 @@ def write_entries(
                 event, blobs, journal_bytes, 4, gtids, blobs, journal_bytes, buf, pos
             )
         if pos < 0 or pos < 16:
-            return done, used
+            return done, used, NO_SPACE
         if prefix:
             pos = varint_back(end - pos, buf, pos)
             if prefix != LENGTH_PREFIX:
@@ -235,4 +239,4 @@ def write_entries(
         done -= 1
         used = len(buf) - pos
         starts[done] = used
-    return done, used
+    return done, used, 0

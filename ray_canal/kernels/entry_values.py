@@ -13,16 +13,26 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels import codes
+from ray_canal.kernels.digits import (
+    digits_back,
+    integer_back,
+    magnitude_back,
+    pair_back,
+    unsigned_back,
+)
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES, java_text
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load32, load64
+from ray_canal.kernels.memory import copy, load32, load64, store16
 
 VALUE_BYTES_MAX: Final = MAX_TEXT_BYTES + 64
 LIMBS_MAX: Final = 8
 
 _BILLION = 1_000_000_000
-_PAIRS = np.frombuffer("".join(f"{k:02d}" for k in range(100)).encode(), np.uint8)
 _POWERS_OF_10 = np.array([10**k for k in range(19)], np.int64)
+_U_TEN, _U_60, _U_100 = (np.uint64(k) for k in (10, 60, 100))
+# Of the calendar: days and years of an era of 400 years.
+_U_TWO, _U_FIVE, _U_153, _U_365, _U_400 = (np.uint64(k) for k in (2, 5, 153, 365, 400))
+_U_1460, _U_36524, _U_146096, _U_ERA = (np.uint64(k) for k in (1460, 36524, 146096, 146097))
 
 
 @inlined
@@ -44,57 +54,6 @@ def unsigned(arena, at, width):  # type: ignore[no-untyped-def]
     if width == 2:
         value |= np.int64(arena[at + 1]) << 8
     return value
-
-
-@inlined
-def digits_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
-    """A non-negative integer in at least `count` digits."""
-    end = pos - count
-    while value >= 100:
-        quotient = value // 100
-        pair = (value - quotient * 100) * 2
-        pos -= 2
-        buf[pos] = _PAIRS[pair]
-        buf[pos + 1] = _PAIRS[pair + 1]
-        value = quotient
-    if value >= 10:
-        pos -= 2
-        buf[pos] = _PAIRS[value * 2]
-        buf[pos + 1] = _PAIRS[value * 2 + 1]
-    elif value > 0:
-        pos -= 1
-        buf[pos] = 48 + value
-    while pos > end:
-        pos -= 1
-        buf[pos] = 48
-    return pos
-
-
-@inlined
-def integer_back(value, buf, pos):  # type: ignore[no-untyped-def]
-    """A signed 64-bit integer."""
-    if value >= 0:
-        return digits_back(value, 1, buf, pos)
-    if value == codes.NULL_SLOT64:  # has no positive twin
-        pos = digits_back(np.int64(8), 1, buf, pos)
-        pos = digits_back(np.int64(922337203685477580), 1, buf, pos)
-    else:
-        pos = digits_back(-value, 1, buf, pos)
-    pos -= 1
-    buf[pos] = 45
-    return pos
-
-
-@inlined
-def unsigned_back(value, buf, pos):  # type: ignore[no-untyped-def]
-    """The unsigned reading of a 64-bit pattern."""
-    if value >= 0:
-        return digits_back(value, 1, buf, pos)
-    half = (value >> 1) & 0x7FFFFFFFFFFFFFFF
-    tens = half // 5
-    pos -= 1
-    buf[pos] = 48 + (half - tens * 5) * 2 + (value & 1)
-    return digits_back(tens, 1, buf, pos)
 
 
 @bare
@@ -164,23 +123,24 @@ def _fraction_back(micros, fraction, buf, pos):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _clock_back(seconds, hour_digits, buf, pos):  # type: ignore[no-untyped-def]
-    pos = digits_back(seconds % 60, 2, buf, pos)
-    pos -= 1
+def _clock_back(seconds, buf, pos):  # type: ignore[no-untyped-def]
+    rest = np.uint64(seconds)
+    minutes = rest // _U_60
+    hours = minutes // _U_60
+    pos = pair_back(np.int64(rest - minutes * _U_60), buf, pos) - 1
     buf[pos] = 58
-    pos = digits_back(seconds // 60 % 60, 2, buf, pos)
-    pos -= 1
+    pos = pair_back(np.int64(minutes - hours * _U_60), buf, pos) - 1
     buf[pos] = 58
-    return digits_back(seconds // 3600, hour_digits, buf, pos)
+    if hours < _U_100:
+        return pair_back(np.int64(hours), buf, pos)
+    return magnitude_back(hours, 2, buf, pos)
 
 
 @inlined
 def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
-    pos = digits_back(day, 2, buf, pos)
-    pos -= 1
+    pos = pair_back(day, buf, pos) - 1
     buf[pos] = 45
-    pos = digits_back(month, 2, buf, pos)
-    pos -= 1
+    pos = pair_back(month, buf, pos) - 1
     buf[pos] = 45
     return digits_back(year, 4, buf, pos)
 
@@ -188,15 +148,17 @@ def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
 @inlined
 def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
     """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0)."""
-    shifted = days + 719468
-    era = shifted // 146097
-    of_era = shifted - era * 146097
-    year_of_era = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * of_year + 2) // 153
-    day = of_year - (153 * shifted_month + 2) // 5 + 1
-    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    shifted = np.uint64(days + 719468)
+    era = shifted // _U_ERA
+    of_era = shifted - era * _U_ERA
+    year_of_era = (
+        of_era - of_era // _U_1460 + of_era // _U_36524 - of_era // _U_146096
+    ) // _U_365
+    of_year = of_era - (_U_365 * year_of_era + (year_of_era >> _U_TWO) - year_of_era // _U_100)
+    shifted_month = (_U_FIVE * of_year + _U_TWO) // _U_153
+    day = np.int64(of_year - (_U_153 * shifted_month + _U_TWO) // _U_FIVE) + 1
+    month = np.int64(shifted_month) + (3 if shifted_month < _U_TEN else -9)
+    year = np.int64(year_of_era + era * _U_400) + (1 if month <= 2 else 0)
     return _ymd_back(year, month, day, buf, pos)
 
 
@@ -219,14 +181,14 @@ def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
         date = clock >> 17
         seconds = ((clock >> 12) & 31) * 3600 + ((clock >> 6) & 63) * 60 + (clock & 63)
         pos = _fraction_back(micros, fraction, buf, pos)
-        pos = _clock_back(seconds, 2, buf, pos)
+        pos = _clock_back(seconds, buf, pos)
         pos -= 1
         buf[pos] = 32
         return _ymd_back(date >> 9, (date >> 5) & 15, date & 31, buf, pos)
     seconds = slot // 1_000_000
     pos = _fraction_back(slot - seconds * 1_000_000, fraction, buf, pos)
     days = seconds // 86400
-    pos = _clock_back(seconds - days * 86400, 2, buf, pos)
+    pos = _clock_back(seconds - days * 86400, buf, pos)
     pos -= 1
     buf[pos] = 32
     return _days_back(days, buf, pos)
@@ -237,7 +199,7 @@ def time_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     """A TIME slot: `-838:59:59.000`."""
     micros = -slot if slot < 0 else slot
     pos = _fraction_back(micros % 1_000_000, fraction, buf, pos)
-    pos = _clock_back(micros // 1_000_000, 2, buf, pos)
+    pos = _clock_back(micros // 1_000_000, buf, pos)
     if slot < 0:
         pos -= 1
         buf[pos] = 45
@@ -261,14 +223,12 @@ def zone_offset(seconds, transitions, offsets):  # type: ignore[no-untyped-def]
 def latin1_back(arena, start, end, buf, pos):  # type: ignore[no-untyped-def]
     """Bytes as one Latin-1 character each, in UTF-8."""
     for at in range(end - 1, start - 1, -1):
-        byte = arena[at]
-        if byte < 128:
-            pos -= 1
-            buf[pos] = byte
-        else:
-            pos -= 2
-            buf[pos] = 192 | (byte >> 6)
-            buf[pos + 1] = 128 | (byte & 63)
+        byte = np.int64(arena[at])
+        # Two bytes always, of which the first may be written over: no branch to be mispredicted.
+        is_wide = byte >> 7
+        two = (0x80 | byte & 63) << 8 | 0xC0 | byte >> 6
+        store16(buf, pos - 2, two if is_wide else byte << 8)
+        pos -= 1 + is_wide
     return pos
 
 

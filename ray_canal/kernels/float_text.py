@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.digits import digit_count, put_digits
 from ray_canal.kernels.jit import bare
+from ray_canal.kernels.memory import high_product, low_product
 
 MAX_TEXT_BYTES: Final = 352
 _K_MIN: Final = -324
 _K_MAX: Final = 292
 
 U = np.uint64
-_M32: Final = U(0xFFFFFFFF)
 _M63: Final = U((1 << 63) - 1)
-_S32: Final = U(32)
 _S1: Final = U(1)
 _S2: Final = U(2)
 _S63: Final = U(63)
@@ -49,23 +49,11 @@ _POWERS = _powers()
 
 
 @bare
-def _multiply(a, b):  # type: ignore[no-untyped-def]
-    """High and low 64 bits of a × b."""
-    a1, a0 = a >> _S32, a & _M32
-    b1, b0 = b >> _S32, b & _M32
-    low = a0 * b0
-    middle = a1 * b0 + (low >> _S32)
-    other = a0 * b1 + (middle & _M32)
-    high = a1 * b1 + (middle >> _S32) + (other >> _S32)
-    return high, ((other & _M32) << _S32) | (low & _M32)
-
-
-@bare
 def _rounded_odd(k, cp):  # type: ignore[no-untyped-def]
     """cp × g(k) / 2^127, its last bit set if anything was cut off."""
     g1, g0 = _POWERS[k - _K_MIN, 0], _POWERS[k - _K_MIN, 1]
-    x1, _ = _multiply(g0, cp)
-    y1, y0 = _multiply(g1, cp)
+    x1 = high_product(g0, cp)
+    y1, y0 = high_product(g1, cp), low_product(g1, cp)
     z = (y0 >> _S1) + x1
     w = y1 + (z >> _S63)
     return w | (((z & _M63) + _M63) >> _S63)
@@ -144,20 +132,6 @@ def _stripped(digits, exponent):  # type: ignore[no-untyped-def]
 
 
 @bare
-def _put_digits(digits, out, pos):  # type: ignore[no-untyped-def]
-    """Write a positive integer's digits; returns the new position."""
-    count = 1
-    rest = digits // _TEN
-    while rest != _ZERO:
-        rest //= _TEN
-        count += 1
-    for i in range(count):
-        out[pos + count - 1 - i] = np.uint8(48 + digits % _TEN)
-        digits //= _TEN
-    return pos + count
-
-
-@bare
 def _put_word(word, out, pos):  # type: ignore[no-untyped-def]
     for i in range(len(word)):
         out[pos + i] = word[i]
@@ -173,14 +147,14 @@ def _put_plain(digits, exponent, out, pos):  # type: ignore[no-untyped-def]
     """`120.5`, `0.0012`, `100.0`: no exponent, at least one digit behind the point."""
     start = pos
     if exponent >= 0:
-        pos = _put_digits(digits, out, pos)
+        pos = put_digits(digits, out, pos)
         for _ in range(exponent):
             out[pos] = 48
             pos += 1
         out[pos] = 46
         out[pos + 1] = 48
         return pos + 2
-    end = _put_digits(digits, out, pos)
+    end = put_digits(digits, out, pos)
     count = end - start
     whole = count + exponent
     if whole > 0:
@@ -200,7 +174,7 @@ def _put_plain(digits, exponent, out, pos):  # type: ignore[no-untyped-def]
 @bare
 def _put_scientific(digits, exponent, always_point, mark, out, pos):  # type: ignore[no-untyped-def]
     """`1.5E-7` (mark E, with a point always) or `1e100` (mark e)."""
-    end = _put_digits(digits, out, pos)
+    end = put_digits(digits, out, pos)
     count = end - pos
     power = exponent + count - 1
     if count > 1:
@@ -218,7 +192,7 @@ def _put_scientific(digits, exponent, always_point, mark, out, pos):  # type: ig
         out[end] = 45
         end += 1
         power = -power
-    return _put_digits(U(power), out, end)
+    return put_digits(U(power), out, end)
 
 
 @bare
@@ -247,20 +221,10 @@ def java_text(bits, mantissa_bits, exponent_bits, out, pos):  # type: ignore[no-
     digits, exponent = shortest(bits, mantissa_bits, exponent_bits)
     if digits == _ZERO:
         return _put_plain(digits, 0, out, pos)
-    power = exponent + _count(digits) - 1
+    power = exponent + digit_count(digits) - 1
     if -3 <= power < 7:
         return _put_plain(digits, exponent, out, pos)
     return _put_scientific(digits, exponent, True, 69, out, pos)
-
-
-@bare
-def _count(digits):  # type: ignore[no-untyped-def]
-    count = 1
-    digits //= _TEN
-    while digits != _ZERO:
-        digits //= _TEN
-        count += 1
-    return count
 
 
 @bare
@@ -283,7 +247,7 @@ def mysql_json_text(bits, out, pos):  # type: ignore[no-untyped-def]
         digits, exponent = U(1), -323
     # MySQL (strings/dtoa.cc): exponent form when the point would stand more than 15 digits away,
     # but never for large numbers that have digits behind the point.
-    point = exponent + _count(digits)
+    point = exponent + digit_count(digits)
     if -14 <= point and (point <= 15 or exponent < 0):
         return _put_plain(digits, exponent, out, pos)
     return _put_scientific(digits, exponent, False, 101, out, pos)

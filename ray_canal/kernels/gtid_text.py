@@ -6,19 +6,18 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.entry_values import digits_back
+from ray_canal.kernels.digits import DIGITS_ROOM, digits_back
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load32, load64, store32
 
 GTID_TEXT_BYTES_MAX: Final = 96
-_NUMBER_BYTES_MAX: Final = 20
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 @inlined
 def _number(value, out, to):  # type: ignore[no-untyped-def]
     """Write a number's digits; the offset behind them."""
-    end = to + _NUMBER_BYTES_MAX
+    end = to + DIGITS_ROOM
     start = digits_back(value, 1, out, end)
     count = end - start
     for k in range(count):

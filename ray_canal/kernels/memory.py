@@ -1,5 +1,5 @@
 """Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte
-array.
+array; and a number's length in bits.
 
 Compiled, they are single machine instructions through a pointer and check nothing: the caller has
 checked its bounds. Under NUMBA_DISABLE_JIT=1 or NUMBA_BOUNDSCHECK=1 the same names are checked
@@ -73,6 +73,32 @@ if not CHECKED:
         number = types.int64
         return types.void(target, number, source, number, number), generate
 
+    @intrinsic
+    def high_product(typing_context, a, b):  # type: ignore[no-untyped-def]
+        """The upper 64 bits of the product of two uint64."""
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            wide = ir.IntType(128)
+            product = builder.mul(*(builder.zext(each, wide) for each in args))
+            return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+        return types.uint64(types.uint64, types.uint64), generate
+
+    @inlined
+    def low_product(a, b):  # type: ignore[no-untyped-def]
+        """The lower 64 bits."""
+        return a * b
+
+    @intrinsic
+    def bit_length(typing_context, value):  # type: ignore[no-untyped-def]
+        """Bits of a uint64 up to its highest one."""
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            zeros = builder.ctlz(args[0], ir.IntType(1)(0))
+            return builder.sub(ir.IntType(64)(64), zeros)
+
+        return types.int64(types.uint64), generate
+
     load16, load32, load64 = _loader(16), _loader(32), _loader(64)
     store8, store16, store32, store64 = _storer(8), _storer(16), _storer(32), _storer(64)
 
@@ -108,6 +134,32 @@ else:
     def store64(target, at, value):  # type: ignore[no-untyped-def]
         for k in range(8):
             target[at + k] = (value >> (8 * k)) & 0xFF
+
+    @bare
+    def high_product(a, b):  # type: ignore[no-untyped-def]
+        """The upper 64 bits of the product of two uint64."""
+        low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+        a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
+        middle = a1 * b0 + (a0 * b0 >> half)
+        other = a0 * b1 + (middle & low)
+        return a1 * b1 + (middle >> half) + (other >> half)
+
+    @bare
+    def low_product(a, b):  # type: ignore[no-untyped-def]
+        """The lower 64 bits."""
+        low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+        a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
+        middle = (a1 * b0 & low) + (a0 * b1 & low) + (a0 * b0 >> half)
+        return (middle & low) << half | a0 * b0 & low
+
+    @bare
+    def bit_length(value):  # type: ignore[no-untyped-def]
+        """Bits of a uint64 up to its highest one."""
+        count = 0
+        while value:
+            value = value >> np.uint64(1)
+            count += 1
+        return count
 
     @bare
     def copy(target, to, source, at, count):  # type: ignore[no-untyped-def]

@@ -5,9 +5,28 @@ Field by field, numpy would go over them a dozen times with strides.
 
 from __future__ import annotations
 
+from ray_canal.kernels import gtid_events as g
+from ray_canal.kernels import rows as r
 from ray_canal.kernels import walk as w
 from ray_canal.kernels.jit import bare
+from ray_canal.kernels.memory import copy
 from ray_canal.kernels.rows import VERSION_PARTIAL
+
+
+@bare
+def open_questions(found, seen, out):  # type: ignore[no-untyped-def]
+    """Entries that Python must look at, in log order: each special one, and each table's first row
+    event (`seen` marks tables). How many there are."""
+    count = 0
+    for k in range(found.shape[0]):
+        table = found[k, w.TABLE]
+        if table >= 0 and not seen[table]:
+            seen[table] = True
+        elif found[k, w.KIND] != w.KIND_SPECIAL:
+            continue
+        out[count] = k
+        count += 1
+    return count
 
 
 @bare
@@ -17,44 +36,80 @@ def place_events(found, source, table_index, events, body_start, body_end, versi
     for i in range(source.size):
         k = source[i]
         event = events[i]
-        event["position"] = found[w.POSITION, k]
-        event["aux"] = found[w.AUX, k]
+        event["position"] = found[k, w.POSITION]
+        event["aux"] = found[k, w.AUX]
         event["present"] = -1
-        event["inner"] = found[w.INNER, k]
-        event["timestamp"] = found[w.TIMESTAMP, k]
-        event["length"] = found[w.LENGTH, k]
-        event["server_id"] = found[w.SERVER_ID, k]
-        event["gtid"] = found[w.GTID, k]
-        event["kind"] = found[w.KIND, k]
-        event["event_type"] = found[w.EVENT_TYPE, k]
-        event["type_code"] = found[w.TYPE_CODE, k]
-        event["flags"] = found[w.FLAGS, k]
-        table = found[w.TABLE, k]
+        event["row"] = 0
+        event["rows"] = 0
+        event["inner"] = found[k, w.INNER]
+        event["timestamp"] = found[k, w.TIMESTAMP]
+        event["length"] = found[k, w.LENGTH]
+        event["server_id"] = found[k, w.SERVER_ID]
+        event["gtid"] = found[k, w.GTID]
+        event["kind"] = found[k, w.KIND]
+        event["event_type"] = found[k, w.EVENT_TYPE]
+        event["type_code"] = found[k, w.TYPE_CODE]
+        event["flags"] = found[k, w.FLAGS]
+        table = found[k, w.TABLE]
         event["table"] = -1
+        body_start[i] = body_end[i] = version[i] = 0
         if table >= 0:
             event["table"] = table_index[table]
-            body_start[i] = found[w.BODY_START, k]
-            body_end[i] = found[w.BODY_END, k]
-            code = found[w.TYPE_CODE, k]
+            body_start[i] = found[k, w.BODY_START]
+            body_end[i] = found[k, w.BODY_END]
+            code = found[k, w.TYPE_CODE]
             version[i] = VERSION_PARTIAL if code == 39 else 2
             if code < 30:
                 version[i] = 1 if code >= 23 else 0
 
 
 @bare
+def row_events(events, body_start, body_end, version, lines):  # type: ignore[no-untyped-def]
+    """Fill the lines of kernels/rows.py for the row events among `events`; how many there are."""
+    count = 0
+    for i in range(events.size):
+        event = events[i]
+        if event["table"] < 0:
+            continue
+        lines[count, r.E_START] = body_start[i]
+        lines[count, r.E_END] = body_end[i]
+        lines[count, r.E_VERSION] = version[i]
+        lines[count, r.E_TYPE] = event["event_type"]
+        lines[count, r.E_TABLE] = event["table"]
+        lines[count, r.E_NUMBER] = i
+        count += 1
+    return count
+
+
+@bare
+def place_sources(data, found, size, uuid_at, tag_at, records):  # type: ignore[no-untyped-def]
+    """Give GTID records (`size` bytes each, all zero) their source's uuid, most significant byte
+    first, and their tag."""
+    for i in range(found.shape[0]):
+        uuid = i * size + uuid_at
+        for half in range(2):
+            word = found[i, g.G_UUID + half]
+            for k in range(8):
+                records[uuid + 8 * half + k] = word >> (56 - 8 * k) & 255
+        count = found[i, g.G_TAG_BYTES]
+        if count:
+            copy(records, i * size + tag_at, data, found[i, g.G_TAG], count)
+
+
+@bare
 def place_gtids(found, gtids):  # type: ignore[no-untyped-def]
     """Fill GTID records, all but source uuid and tag."""
-    for i in range(found.shape[1]):
+    for i in range(found.shape[0]):
         gtid = gtids[i]
-        gtid["gno"] = found[w.G_GNO, i]
-        gtid["last_committed"] = found[w.G_LAST_COMMITTED, i]
-        gtid["sequence_number"] = found[w.G_SEQUENCE, i]
-        gtid["commit_us"] = found[w.G_COMMIT_US, i]
-        gtid["original_us"] = found[w.G_ORIGINAL_US, i]
-        gtid["position"] = found[w.G_POSITION, i]
-        gtid["domain"] = found[w.G_DOMAIN, i]
-        gtid["server_id"] = found[w.G_SERVER_ID, i]
-        gtid["flavor"] = found[w.G_FLAVOR, i]
+        gtid["gno"] = found[i, g.G_GNO]
+        gtid["last_committed"] = found[i, g.G_LAST_COMMITTED]
+        gtid["sequence_number"] = found[i, g.G_SEQUENCE]
+        gtid["commit_us"] = found[i, g.G_COMMIT_US]
+        gtid["original_us"] = found[i, g.G_ORIGINAL_US]
+        gtid["position"] = found[i, g.G_POSITION]
+        gtid["domain"] = found[i, g.G_DOMAIN]
+        gtid["server_id"] = found[i, g.G_SERVER_ID]
+        gtid["flavor"] = found[i, g.G_FLAVOR]
 
 
 @bare

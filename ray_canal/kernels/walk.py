@@ -1,8 +1,9 @@
 """One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row
 belongs to.
 
-Offsets are into the chunk's data. `found` gets a column per log entry, `gtids` one per GTID event,
-`maps` one per distinct TABLE_MAP body (the table id left out, for a table that is merely reopened).
+Offsets are into the chunk's data. `found` gets a line per log entry, `gtids` one per GTID event,
+`maps` a column per distinct TABLE_MAP body (the table id left out, for a table that is merely
+reopened).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
+from ray_canal.kernels.gtid_events import G_POSITION, read_gtid
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load16, load32, load64, load_be, load_le
+from ray_canal.kernels.memory import load16, load32, load64, load_le
 
-# Rows of `found`.
+# Columns of `found`.
 POSITION: Final = 0
 AUX: Final = 1
 TIMESTAMP: Final = 2
@@ -31,22 +33,6 @@ BODY_START: Final = 11
 BODY_END: Final = 12
 INNER: Final = 13  # of an event that was compressed: its offset in what it was compressed with
 FOUND_FIELDS: Final = 14
-
-# Rows of `gtids`.
-G_AT: Final = 0  # offset of the body
-G_POSITION: Final = 1
-G_FLAVOR: Final = 2
-G_GNO: Final = 3
-G_LAST_COMMITTED: Final = 4
-G_SEQUENCE: Final = 5
-G_COMMIT_US: Final = 6
-G_DOMAIN: Final = 7
-G_SERVER_ID: Final = 8
-G_TAG: Final = 9  # offset of the tag
-G_TAG_BYTES: Final = 10
-G_UUID: Final = 11  # the source's uuid as two big-endian numbers
-G_ORIGINAL_US: Final = 13
-GTID_FIELDS: Final = 14
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -77,6 +63,7 @@ NO_TABLE_MAP: Final = 4
 UNSUPPORTED: Final = 5
 INCIDENT: Final = 6
 BAD_FRAME: Final = 7
+NO_ROOM: Final = 8  # not an error: more of something than the arrays hold; see `survey`
 
 FRAME_BYTES: Final = HEADER_BYTES + 32
 """A frame stands before events that were compressed (binlog/inflate.py): an event of type
@@ -91,10 +78,6 @@ _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
-_UUID_BYTES: Final = 16
-_TAG_BYTES_MAX: Final = 32
-_LOGICAL_CLOCK: Final = 2
-_COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 
 @bare
@@ -167,104 +150,6 @@ def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
     return crc == load32(data, tail)
 
 
-@bare
-def _read_gtid(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped-def]
-    """Fill column `row` of `gtids`; False if the event is too short."""
-    gtids[G_AT, row] = body
-    if mariadb:
-        if end - body < 13:
-            return False
-        gtids[G_GNO, row] = load64(data, body)
-        gtids[G_DOMAIN, row] = load32(data, body + 8)
-        return True
-    clock = body + 1 + _UUID_BYTES + 8
-    if end < clock:
-        return False
-    gtids[G_UUID, row] = load_be(data, body + 1, 8)
-    gtids[G_UUID + 1, row] = load_be(data, body + 9, 8)
-    gtids[G_GNO, row] = load64(data, body + 1 + _UUID_BYTES)
-    if end - clock >= 17 and data[clock] == _LOGICAL_CLOCK:
-        gtids[G_LAST_COMMITTED, row] = load64(data, clock + 1)
-        gtids[G_SEQUENCE, row] = load64(data, clock + 9)
-        if end - clock >= 24:
-            commit_us = load_le(data, clock + 17, 7)
-            gtids[G_COMMIT_US, row] = gtids[G_ORIGINAL_US, row] = commit_us & _COMMIT_TIME_MASK
-            # Of a transaction that came from another server, that server's time follows.
-            if commit_us > _COMMIT_TIME_MASK and end - clock >= 31:
-                gtids[G_ORIGINAL_US, row] = load_le(data, clock + 24, 7) & _COMMIT_TIME_MASK
-    return True
-
-
-@bare
-def _packed(data, at, end):  # type: ignore[no-untyped-def]
-    """(number, offset behind it) of a number whose first byte's trailing ones say how many bytes
-    follow; offset -1: too short."""
-    if at >= end:
-        return 0, -1
-    first = np.int64(data[at])
-    more = 0
-    while more < 8 and first >> more & 1:
-        more += 1
-    if end - at < 1 + more:
-        return 0, -1
-    if more == 8:
-        return load64(data, at + 1), at + 9
-    if more == 7:
-        return load_le(data, at + 1, 7), at + 8
-    return load_le(data, at, 1 + more) >> (more + 1), at + 1 + more
-
-
-@bare
-def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
-    """GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their numbers.
-
-    Format: libs/mysql/serialization of MySQL 8.3 and later.
-    """
-    version, at = _packed(data, body, end)
-    size, at = _packed(data, at, end) if at >= 0 else (0, at)
-    _needed, at = _packed(data, at, end) if at >= 0 else (0, at)
-    if at < 0 or version != 1 or size > end - body:
-        return False
-    end = body + size
-    seen = 0
-    while 0 <= at < end:
-        number, at = _packed(data, at, end)
-        if at < 0:
-            return False
-        if number == 1:  # uuid: sixteen numbers
-            for k in range(_UUID_BYTES):
-                byte, at = _packed(data, at, end)
-                if at < 0:
-                    return False
-                gtids[G_UUID + (k >> 3), row] = gtids[G_UUID + (k >> 3), row] << 8 | (byte & 255)
-        else:
-            value, at = _packed(data, at, end)
-            if at < 0:
-                return False
-            signed = (value >> 1) ^ -(value & 1)
-            if number == 2:
-                gtids[G_GNO, row] = signed
-            elif number == 3:
-                if value < 0 or value > _TAG_BYTES_MAX or value > end - at:
-                    return False
-                gtids[G_TAG, row] = at
-                gtids[G_TAG_BYTES, row] = value
-                at += value
-            elif number == 4:
-                gtids[G_LAST_COMMITTED, row] = signed
-            elif number == 5:
-                gtids[G_SEQUENCE, row] = signed
-            elif number == 6:
-                gtids[G_COMMIT_US, row] = gtids[G_ORIGINAL_US, row] = value
-            elif number == 7:  # where it differs
-                gtids[G_ORIGINAL_US, row] = value
-            elif number > 11:
-                break  # a later server's addition, which may be ignored
-        if number < 4:
-            seen |= 1 << number
-    return at >= 0 and seen & 0b0110 == 0b0110
-
-
 @inlined
 def _same(data, a, b, count):  # type: ignore[no-untyped-def]
     k = 0
@@ -310,7 +195,7 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
 
 @inlined
 def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active):  # type: ignore[no-untyped-def]
-    """Note what a table id stands for from here on. How many maps are new: 0 or 1."""
+    """Note what a table id stands for from here on. How many maps and ids are new: 0 or 1 each."""
     table_id = load_le(data, body, id_bytes)
     slot = _slot_of(ids, table_id)
     k = active[slot]
@@ -318,9 +203,10 @@ def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active): 
     size = end - body - id_bytes
     if k < 0 or maps[M_END, k] - first != size or not _same(data, first, body + id_bytes, size):
         k = _intern(data, body + id_bytes, end, at, maps, count, slots)
+    new_id = 0 if ids[slot] == table_id else 1
     ids[slot] = table_id
     active[slot] = k
-    return 1 if k == count else 0
+    return 1 if k == count else 0, new_id
 
 
 @bare
@@ -356,10 +242,11 @@ def walk(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
-    `slots`, `ids`, `active` are hash tables of one power of two each, filled with -1: distinct
-    bodies by hash, table ids, and the map that each table id stands for now.
+    `slots`, `ids`, `active` are hash tables of one power of two each, twice what `maps` holds or
+    more, filled with -1: distinct bodies by hash, table ids, and the map that each table id stands
+    for now. `gtids` is all zero.
     """
-    entries = gtid_count = map_count = 0
+    entries = gtid_count = map_count = id_count = 0
     gtid = -1
     at = 0
     follows = position  # where the next event that is not in a frame starts in the file
@@ -410,9 +297,13 @@ def walk(  # type: ignore[no-untyped-def]
         if kind == 19:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            map_count += _table_map(
+            if map_count == maps.shape[1] or 2 * id_count >= ids.size:
+                return NO_ROOM, at, entries, gtid_count, map_count, kind
+            new_map, new_id = _table_map(
                 data, body, end, at, id_bytes, maps, map_count, slots, ids, active
             )
+            map_count += new_map
+            id_count += new_id
         elif kind < 64 and _ROW_EVENTS >> kind & 1:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
@@ -450,15 +341,11 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load64(data, body)
             in_transaction = 0
         elif kind == 162 if mariadb else kind == 33 or kind == 34 or kind == 42:
-            if kind == 42:
-                good = _read_tagged(data, body, end, gtids, gtid_count)
-            else:
-                good = _read_gtid(data, body, end, gtids, gtid_count, kind == 162)
-            if not good:
+            if gtid_count == gtids.shape[0]:
+                return NO_ROOM, at, entries, gtid_count, map_count, kind
+            if not read_gtid(data, at, body, end, gtids, gtid_count):
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            gtids[G_POSITION, gtid_count] = start
-            gtids[G_SERVER_ID, gtid_count] = load32(data, at + 5)
-            gtids[G_FLAVOR, gtid_count] = 2 if kind == 162 else (0 if kind == 34 else 1)
+            gtids[gtid_count, G_POSITION] = start
             gtid = gtid_count
             gtid_count += 1
             if new:
@@ -477,20 +364,22 @@ def walk(  # type: ignore[no-untyped-def]
         elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
             return UNSUPPORTED, at, entries, gtid_count, map_count, kind
         if entry and new:
-            found[POSITION, entries] = start
-            found[AUX, entries] = aux
-            found[TIMESTAMP, entries] = load32(data, at)
-            found[LENGTH, entries] = frame_length if framed else length
-            found[SERVER_ID, entries] = load32(data, at + 5)
-            found[TABLE, entries] = table
-            found[GTID, entries] = gtid
-            found[KIND, entries] = entry
-            found[EVENT_TYPE, entries] = event_type
-            found[TYPE_CODE, entries] = kind
-            found[FLAGS, entries] = flags
-            found[BODY_START, entries] = body
-            found[BODY_END, entries] = end
-            found[INNER, entries] = at + inner if framed else 0
+            if entries == found.shape[0]:
+                return NO_ROOM, at, entries, gtid_count, map_count, kind
+            found[entries, POSITION] = start
+            found[entries, AUX] = aux
+            found[entries, TIMESTAMP] = load32(data, at)
+            found[entries, LENGTH] = frame_length if framed else length
+            found[entries, SERVER_ID] = load32(data, at + 5)
+            found[entries, TABLE] = table
+            found[entries, GTID] = gtid
+            found[entries, KIND] = entry
+            found[entries, EVENT_TYPE] = event_type
+            found[entries, TYPE_CODE] = kind
+            found[entries, FLAGS] = flags
+            found[entries, BODY_START] = body
+            found[entries, BODY_END] = end
+            found[entries, INNER] = at + inner if framed else 0
             entries += 1
             if entry == KIND_END or meaning == XA_ENDS:
                 gtid = -1

@@ -131,9 +131,9 @@ class _Chunk:
 
     def _ends_with_ddl(self) -> bool:
         found = self._walked.found
-        for entry in np.flatnonzero(found[w.KIND] == w.KIND_SPECIAL)[::-1].tolist():
-            if found[w.TYPE_CODE, entry] == types.QUERY_EVENT:
-                start, end = (int(found[field, entry]) for field in (w.BODY_START, w.BODY_END))
+        for entry in np.flatnonzero(found[:, w.KIND] == w.KIND_SPECIAL)[::-1].tolist():
+            if found[entry, w.TYPE_CODE] == types.QUERY_EVENT:
+                start, end = (int(found[entry, field]) for field in (w.BODY_START, w.BODY_END))
                 if is_ddl(parse_query(self._raw.data[start:end].tobytes()).sql):
                     return True
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import compress
 from typing import Any
 
@@ -18,21 +19,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import (
+    ALIGNMENT_BYTES,
     GTID,
     ColumnLayout,
     DecodedChunk,
     TableLayout,
 )
+from ray_canal.binlog.walked import read_only
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
+from ray_canal.kernels import envelope as e
 from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.sql_types import storage_code
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
-DELETE, UPDATE = 3, 2
+_EVENT_TYPES = pa.array(EVENT_TYPES)
 
 _PRIMITIVES = {
     codes.I8: pa.int8(), codes.U8: pa.uint8(), codes.I16: pa.int16(), codes.U16: pa.uint16(),
@@ -82,8 +86,7 @@ def arrow_schema(meta: TableMeta) -> pa.Schema:
 
     Raises UnsupportedEvent: a column type that is not decoded.
     """
-    image = pa.struct([pa.field(c.name, arrow_type(c, storage_code(c))) for c in meta.columns])
-    return _schema(meta, image, image)
+    return _image(meta, tuple(storage_code(c) for c in meta.columns)).schema
 
 
 def batches(
@@ -113,14 +116,12 @@ def batches(
     wanted[first:last] = True if mask is None else mask[first:last]
     wanted &= events["rows"] > 0
     gtid_texts: pa.Array | None = None
-    for number in np.unique(events["table"][wanted]):
-        table = chunk.layout.tables[int(number)]
+    for number in np.flatnonzero(np.bincount(events["table"][wanted])).tolist():
+        table = chunk.layout.tables[number]
         row_event = _array(chunk, table.row_event, table.rows, np.int32)
         chosen = np.flatnonzero(wanted & (events["table"] == number))
-        low, high = (
-            int(events["row"][chosen[0]]),
-            int(events["row"][chosen[-1]] + events["rows"][chosen[-1]]),
-        )
+        last_event = events[chosen[-1]]
+        low, high = int(events["row"][chosen[0]]), int(last_event["row"] + last_event["rows"])
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)
         table = _shown(table, fields)
@@ -164,10 +165,11 @@ def _diffs(chunk: DecodedChunk, table: TableLayout, low: int, high: int) -> pa.A
     place, rows = table.json_diff, table.rows
     if place is None:
         return pa.nulls(high - low, pa.string())
+    arena = pa.py_buffer(chunk.arena)
     buffers = [
-        _buffer(chunk, place.validity, (rows + 7) // 8),
-        _buffer(chunk, place.values, 4 * (rows + 1)),
-        _buffer(chunk, place.data, place.data_bytes),
+        arena.slice(place.validity, (rows + 7) // 8),
+        arena.slice(place.values, 4 * (rows + 1)),
+        arena.slice(place.data, place.data_bytes),
     ]
     return pa.Array.from_buffers(pa.string(), rows, buffers).slice(low, high - low)
 
@@ -181,62 +183,73 @@ def _batch(
     gtid_texts: pa.Array,
 ) -> pa.RecordBatch:
     """Rows [low, high) of a table."""
-    which = row_event[low:high]
-    events = chunk.events
-    kinds = events["event_type"][which]
-    sides = []
-    for layout, missing in ((table.before, 1), (table.after, DELETE)):
-        absent = kinds == missing
-        sides.append(_side(chunk, table, layout, low, high, absent))
-    arrays = [*_envelope(chunk, which, low, gtid_texts), *sides]
-    return pa.RecordBatch.from_arrays(
-        arrays, schema=_schema(table.meta, sides[0].type, sides[1].type)
-    )
-
-
-def _schema(meta: TableMeta, before: pa.DataType, after: pa.DataType) -> pa.Schema:
-    keys = [column.name for column in meta.columns if column.is_key]
-    fields = [
-        *_ENVELOPE,
-        pa.field("before", before),
-        pa.field("after", after),
+    layouts = table.before or table.after or ()
+    image = _image(table.meta, tuple(layout.code for layout in layouts))
+    envelope, bitmaps, absent = _envelope(chunk, row_event[low:high], low, gtid_texts)
+    arena = pa.py_buffer(chunk.arena)
+    sides = [
+        _side(arena, table, image, side, (low, high), bitmap, int(missing))
+        for side, bitmap, missing in zip(
+            (table.before, table.after), bitmaps, absent[e.NO_BEFORE :], strict=True
+        )
     ]
-    return pa.schema(
-        fields,
-        metadata={
-            b"canal.schema": meta.schema.encode(),
-            b"canal.table": meta.table.encode(),
-            b"canal.key": json.dumps(keys).encode(),
-        },
-    )
+    return pa.RecordBatch.from_arrays([*envelope, *sides], schema=image.schema)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Image:
+    """The Arrow types of a table version's columns, of an image, and of its batches."""
+
+    kinds: tuple[pa.DataType, ...]
+    image: pa.StructType
+    schema: pa.Schema
+
+
+@lru_cache(maxsize=512)
+def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
+    kinds = tuple(arrow_type(c, code) for c, code in zip(meta.columns, storage, strict=True))
+    image = pa.struct([pa.field(c.name, k) for c, k in zip(meta.columns, kinds, strict=True)])
+    keys = [column.name for column in meta.columns if column.is_key]
+    metadata = {
+        b"canal.schema": meta.schema.encode(),
+        b"canal.table": meta.table.encode(),
+        b"canal.key": json.dumps(keys).encode(),
+    }
+    fields = [*_ENVELOPE, pa.field("before", image), pa.field("after", image)]
+    return _Image(kinds, image, pa.schema(fields, metadata=metadata))
 
 
 def _envelope(
-    chunk: DecodedChunk, which: npt.NDArray[np.int32], low: int, gtid_texts: pa.Array
-) -> list[pa.Array]:
-    events, gtids = chunk.events, chunk.gtids
-    kinds = (events["event_type"][which] - 1).astype(np.int8)
-    time_us = events["timestamp"][which].astype(np.int64) * 1_000_000
-    number = events["gtid"][which]
-    named = number >= 0
-    if len(gtids):
-        commit_us = gtids["commit_us"][np.maximum(number, 0)]
-        time_us = np.where(named & (commit_us > 0), commit_us, time_us)
-        named = named & gtids["flavor"][np.maximum(number, 0)].astype(np.bool_)
-    # Unique among the rows at one position: a row takes a byte at least.
-    ordinal = events["inner"][which] + (low + np.arange(len(which)) - events["row"][which])
-    return [
-        pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(EVENT_TYPES)),
-        pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(len(which), np.int8)), pa.array([chunk.layout.journal_name])
-        ),
-        pa.array(events["position"][which]),
-        pa.array(ordinal),
-        pa.array(time_us).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
-        pa.DictionaryArray.from_arrays(
-            pa.array(np.maximum(number, 0).astype(np.int32), mask=~named), gtid_texts
-        ),
+    chunk: DecodedChunk, owners: npt.NDArray[np.int32], low: int, gtid_texts: pa.Array
+) -> tuple[list[pa.Array], tuple[pa.Buffer, pa.Buffer], npt.NDArray[np.int64]]:
+    """The columns before `before`, the validity bitmaps of before and after, and how many rows lack
+    a GTID, a before, an after image."""
+    count = len(owners)
+    sizes = [count, count, 8 * count, 8 * count, 8 * count, 4 * count, *[(count + 7) // 8] * 3]
+    regions = np.zeros(e.REGIONS + 1, np.int64)
+    regions[1:] = np.cumsum([-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes])
+    out = np.zeros(int(regions[-1]), np.uint8)
+    absent = np.zeros(3, np.int64)
+    events, gtids = read_only(chunk.events), read_only(chunk.gtids)
+    e.row_envelopes(events, gtids, read_only(owners), low, out, regions, absent)
+    whole = pa.py_buffer(out)
+    parts = [whole.slice(int(at), size) for at, size in zip(regions, sizes, strict=False)]
+    gtid_bits = parts[e.HAS_GTID] if absent[e.NO_GTID] else None
+
+    def plain(kind: pa.DataType, region: int, bits: pa.Buffer | None = None) -> pa.Array:
+        return pa.Array.from_buffers(kind, count, [bits, parts[region]])
+
+    journal = pa.array([chunk.layout.journal_name])
+    named = pa.DictionaryArray.from_arrays
+    arrays = [
+        named(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
+        named(plain(pa.int8(), e.JOURNAL), journal, safe=False),
+        plain(pa.int64(), e.POSITION),
+        plain(pa.int64(), e.ORDINAL),
+        plain(pa.timestamp("us", "UTC"), e.TIME),
+        named(plain(pa.int32(), e.GTID, gtid_bits), gtid_texts, safe=False),
     ]
+    return arrays, (parts[e.HAS_BEFORE], parts[e.HAS_AFTER]), absent
 
 
 def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
@@ -252,62 +265,60 @@ def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
 
 
 def _side(
-    chunk: DecodedChunk,
+    arena: pa.Buffer,
     table: TableLayout,
+    image: _Image,
     layouts: tuple[ColumnLayout, ...] | None,
-    low: int,
-    high: int,
-    absent: npt.NDArray[np.bool_],
+    rows: tuple[int, int],
+    bitmap: pa.Buffer,
+    absent: int,
 ) -> pa.Array:
     """The before or after struct of rows [low, high); null where a row has no such image."""
-    columns = table.meta.columns
-    other = layouts or table.before or table.after or ()
-    types = [arrow_type(c, layout.code) for c, layout in zip(columns, other, strict=True)]
-    fields = [pa.field(c.name, t) for c, t in zip(columns, types, strict=True)]
-    if layouts is None or not columns:
-        return pa.nulls(high - low, pa.struct(fields))
-    arrays = [
-        _column(chunk, table, column, layout, kind).slice(low, high - low)
-        for column, layout, kind in zip(columns, layouts, types, strict=True)
-    ]
-    valid = None if not absent.any() else pa.array(absent)
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=valid)
+    low, high = rows
+    if layouts is None or not image.kinds:
+        return pa.nulls(high - low, image.image)
+    columns = zip(table.meta.columns, layouts, image.kinds, strict=True)
+    arrays = [_column(arena, table, *column) for column in columns]
+    if low or high < table.rows:
+        arrays = [array.slice(low, high - low) for array in arrays]
+    bits = [bitmap if absent else None]
+    return pa.Array.from_buffers(image.image, high - low, bits, absent, children=arrays)
 
 
 def _column(
-    chunk: DecodedChunk,
+    arena: pa.Buffer,
     table: TableLayout,
     column: ColumnMeta,
     layout: ColumnLayout,
     kind: pa.DataType,
 ) -> pa.Array:
     """One whole column over the arena."""
-    rows = table.rows
-    validity = _buffer(chunk, layout.validity, (rows + 7) // 8)
-    width = codes.WIDTH_BYTES[layout.code]
-    if layout.code >= codes.FIRST_VARIABLE:
-        offsets = _buffer(chunk, layout.values, (rows + 1) * 4)
-        data = _buffer(chunk, layout.data, layout.data_bytes)
-        if layout.code == codes.VECTOR:
+    rows, code = table.rows, layout.code
+    validity = arena.slice(layout.validity, (rows + 7) // 8)
+    if code >= codes.FIRST_VARIABLE:
+        offsets = arena.slice(layout.values, (rows + 1) * 4)
+        data = arena.slice(layout.data, layout.data_bytes)
+        if code == codes.VECTOR:
             elements = pa.Array.from_buffers(pa.float32(), layout.data_bytes // 4, [None, data])
             starts = np.frombuffer(offsets, np.int32) // 4
             parts = [validity, pa.py_buffer(starts)]
             return pa.Array.from_buffers(kind, rows, parts, children=[elements])
-        return pa.Array.from_buffers(kind, rows, [validity, offsets, data])
-    values = _buffer(chunk, layout.values, rows * width)
-    if layout.code == codes.ENUM:
-        index = pa.Array.from_buffers(pa.uint16(), rows, [validity, values])
+        return pa.Array.from_buffers(kind, rows, [validity, offsets, data], layout.null_count)
+    if code == codes.SET:
+        return _set_lists(arena, table, column, layout)
+    parts = [validity, arena.slice(layout.values, rows * codes.WIDTH_BYTES[code])]
+    if code == codes.ENUM:
+        index = pa.Array.from_buffers(pa.uint16(), rows, parts)
         try:
-            return pa.DictionaryArray.from_arrays(index, pa.array(["", *column.labels]))
+            return pa.DictionaryArray.from_arrays(index, _labels(("", *column.labels)))
         except pa.ArrowIndexError as error:
             raise _unlabelled(table.meta, column, str(error)) from None
-    if layout.code == codes.SET:
-        masks = pa.Array.from_buffers(pa.uint64(), rows, [validity, values])
-        bits = masks.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
-        if len(column.labels) < 64 and (bits >> np.uint64(len(column.labels))).any():
-            raise _unlabelled(table.meta, column, f"bit mask {int(bits.max())}")
-        return _set_lists(bits, masks.is_null(), column.labels)
-    return pa.Array.from_buffers(kind, rows, [validity, values])
+    return pa.Array.from_buffers(kind, rows, parts, layout.null_count)
+
+
+@lru_cache(maxsize=1024)
+def _labels(labels: tuple[str, ...]) -> pa.Array:
+    return pa.array(labels, pa.string())
 
 
 def _unlabelled(meta: TableMeta, column: ColumnMeta, found: str) -> TableMetaMismatch:
@@ -316,18 +327,24 @@ def _unlabelled(meta: TableMeta, column: ColumnMeta, found: str) -> TableMetaMis
     )
 
 
-def _set_lists(bits: npt.NDArray[np.uint64], null: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+def _set_lists(
+    arena: pa.Buffer, table: TableLayout, column: ColumnMeta, layout: ColumnLayout
+) -> pa.Array:
     """SET bit masks as lists of labels."""
-    member = (bits[:, None] >> np.arange(len(labels), dtype=np.uint64)) & np.uint64(1)
-    row, label = np.nonzero(member)
-    offsets = np.zeros(len(bits) + 1, np.int32)
-    np.cumsum(np.bincount(row, minlength=len(bits)), out=offsets[1:])
-    values = pa.array(labels, pa.string()).take(pa.array(label))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=null)
-
-
-def _buffer(chunk: DecodedChunk, offset: int, size: int) -> pa.Buffer:
-    return pa.py_buffer(chunk.arena[offset : offset + size])
+    rows, labels = table.rows, len(column.labels)
+    bits = read_only(np.frombuffer(arena, np.uint8))
+    place = (bits, layout.validity, layout.values, rows, labels)
+    count, bad_row = e.count_members(*place)
+    if bad_row >= 0:
+        slots = np.frombuffer(arena.slice(layout.values, 8 * rows), np.uint64)
+        raise _unlabelled(table.meta, column, f"bit mask {int(slots[bad_row])}")
+    ends, members = np.empty(rows + 1, np.int32), np.empty(count, np.uint8)
+    e.list_members(*place, ends, members)
+    values = _labels(column.labels).take(pa.array(members))
+    parts = [arena.slice(layout.validity, (rows + 7) // 8), pa.py_buffer(ends)]
+    return pa.Array.from_buffers(
+        pa.list_(pa.string()), rows, parts, layout.null_count, children=[values]
+    )
 
 
 def _array(chunk: DecodedChunk, offset: int, count: int, dtype: Any) -> npt.NDArray[Any]:

@@ -26,7 +26,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
-from ray_canal.kernels import entry_rows as row_kernels
+from ray_canal.kernels import entry_columns as column_kernels
 from ray_canal.kernels.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
@@ -40,6 +40,9 @@ _LENT_BYTES_MAX = 64 << 20
 _EXPANSION, _ENTRY_BYTES = 4, 400
 """What entries usually take at most: bytes a byte of binlog, and an entry besides."""
 _PIECE_BYTES = 1 << 19
+_PIECES_BYTES = 1 << 18
+_MARKS_MIN = 1 << 13
+"""Room for the messages of a window of rows, and for how many."""
 _WIDTHS = np.zeros(64, np.int64)
 for _code, _width in codes.WIDTH_BYTES.items():
     _WIDTHS[_code] = _width
@@ -132,7 +135,7 @@ class _Renderer:
         self._arguments = (
             _frozen(chunk.events), _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
             _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), *_zone(time_zone),
-            np.int64(prefix), *_room(chunk),
+            np.int64(prefix), *_room(chunk), *_window_room(tables),
         )  # fmt: skip
 
     def render(self, chosen: Ints) -> tuple[Bytes, Ints]:
@@ -140,11 +143,17 @@ class _Renderer:
         guess = _first_guess_bytes(self._chunk, chosen)
         buffer: Bytes = _lent.take(guess) if self._lent else np.empty(guess, np.uint8)
         starts = np.zeros(len(chosen), np.int64)
+        pieces = _pieces.take(_PIECES_BYTES)
         done, used = len(chosen), 0
         while True:
-            done, used = kernels.write_entries(chosen, done, *self._arguments, buffer, used, starts)
+            done, used, code = kernels.write_entries(
+                chosen, done, *self._arguments, pieces, buffer, used, starts
+            )
             if not done:
                 return buffer[buffer.size - used :], starts
+            if code == column_kernels.NO_PIECES:
+                pieces = np.empty(2 * pieces.size, np.uint8)
+                continue
             grown: Bytes = np.empty(2 * buffer.size, np.uint8)
             grown[grown.size - used :] = buffer[buffer.size - used :]
             buffer = grown
@@ -165,6 +174,7 @@ class _Lent(threading.local):
 
 
 _lent = _Lent()
+_pieces = _Lent()
 
 
 def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
@@ -176,6 +186,13 @@ def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
         np.zeros(VALUE_BYTES_MAX, np.uint8),
         np.zeros(32 + int(names.max(initial=0)), np.uint8),
     )
+
+
+def _window_room(tables: Ints) -> tuple[Ints, Ints]:
+    """`marks` and `windows` of the kernel."""
+    widest = int(tables[:, column_kernels.T_COUNT].max(initial=0))
+    windows = np.zeros((len(tables), column_kernels.WINDOW_FIELDS), np.int64)
+    return np.empty(max(_MARKS_MIN, 2 * widest + 2), np.int64), windows
 
 
 def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
@@ -301,13 +318,13 @@ def _tables(
     layouts: tuple[TableLayout, ...], blobs: _Blobs, fields: FieldFilter | None
 ) -> tuple[Ints, Ints]:
     """The kernel's `tables` and `columns` records."""
-    tables = np.zeros((len(layouts), row_kernels.TABLE_FIELDS), np.int64)
+    tables = np.zeros((len(layouts), column_kernels.TABLE_FIELDS), np.int64)
     size = sum(len(t.meta.columns) for t in layouts)
-    columns = np.zeros((size, row_kernels.COLUMN_FIELDS), np.int64)
+    columns = np.zeros((size, column_kernels.COLUMN_FIELDS), np.int64)
     at = 0
     for number, table in enumerate(layouts):
         meta = table.meta
-        tables[number] = (at, len(meta.columns), *blobs.add(_names(meta)))
+        tables[number] = (at, len(meta.columns), *blobs.add(_names(meta)), table.row_event)
         for index, column in enumerate(meta.columns):
             sides = [None if side is None else side[index] for side in (table.before, table.after)]
             code = next((s.code for s in sides if s is not None), codes.TEXT)
@@ -319,7 +336,7 @@ def _tables(
             constants = _constants(column, index, code)
             is_shown = not fields or fields.admits(meta.schema, meta.table, column.name)
             columns[at] = (
-                code if is_shown else row_kernels.LEFT_OUT,
+                code if is_shown else column_kernels.LEFT_OUT,
                 parameter,
                 *(number for blob in constants for number in blobs.add(blob)),
                 *places[0],

@@ -97,13 +97,13 @@ def test_a_position_inside_a_transaction_goes_back(log: FilesLog) -> None:
     known = [place for place, *_ in all_transactions(log)]
     search = Search(log)
     for name, _ in log.files():
-        found = np.concatenate([walk(chunk).found for chunk in log.chunks(name, 1 << 20)], axis=1)
+        found = np.concatenate([walk(chunk).found for chunk in log.chunks(name, 1 << 20)])
         starts = [place for place in known if place.journal_name == name]
         ends = {
-            int(found[w.POSITION, k] + found[w.LENGTH, k])
-            for k in np.flatnonzero(found[w.KIND] == w.KIND_END)
+            int(found[k, w.POSITION] + found[k, w.LENGTH])
+            for k in np.flatnonzero(found[:, w.KIND] == w.KIND_END)
         }
-        for position in sorted({*found[w.POSITION].tolist(), *ends})[::3]:
+        for position in sorted({*found[:, w.POSITION].tolist(), *ends})[::3]:
             at = search.boundary(name, int(position))
             if int(position) in ends or position in {place.position for place in starts}:
                 assert at.position == position

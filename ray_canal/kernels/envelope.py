@@ -1,0 +1,101 @@
+"""What the Arrow view has per row beside the columns: where the row stands in the log, and SET
+values as lists. One pass each, where vectors would take a dozen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ray_canal.kernels.jit import bare
+from ray_canal.kernels.memory import load64, store8, store32, store64
+
+_INSERT: Final = 1
+_DELETE: Final = 3
+_MICROSECONDS: Final = 1_000_000
+
+# Indexes into what `row_envelopes` counts: rows without a GTID, a before, an after image.
+NO_GTID: Final = 0
+NO_BEFORE: Final = 1
+NO_AFTER: Final = 2
+
+# Offsets of `row_envelopes`' output regions, in `regions`.
+KIND: Final = 0
+JOURNAL: Final = 1
+POSITION: Final = 2
+ORDINAL: Final = 3
+TIME: Final = 4
+GTID: Final = 5
+HAS_GTID: Final = 6  # bitmaps from here on
+HAS_BEFORE: Final = 7
+HAS_AFTER: Final = 8
+REGIONS: Final = 9
+
+
+@bare
+def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ignore[no-untyped-def]
+    """Fill the regions of `out` (zero before) for a table's rows from `low` on.
+
+    `owners` says which event each row is of. Per row: event type (0 INSERT, 1 UPDATE, 2 DELETE) and
+    0 as int8; position and ordinal as int64 (the ordinal within the event, for one that was
+    compressed its offset in there added); execution time in microseconds; index of the GTID as
+    int32; three bits.
+    """
+    for i in range(owners.size):
+        event = events[owners[i]]
+        kind = event["event_type"]
+        store8(out, regions[KIND] + i, kind - 1)
+        store64(out, regions[POSITION] + 8 * i, event["position"])
+        store64(out, regions[ORDINAL] + 8 * i, event["inner"] + low + i - event["row"])
+        time_us = event["timestamp"] * _MICROSECONDS
+        number = event["gtid"]
+        byte, bit = i >> 3, 1 << (i & 7)
+        named = False
+        if number >= 0:
+            gtid = gtids[number]
+            if gtid["commit_us"] > 0:
+                time_us = gtid["commit_us"]
+            named = gtid["flavor"] != 0
+        store64(out, regions[TIME] + 8 * i, time_us)
+        if named:
+            store32(out, regions[GTID] + 4 * i, number)
+            out[regions[HAS_GTID] + byte] |= bit
+        else:
+            absent[NO_GTID] += 1
+        if kind == _INSERT:
+            absent[NO_BEFORE] += 1
+        else:
+            out[regions[HAS_BEFORE] + byte] |= bit
+        if kind == _DELETE:
+            absent[NO_AFTER] += 1
+        else:
+            out[regions[HAS_AFTER] + byte] |= bit
+
+
+@bare
+def count_members(arena, validity, values, rows, labels):  # type: ignore[no-untyped-def]
+    """(members of all of a column's SET values, first row with a bit beyond its `labels` or -1)."""
+    count = 0
+    for row in range(rows):
+        if not arena[validity + (row >> 3)] >> (row & 7) & 1:
+            continue
+        mask = load64(arena, values + 8 * row)
+        if labels < 64 and mask >> labels:
+            return count, row
+        while mask:
+            mask &= mask - 1
+            count += 1
+    return count, -1
+
+
+@bare
+def list_members(arena, validity, values, rows, labels, ends, members):  # type: ignore[no-untyped-def]
+    """Fill the lists' offsets and the label's index of each member; `ends` has rows + 1."""
+    count = 0
+    ends[0] = 0
+    for row in range(rows):
+        if arena[validity + (row >> 3)] >> (row & 7) & 1:
+            mask = load64(arena, values + 8 * row)
+            for label in range(labels):
+                if mask >> label & 1:
+                    members[count] = label
+                    count += 1
+        ends[row + 1] = count
