@@ -40,13 +40,16 @@ def head_of(batch: Any, epoch: int, config: InstanceConfig) -> MessageHead:
 
 
 def plain(error: Exception) -> Exception:
-    """What happened, without Ray's wrapping; a lost actor becomes a retryable
+    """What happened, without Ray's wrapping; a lost actor, worker or object becomes a retryable
     InstanceNotRunning."""
-    if isinstance(error, RayTaskError):
-        cause = getattr(error, "cause", None)
-        return cause if isinstance(cause, CanalError) else error
-    if isinstance(error, RayError):
-        return InstanceNotRunning(f"a stage of the pipeline died: {type(error).__name__}")
+    inner: BaseException = error
+    # A task whose input failed wraps that failure, and so on down the stages.
+    while isinstance(inner, RayTaskError) and isinstance(inner.cause, Exception):
+        inner = inner.cause
+    if isinstance(inner, CanalError):
+        return inner
+    if isinstance(inner, RayError) and not isinstance(inner, RayTaskError):
+        return InstanceNotRunning(f"a stage of the pipeline died: {type(inner).__name__}")
     return error
 
 

@@ -101,7 +101,6 @@ TESTED_ELSEWHERE = {
     "parse/apply_ddl": "tests/unit/parse/test_history.py",
     "parse/column_definition": "tests/unit/parse/test_create_table.py",
     "server/frames": "tests/unit/server/test_connection.py",
-    "actors/answers": "tests/integration/test_main_job.py",
     "actors/calls": "tests/integration/test_main_job.py",
     "actors/buffer": "tests/integration/test_main_job.py",
     "actors/controller": "tests/integration/test_main_job.py",
