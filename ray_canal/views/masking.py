@@ -20,8 +20,8 @@ from ray_canal.kernels.sha256 import (
     midstates,
 )
 
-_HASHED_MAX = 1 << 24
-"""Values of one hashed column in a batch: the digits' offsets are int32."""
+_HASHED_MAX = ((1 << 31) - 1) // HEX_BYTES
+"""Values of one column in a batch: the digits' offsets are int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,19 @@ class Hashing:
 
     def hashed(self, column: pa.Array, name: str) -> pa.Array:
         """Raises ConfigError: a column of lists or floating point numbers."""
-        text = _as_bytes(column, name)
-        if len(text) > _HASHED_MAX:
-            parts = [text.slice(at, _HASHED_MAX) for at in range(0, len(text), _HASHED_MAX)]
-            return pa.concat_arrays([self._digits(part) for part in parts])
-        return self._digits(text)
+        values = _as_bytes(column, name)
+        if not values.null_count:
+            return self._digits(values)
+        # An INSERT has no before, a DELETE no after: half of a column may be NULL.
+        is_there = values.is_valid()
+        place = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int32())), 1)
+        digits = self._digits(values.drop_null())
+        return digits.take(pc.if_else(is_there, place, pa.scalar(None, pa.int32())))
 
     def _digits(self, values: pa.Array) -> pa.Array:
         count = len(values)
+        if count > _HASHED_MAX:
+            raise ConfigError(f"{count} values to hash in one batch; set a smaller chunk_bytes")
         _, offsets, data = values.buffers()
         bounds = np.zeros(1, np.int32)
         if count:
@@ -110,12 +115,8 @@ class Hashing:
             np.empty(SCRATCH_WORDS, np.uint32), out,
         )  # fmt: skip
         ends = np.arange(0, HEX_BYTES * (count + 1), HEX_BYTES, dtype=np.int32)
-        digits = pa.Array.from_buffers(
-            pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(out)]
-        )
-        if not values.null_count:
-            return digits
-        return pc.if_else(values.is_valid(), digits, pa.scalar(None, pa.string()))
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(out)]
+        return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
 def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
