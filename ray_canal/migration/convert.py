@@ -191,7 +191,7 @@ def _spring_file(name: str, properties: Properties, found: list[Finding]) -> str
         text = f"{file} is not among {', '.join(sorted(_SPRING_FILES))}; what it wires is not known"
         found.append(Finding(name, key, text, refused=True))
     elif file == "default-instance.xml":
-        text = "cursors leave ZooKeeper; they live in meta.path, or see meta.backend"
+        text = "cursors leave ZooKeeper: [meta] says where they live (SQLite, MySQL, Redis)"
         found.append(Finding(name, key, text))
     return file
 
@@ -245,6 +245,9 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
         ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", _flag)
         for name in EVENT_FILTERS
     ),
+    ("source", "detect_sql", "canal.instance.detecting.sql", _text),
+    ("source", "detect_interval_s", "canal.instance.detecting.interval.time", _number),
+    ("source", "detect_failures", "canal.instance.detecting.retry.threshold", _number),
     ("source", "fallback_s", "canal.instance.fallbackIntervalInSeconds", _number),
     ("source", "on_purged", "canal.auto.reset.latest.pos.mode", _on_purged),
     ("tsdb", "enable", "canal.instance.tsdb.enable", _flag),
@@ -274,6 +277,9 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Fin
     for section, key, canal, value in _SIMPLE:
         if properties.get(canal):
             tree.setdefault(section, {})[key] = value(properties, canal)
+    if tree["filter"].get("table_error"):
+        text = "rows without a schema are lost; tsdb.on_ddl_error = \"quarantine\" keeps them"
+        found.append(Finding(name, "canal.instance.filter.table.error", text))
     folder = properties.get("canal.instance.tsdb.dir")
     if Path(folder).is_absolute():
         tree.setdefault("tsdb", {})["path"] = str(Path(folder) / "tsdb.db")
@@ -287,6 +293,13 @@ def _live(name: str, properties: Properties, found: list[Finding]) -> Tree:
     if not address:
         raise ConfigError(f"{name}: canal.instance.master.address is not set")
     source: Tree = {"address": address}
+    standby = properties.get(f"{prefix}standby.address")
+    if standby:
+        source["standby"] = [standby]
+        automatic = f"{prefix}detecting.heartbeatHaEnable"
+        if not _flag(properties, automatic):
+            text = "a standby is switched to by itself here; if that is not wanted, take it out"
+            found.append(Finding(name, automatic, text))
     if properties.get(f"{prefix}dbUsername"):
         source["username"] = properties.get(f"{prefix}dbUsername")
     password = _secret(properties, f"{prefix}dbPassword", _variable(name), found)

@@ -42,8 +42,8 @@ _ADMIN = "there is no canal-admin; a deployment is one canal.toml"
 _QUEUE = "there are no message queues; programs read by TCP, in Python or in Spark"
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
-_HEALTH = "the connection's own heartbeat tells (source.heartbeat_s, source.read_timeout_s)"
-_STANDBY = "one server a destination: put an address in front that follows the master"
+_HEALTH = "on where there is a standby; the connection has its own heartbeat besides"
+_PLACE = "the place on a standby is found by GTIDs, else by time"
 _SECRET = "written as a reference to an environment variable, never in clear"
 
 SERVER_KEYS = (
@@ -56,7 +56,9 @@ SERVER_KEYS = (
     Key("canal.passwd", MAPPED, "server.password_hash", _SECRET),
     Key("canal.admin.manager", REFUSED, note=_ADMIN),
     Key("canal.admin.*", LEFT, note=_ADMIN),
-    Key("canal.zkServers", NOTICE, note=f"{_RAY}; cursors live in meta.path, not in ZooKeeper"),
+    Key("canal.zkServers", NOTICE, note=(
+        f"{_RAY}; cursors live where [meta] says, not in ZooKeeper"
+    )),
     Key("canal.zookeeper.flush.period", LEFT, note="an ack is durable when it returns"),
     Key("canal.withoutNetty", MAPPED, "server", "true: no [server] section, no port"),
     Key("canal.serverMode", REFUSED, note=_QUEUE, harmless=("tcp",)),
@@ -95,20 +97,10 @@ SERVER_KEYS = (
 """Keys of canal.properties alone."""
 
 
-def _place(side: str, verdict: Verdict, note: str = "") -> tuple[Key, ...]:
-    """The keys of a server and its start position, for master and standby."""
+def _stores(side: str) -> tuple[Key, ...]:
+    """The keys of TLS that are no address, for master and standby."""
     prefix = f"canal.instance.{side}."
-    to = "" if verdict is not MAPPED else "instance.source."
-    targets = {
-        "address": "address", "journal.name": "journal_name", "position": "position",
-        "timestamp": "timestamp", "gtid": "gtid_set",
-    }  # fmt: skip
     return (
-        *(
-            Key(prefix + name, verdict, to + target if to else "", note)
-            for name, target in targets.items()
-        ),
-        Key(prefix + "sslMode", verdict, f"{to}tls.mode" if to else "", note),
         Key(prefix + "tlsVersions", NOTICE, note="the newest that both sides know is used"),
         Key(prefix + "trustCertificateKeyStore*", REFUSED, note=f"{_JKS}, source.tls.ca"),
         Key(prefix + "clientCertificateKeyStore*", REFUSED,
@@ -123,8 +115,20 @@ EVENT_FILTERS = (
 
 INSTANCE_KEYS = (
     Key("canal.instance.destination", LEFT, note="Canal sets it: the name of the folder"),
-    *_place("master", MAPPED),
-    *_place("standby", REFUSED, _STANDBY),
+    Key("canal.instance.master.address", MAPPED, "instance.source.address"),
+    Key("canal.instance.master.journal.name", MAPPED, "instance.source.journal_name"),
+    Key("canal.instance.master.position", MAPPED, "instance.source.position"),
+    Key("canal.instance.master.timestamp", MAPPED, "instance.source.timestamp"),
+    Key("canal.instance.master.gtid", MAPPED, "instance.source.gtid_set"),
+    Key("canal.instance.master.sslMode", MAPPED, "instance.source.tls.mode"),
+    *_stores("master"),
+    Key("canal.instance.standby.address", MAPPED, "instance.source.standby"),
+    Key("canal.instance.standby.journal.name", NOTICE, note=_PLACE),
+    Key("canal.instance.standby.position", NOTICE, note=_PLACE),
+    Key("canal.instance.standby.timestamp", NOTICE, note=_PLACE),
+    Key("canal.instance.standby.gtid", NOTICE, note=_PLACE),
+    Key("canal.instance.standby.sslMode", NOTICE, note="source.tls is for all servers of a source"),
+    *_stores("standby"),
     Key("canal.instance.dbUsername", MAPPED, "instance.source.username"),
     Key("canal.instance.dbPassword", MAPPED, "instance.source.password", _SECRET),
     Key("canal.instance.defaultDatabaseName", LEFT, note="no database is chosen at the server"),
@@ -147,12 +151,13 @@ INSTANCE_KEYS = (
     Key("canal.instance.multi.stream.on", REFUSED, harmless=("false",), note=(
         "PolarDB-X's streams are not merged; make each a destination"
     )),
-    Key("canal.instance.detecting.enable", NOTICE, note=_HEALTH, harmless=("false",)),
-    Key("canal.instance.detecting.sql", LEFT, note=_HEALTH),
-    Key("canal.instance.detecting.interval.time", LEFT, note=_HEALTH),
-    Key("canal.instance.detecting.retry.threshold", LEFT, note=_HEALTH),
-    Key("canal.instance.detecting.heartbeatHaEnable", REFUSED, note=_STANDBY,
-        harmless=("false",)),
+    Key("canal.instance.detecting.enable", LEFT, note=_HEALTH),
+    Key("canal.instance.detecting.sql", MAPPED, "instance.source.detect_sql"),
+    Key("canal.instance.detecting.interval.time", MAPPED, "instance.source.detect_interval_s"),
+    Key("canal.instance.detecting.retry.threshold", MAPPED, "instance.source.detect_failures"),
+    Key("canal.instance.detecting.heartbeatHaEnable", LEFT, note=(
+        "where there is a standby, the switch to it is automatic"
+    )),
     Key("canal.instance.fallbackIntervalInSeconds", MAPPED, "instance.source.fallback_s"),
     Key("canal.instance.network.receiveBufferSize", LEFT, note=(
         "source.receive_buffer_bytes is 4 MiB; Canal's 16 KiB would slow it down"

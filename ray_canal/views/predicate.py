@@ -34,12 +34,17 @@ from ray_canal.views.sql_values import (
 IMAGES = ("before", "after")
 _INT64_MAX = (1 << 63) - 1
 _LITERAL_DIGITS_MAX = 76
+_LIST_MIN = 8
+"""A list of so many literals is looked up in a set; a shorter one is compared one by one."""
+_TOO_DEEP = "where: so long and deep an expression cannot be read; IN (…) takes long lists"
 
 
 def parse(text: str) -> exp.Expression:
     """Read an expression. Raises ConfigError: it is none."""
     try:
         return sqlglot.parse_one(text, read="mysql", into=exp.Condition)
+    except RecursionError:
+        raise ConfigError(_TOO_DEEP) from None
     except sqlglot.errors.SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         reason = details[0].get("description") or str(error).split("\n")[0]
@@ -51,10 +56,11 @@ class Predicate:
     not go together, syntax that is not there."""
 
     def __init__(self, tree: exp.Expression, schema: pa.Schema) -> None:
-        self._text = tree.sql("mysql")
-        empty = _columns(_no_rows(schema))
         try:
-            self._value = _Compiler(empty).truth(tree)
+            self._text = _sql(tree)
+            self._value = _Compiler(_columns(_no_rows(schema))).truth(tree)
+        except RecursionError:
+            raise ConfigError(_TOO_DEEP) from None
         except ConfigError as error:
             raise ConfigError(f"where {self._text}: {error}") from None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -66,6 +72,8 @@ class Predicate:
             found = self._value.run(_columns(batch))
         except pa.ArrowInvalid as error:
             raise ConfigError(f"where {self._text}: {error}") from None
+        except RecursionError:
+            raise ConfigError(_TOO_DEEP) from None
         if isinstance(found, pa.Scalar):
             return batch if found.as_py() else batch.slice(0, 0)
         return batch.filter(found)
@@ -144,7 +152,7 @@ class _Compiler:
         if node.is_string:
             return constant(node.this, pa.string(), node.this)
         text = str(node.this)
-        if text.isdigit() and int(text) <= _INT64_MAX:
+        if text.isdigit() and len(text) <= 19 and int(text) <= _INT64_MAX:
             return constant(int(text), pa.int64())
         whole, _, fraction = text.partition(".")
         if not (whole + fraction).isdigit() or len(whole + fraction) > _LITERAL_DIGITS_MAX:
@@ -204,11 +212,29 @@ class _Compiler:
         if not node.expressions:
             raise ConfigError(f"{_sql(node)}: expected a list of values")
         subject = self.value(node.this)
+        if len(node.expressions) >= _LIST_MIN:
+            signless = [i.this if isinstance(i, exp.Neg) else i for i in node.expressions]
+            if all(isinstance(item, exp.Literal) for item in signless):
+                return self._listed(subject, [self.value(item) for item in node.expressions])
         found = [
             self._applied(pc.equal, *self.aligned(subject, self.value(item)))
             for item in node.expressions
         ]
         return reduce(lambda left, right: self._applied(pc.or_kleene, left, right), found)
+
+    def _listed(self, subject: Value, literals: list[Value]) -> Value:
+        values = []
+        for literal in literals:
+            subject, literal = self.aligned(subject, literal)
+            values.append(literal)
+        kind = subject.type
+        known = pa.array([value.cast(kind).run({}).as_py() for value in values], kind)
+        return self._applied(
+            lambda found: pc.if_else(
+                pc.is_null(found), pa.scalar(None, pa.bool_()), pc.is_in(found, value_set=known)
+            ),
+            subject,
+        )
 
     def like(self, node: exp.Like, escape: str = "\\") -> Value:
         subject, pattern = self.value(node.this), node.expression

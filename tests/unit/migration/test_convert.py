@@ -46,6 +46,11 @@ canal.instance.global.spring.xml = classpath:spring/file-instance.xml
 INSTANCE = r"""
 canal.instance.master.address = db.example:3307
 canal.instance.master.sslMode = VERIFY_CA
+canal.instance.standby.address = db2.example:3307
+canal.instance.detecting.sql = insert into retl.xdual values(1,now())
+canal.instance.detecting.interval.time = 7
+canal.instance.detecting.retry.threshold = 5
+canal.instance.detecting.heartbeatHaEnable = true
 canal.instance.dbUsername = canal
 canal.instance.dbPassword = s3cret-word
 canal.instance.mysql.slaveId = 1234
@@ -86,6 +91,9 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     orders = config.destination("orders")
     source = orders.source
     assert source.host_port == ("db.example", 3307)
+    assert source.standby == ("db2.example:3307",)
+    assert source.detect_sql == "insert into retl.xdual values(1,now())"
+    assert (source.detect_interval_s, source.detect_failures) == (7, 5)
     assert (source.username, source.password) == ("canal", "env:CANAL_ORDERS_PASSWORD")
     assert (source.server_id, source.connect_timeout_s, source.tls.mode) == (1234, 40, "verify_ca")
     assert (source.start, source.gtid) == ("latest", False)
@@ -195,7 +203,6 @@ def test_an_instance_overrides_canal_properties_and_set_overrides_both(tmp_path:
         ("canal.instance.multi.stream.on = true", "not merged"),
         ("canal.instance.rds.accesskey = key", "not downloaded"),
         ("canal.instance.master.trustCertificateKeyStoreUrl = x.jks", "PEM"),
-        ("canal.instance.standby.address = other:3306", "one server"),
     ],
 )
 def test_what_is_not_there_is_refused_with_a_reason(tmp_path: Path, line: str, word: str) -> None:
@@ -211,6 +218,8 @@ def test_what_is_not_there_is_refused_with_a_reason(tmp_path: Path, line: str, w
     ("line", "word"),
     [
         ("canal.zkServers = zk1:2181", "not in ZooKeeper"),
+        ("canal.instance.standby.journal.name = bin.1", "found by GTIDs"),
+        ("canal.instance.filter.table.error = true", "quarantine"),
         ("canal.instance.tsdb.url = jdbc:mysql://127.0.0.1:3306/canal_tsdb", "SQLite"),
         ("canal.instance.binlog.format = ROW", "every format"),
         ("canal.instance.connectionCharset = GBK", "character set"),

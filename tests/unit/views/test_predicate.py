@@ -282,6 +282,37 @@ def test_what_is_no_expression(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 3000 + "1" + ")" * 3000, " AND ".join(["after.id = 1"] * 1500), "NOT " * 3000 + "1"],
+)
+def test_what_is_too_deep_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="so long and deep an expression"):
+        Predicate(parse(text), batch_of(TYPED, []).schema)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "passes"),
+    [
+        ("after.small", range(-5, 3000), True),
+        ("after.small", range(3000), False),
+        ("after.id", [*range(9), 2**64 - 1], True),
+        ("after.price", [*range(9), "19.90"], True),
+        ("after.price", [*range(9), 19.9], True),
+        ("after.name", [repr(f"n{n}") for n in range(9)] + ["'Ann'"], True),
+        ("after.day", [repr(f"2026-01-{n:02d}") for n in range(10, 32)], True),
+        ("after.seen", [repr(f"2026-01-31 12:{n:02d}:00") for n in range(10)], True),
+        ("before.small", range(9), False),
+    ],
+)
+def test_long_lists(column: str, values: Any, passes: bool) -> None:
+    batch = batch_of(TYPED, [(None, ROW)])
+    listed = ", ".join(map(str, values))
+    assert bool(passing(f"{column} IN ({listed})", batch)) is passes
+    unknown = column.startswith("before.")
+    assert bool(passing(f"{column} NOT IN ({listed})", batch)) is (not passes and not unknown)
+
+
 def test_a_number_out_of_its_range_is_told() -> None:
     batch = batch_of({"n": pa.int64()}, [(None, {"n": 2**63 - 1})])
     with pytest.raises(ConfigError, match=r"where after.n \+ 1 > 0: overflow"):
