@@ -140,7 +140,12 @@ class _Decision:
     def _own(self, cursor: LogPosition) -> EntryPosition:
         position = cursor.position
         if position.journal_name in dict(self._log.files()):
-            return position
+            if position.gtid or not self._log.executed():
+                return position
+            # It was written where nobody knew of GTIDs (Canal's own, say): learn them now.
+            place = self.search.boundary(position.journal_name, position.position)
+            same = place.position == position.position
+            return replace(position, gtid=place.gtid) if same else place
         try:
             self._refuse_absent(position)
         except PositionNotFound:

@@ -149,7 +149,7 @@ def test_a_time_that_is_none(text: str) -> None:
 
 
 def test_a_saved_cursor_stays_where_it_is() -> None:
-    places = [EntryPosition(THIRD, 500, row=3, gtid="x"), EntryPosition(SECOND, 777)]
+    places = [EntryPosition(THIRD, 500, row=3, gtid="x"), EntryPosition(SECOND, 777, gtid="y")]
     log = ServersLog()
     start = decide(source(start="earliest"), [cursor(place) for place in places], log)
     assert start.position == places[1]
@@ -157,6 +157,18 @@ def test_a_saved_cursor_stays_where_it_is() -> None:
     assert start.cursors[0].row == 3
     assert not start.by_gtid
     assert log.read == []
+
+
+def test_a_cursor_without_gtids_learns_them() -> None:
+    place, _ = of_transaction(SECOND, 5)
+    bare = EntryPosition(SECOND, place.position, row=3, timestamp=7)
+    start = decide(source(), [cursor(bare)], ServersLog())
+    assert start.position == bare
+    assert (start.position.gtid, start.position.timestamp) == (place.gtid, 7)
+    inside = decide(source(), [cursor(EntryPosition(SECOND, place.position + 9))], ServersLog())
+    assert (inside.position, inside.position.gtid) == (place, place.gtid)
+    off = decide(source(), [cursor(bare)], ServersLog(gtids_on=False))
+    assert off.position.gtid == ""
 
 
 def test_a_cursor_in_a_purged_file() -> None:
