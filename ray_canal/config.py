@@ -231,7 +231,7 @@ class ServerConfig(_Section):
     idle_timeout_s: float = Field(3600.0, gt=0)
     stall_timeout_s: float = Field(60.0, gt=0)
     connections_max: int = Field(4096, ge=1)
-    logins_max: int = Field(256, ge=1)
+    logins_max: int = Field(1024, ge=1)
     requests_max: int = Field(100, ge=1)
     packet_bytes_max: int = Field(1 << 20, ge=1 << 10)
     buffer_bytes_max: int = Field(256 << 20, ge=1 << 20)

@@ -35,11 +35,11 @@ _BATCH_ID_FIELD = 0x08
 class FrameReader:
     """Cuts a stream of bytes into the contents of frames, each at most `bytes_max` long."""
 
-    __slots__ = ("_buffer", "_bytes_max")
+    __slots__ = ("_buffer", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
         self._buffer = bytearray()
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
 
     @property
     def waiting_bytes(self) -> int:
@@ -54,9 +54,9 @@ class FrameReader:
         try:
             while len(self._buffer) - at >= LENGTH_BYTES:
                 (size,) = struct.unpack_from(">i", self._buffer, at)
-                if not 0 <= size <= self._bytes_max:
+                if not 0 <= size <= self.bytes_max:
                     raise CorruptPacket(
-                        f"a packet of {size} bytes is announced; at most {self._bytes_max} are "
+                        f"a packet of {size} bytes is announced; at most {self.bytes_max} are "
                         "accepted (server.packet_bytes_max)"
                     )
                 end = at + LENGTH_BYTES + size

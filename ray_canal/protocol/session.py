@@ -47,6 +47,9 @@ SOMETHING_WRONG = 400
 IDENTITY_MISSING = 401
 BATCH_MISSING = 402
 
+LOGIN_BYTES_MAX = 64 << 10
+"""How long a packet may be before the login: strangers may keep little memory."""
+
 _NO_BATCH = -1
 _CLIENT_ID_MAX = 1 << 31
 
@@ -209,7 +212,8 @@ class Session:
     def __init__(self, packet_bytes_max: int, requests_max: int) -> None:
         self.state = State.AUTHENTICATING
         self.seed = secrets.token_bytes(SEED_BYTES)
-        self._frames = packets.FrameReader(packet_bytes_max)
+        self._frames = packets.FrameReader(min(packet_bytes_max, LOGIN_BYTES_MAX))
+        self._packet_bytes_max = packet_bytes_max
         self._requests_max = requests_max
         self._waiting: deque[bytes] = deque()
         self._corrupt: CorruptPacket | None = None
@@ -285,6 +289,7 @@ class Session:
     def admit(self) -> bytes:
         """The login was right."""
         self.state = State.SERVING
+        self._frames.bytes_max = self._packet_bytes_max
         return packets.acknowledged()
 
     def deny(self, message: str) -> bytes:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ray_canal.protocol import canal_packet as packets
 from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from ray_canal.protocol.session import (
+    LOGIN_BYTES_MAX,
     TRANSITIONS,
     Ack,
     Answer,
@@ -161,6 +162,22 @@ def test_good_requests_before_garbage_are_served() -> None:
     assert one.next() == Ack(ORDERS, 1)
     assert "packet_bytes_max" in error(one.next())[1]
     assert isinstance(one.next(), Close)
+
+
+def test_before_the_login_packets_are_short() -> None:
+    long = packets.framed(
+        pb.SUBSCRIPTION, pb.Sub(destination="orders", client_id="1", filter="x" * LOGIN_BYTES_MAX)
+    )
+    one = Session(1 << 20, 100)
+    one.receive(long)
+    assert error(one.next())[0] == 400
+    assert isinstance(one.next(), Close)
+    one = Session(1 << 20, 100)
+    one.receive(LOGIN)
+    assert isinstance(one.next(), Login)
+    one.admit()
+    one.receive(long)
+    assert isinstance(one.next(), Subscribe)
 
 
 def test_too_many_waiting_requests_end_the_connection() -> None:
