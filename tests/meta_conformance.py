@@ -1,5 +1,5 @@
-"""What every meta backend must do, as tests: subclass `Conformance` and give it a `backend` and a
-`reopen`.
+"""What every meta backend and every schema store must do, as tests: subclass `Conformance` and give
+it a `backend` and a `reopen`, or `SchemaConformance` and give it a `store`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import pytest
 from ray_canal.errors import Fenced
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.schema_store import SchemaStore
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 IDENTITY = SourceIdentity("127.0.0.1:3306", "6b0c-uuid")
 
@@ -150,3 +152,52 @@ class Conformance:
             writer.join(30)
             assert not writer.is_alive()
             assert found == new.load("orders") == {1: str(written[-1])}
+
+
+def record(position: int, kind: str = "ddl", body: bytes = b"x", server: str = "u") -> SchemaRecord:
+    return SchemaRecord(server, "bin.000002", position, kind, 1.5, body)
+
+
+def held(position: int, journal_name: str = "bin.000002") -> Quarantined:
+    return Quarantined("u", journal_name, position, (("s", "t"),), 2.5, "why", b"data")
+
+
+class SchemaConformance:
+    """Fixture: `store`, empty for the destinations used here."""
+
+    def test_records_are_kept_once_by_destination(self, store: SchemaStore) -> None:
+        first = [
+            record(1, "snapshot"),
+            record(2),
+            record(2, "table", b"a"),
+            record(2, "table", b"b"),
+        ]
+        store.append("d", first)
+        store.append("d", first[1:])
+        store.append("other", [record(7)])
+        store.append("d", [])
+        assert store.records("d") == first
+        assert store.records("other") == [record(7)]
+        assert store.records("none") == []
+
+    def test_what_lies_before_a_snapshot_is_forgotten(self, store: SchemaStore) -> None:
+        elsewhere = record(1, server="v")
+        store.append("d", [record(1, "snapshot"), record(2), record(5, "snapshot"), record(6)])
+        store.append("d", [elsewhere])
+        store.forget_before("d", record(5, "snapshot"))
+        assert store.records("d") == [record(5, "snapshot"), record(6), elsewhere]
+
+    def test_quarantine_in_the_logs_order(self, store: SchemaStore) -> None:
+        chunks = [held(9), held(30, "bin.000001"), held(4)]
+        store.quarantine("d", chunks)
+        store.quarantine("d", chunks[:1])
+        assert store.quarantined("d") == [chunks[1], chunks[2], chunks[0]]
+        store.release("d", chunks[2])
+        assert store.quarantined("d") == [chunks[1], chunks[0]]
+        assert store.quarantined("other") == []
+
+    def test_long_bodies_and_many_records(self, store: SchemaStore) -> None:
+        records = [record(n, "ddl", bytes([n % 256, 0, 39, 92]) * 50_000) for n in range(1, 12)]
+        store.append("d", records)
+        store.append("d", records)
+        assert store.records("d") == records

@@ -93,9 +93,14 @@ def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
 
 
 def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
-    """The store at `path`; by default beside the cursors' file. Raises ConfigError."""
+    """The store at `path`; by default beside the cursors: in their MySQL, or their file. Raises
+    ConfigError, MetaUnavailable."""
     from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 
     if meta.backend == "memory" and not path:
         return MemorySchemaStore()
+    if meta.backend == "mysql" and not path:
+        from ray_canal.meta.schema_mysql import MysqlSchemaStore
+
+        return MysqlSchemaStore(meta)
     return SqliteSchemaStore(path or str(Path(meta.path).with_suffix(".tsdb.db")))

@@ -18,7 +18,8 @@ from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import open_backend
-from tests.meta_conformance import Conformance, Reopen
+from ray_canal.meta.schema_store import SchemaStore, open_schema_store
+from tests.meta_conformance import Conformance, Reopen, SchemaConformance
 from tests.servers import Server
 from tests.servers.redis import RedisServer, start_redis
 
@@ -55,6 +56,20 @@ def backend(reopen: Reopen) -> MetaBackend:
 
 class TestOnServers(Conformance):
     """All that a backend must do, on MySQL 9.7 and 5.6, MariaDB and Redis."""
+
+
+@pytest.fixture(params=["mysql97", "mysql56", "mariadb"])
+def store(request: pytest.FixtureRequest) -> Iterator[SchemaStore]:
+    server = request.getfixturevalue(request.param)
+    name = f"schemas_{uuid.uuid4().hex[:12]}"
+    config = MetaConfig(backend="mysql", address=server.address, username="root", database=name)
+    opened = open_schema_store(config, "")
+    yield opened
+    opened.close()
+
+
+class TestSchemasOnServers(SchemaConformance):
+    """All that a schema store must do, on MySQL 9.7 and 5.6 and MariaDB."""
 
 
 _WRITER = """

@@ -95,6 +95,8 @@ TESTED_ELSEWHERE = {
     "demo/in_spark": "tests/integration/test_cli.py",
     "parse/records": "tests/unit/parse/test_schema_keeper.py",
     "meta/mysql": "tests/integration/test_meta_servers.py",
+    "meta/mysql_database": "tests/integration/test_meta_servers.py",
+    "meta/schema_mysql": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
     "meta/schema_sqlite": "tests/unit/meta/test_schema_store.py",
     "driver/catalog_tables": "tests/integration/test_schema_history.py",

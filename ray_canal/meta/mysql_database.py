@@ -1,0 +1,123 @@
+"""A database on a MySQL or MariaDB server for what must outlive the head: its connection.
+
+One statement at a time, each committed by itself. A statement on a connection that was lost is run
+once more on a new one, so callers write statements that may be run twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ray_canal.config import MetaConfig, SourceConfig
+from ray_canal.driver.connection import connect, query
+from ray_canal.errors import (
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    MetaUnavailable,
+    PrivilegeMissing,
+    SourceError,
+)
+
+T = TypeVar("T")
+
+
+class MetaDatabase:
+    """`{d}` in a statement stands for the database. Makes database and tables that are not there.
+
+    Raises MetaUnavailable; on opening ConfigError, too: refused, not allowed.
+    """
+
+    def __init__(self, config: MetaConfig, tables: dict[str, str]) -> None:
+        """`tables`: what is in the parentheses of each CREATE TABLE."""
+        self._database = f"`{config.database}`"
+        self.where = f"meta tables {config.database}.canal_* at {config.address}"
+        login = {
+            "address": config.address,
+            "username": config.username,
+            "password": config.password,
+            "connect_timeout_s": config.timeout_s,
+            "read_timeout_s": config.timeout_s,
+            "tls": config.tls,
+        }
+        self._login = SourceConfig.model_validate(login)
+        self._connection: Any = None
+        try:
+            self._prepare(tables)
+        except CanalError as error:
+            self.close()
+            kind = MetaUnavailable if isinstance(error, ConnectionLost) else ConfigError
+            raise kind(self._explained(error)) from None
+
+    def _prepare(self, tables: dict[str, str]) -> None:
+        """Make what is not there. A user that may not make it may use what is there."""
+        try:
+            for name in tables:
+                self._run(f"select 1 from {{d}}.{name} limit 0")
+        except ConnectionLost:
+            raise
+        except SourceError:
+            with contextlib.suppress(PrivilegeMissing):  # the database may be there
+                self._run("create database if not exists {d}")
+            for name, columns in tables.items():
+                self._run(f"create table if not exists {{d}}.{name} ({columns}) engine=InnoDB")
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        return self._again_if_lost(lambda: self._run(sql, *values))
+
+    def changed(self, sql: str, *values: object) -> int:
+        """Run a statement; how many rows it changed."""
+        return self._again_if_lost(lambda: self._changed(sql, *values))
+
+    def changed_and_id(self, sql: str, *values: object) -> tuple[int, int]:
+        """The same, and LAST_INSERT_ID, by which a statement tells what it has written."""
+
+        def statements() -> tuple[int, int]:
+            count = self._changed(sql, *values)
+            return count, int(self._run("select last_insert_id() id")[0]["id"])
+
+        return self._again_if_lost(statements)
+
+    def _changed(self, sql: str, *values: object) -> int:
+        self._run(sql, *values)
+        return int(self._connection.affected_rows())
+
+    def _run(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        if self._connection is None:
+            self._connection = connect(self._login)
+        # Texts of the caller are values, never part of the statement.
+        return query(self._connection, self._login, sql.replace("{d}", self._database), *values)
+
+    def _again_if_lost(self, operation: Callable[[], T]) -> T:
+        """Run; once more on a new connection if the old one has ended. Raises MetaUnavailable."""
+        try:
+            try:
+                return operation()
+            except ConnectionLost:
+                self.close()
+                return operation()
+        except CanalError as error:
+            self.close()
+            raise MetaUnavailable(self._explained(error)) from None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _explained(self, error: CanalError) -> str:
+        text = str(error).replace("source.", "meta.")
+        if isinstance(error, PrivilegeMissing):
+            text = text.partition("; run:")[0] + (
+                f"; run: GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON {self._database}.* TO "
+                f"'{self._login.username}'@'%'"
+            )
+        return f"{self.where} cannot be used: {text}"
+
+
+def marks(rows: Sequence[Sequence[object]]) -> str:
+    """`(%s, %s), (%s, %s)` for so many rows of values."""
+    return ", ".join("(" + ", ".join(["%s"] * len(row)) + ")" for row in rows)
