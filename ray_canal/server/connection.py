@@ -298,8 +298,8 @@ class Connection:
             await self._send(answer)
 
     def _refusal(self, request: Request, error: CanalError) -> bytes:
-        """Canal's text around ours. What a restart has made void cannot be told apart by ids that
-        begin at 1 again, so the connection ends: the client's next one begins with a rollback."""
+        """Canal's text around ours. After a restart that has made batches void the connection ends:
+        the client's next one begins with a rollback, which is what it needs now."""
         text = str(error)
         if isinstance(error, InstanceNotFound | InstanceNotRunning):
             text = f"destination:{request.identity.destination} should start first; {text}"
@@ -419,7 +419,8 @@ class Connection:
     async def _refuse_mixed_epochs(
         self, store: Store, identity: Identity, head: MessageHead
     ) -> None:
-        """Batches of before a restart are void, and their ids are given out again."""
+        """Batches of before a restart are void: a client that goes on to ack them is refused for
+        ever, so it learns it at once."""
         known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
             await store.call_async(

@@ -261,7 +261,7 @@ def test_a_takeover_with_nothing_outstanding_is_not_noticed(shop: Decoded) -> No
 def test_a_takeover_voids_outstanding_batches_and_the_client_resumes(
     shop: Decoded, by: str
 ) -> None:
-    """Ids begin at 1 again, so an ack must never hit the new batch of that id."""
+    """An ack of before the restart must never hit a batch of after it."""
 
     async def test() -> None:
         store = LocalStore(shop)
