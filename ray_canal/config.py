@@ -169,7 +169,8 @@ class FilterConfig(_Section):
 
 class StoreConfig(_Section):
     """The ring buffer (canal.instance.memory.*). Capacity is buffer_size × memunit_bytes under
-    MEMSIZE, buffer_size entries under ITEMSIZE."""
+    MEMSIZE, buffer_size entries under ITEMSIZE. The disk takes `spill_bytes` more for subscribers
+    that may spill, in the folder `spill_path`."""
 
     batch_mode: Literal["MEMSIZE", "ITEMSIZE"] = "MEMSIZE"
     buffer_size: int = Field(default=65536, ge=2)
@@ -178,6 +179,11 @@ class StoreConfig(_Section):
     # Entries of an open transaction that are held back.
     transaction_size: int = Field(default=1024, ge=0)
     thin_empty_transactions: bool = True
+    # Of subscribers that do not say.
+    policy: Literal["block", "spill", "detach"] = "block"
+    transactions: bool = False
+    spill_bytes: int = Field(default=4 << 30, ge=0)
+    spill_path: str = ""
 
     @model_validator(mode="after")
     def _power_of_two(self) -> StoreConfig:

@@ -19,6 +19,7 @@ from ray_canal.filter import TableFilter
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.subscription import Subscription
 from ray_canal.store.event_store import EventStore
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import TransactionBuffer
@@ -78,7 +79,9 @@ class LocalStore:
             raise InstanceNotRunning("the instance was stopped")
         return await getattr(self, "_" + method)(*arguments)
 
-    async def _subscribe(self, client_id: int, text: str, rollback: bool = True) -> int:
+    async def _subscribe(
+        self, client_id: int, text: str, rollback: bool, wishes: Subscription
+    ) -> int:
         self._filters[client_id] = text
         self._cursors.setdefault(client_id, None)
         self.store.subscribe(client_id, Terms(TableFilter(text, "")), self._cursors[client_id])

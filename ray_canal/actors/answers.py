@@ -7,6 +7,7 @@ from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
+from ray_canal.actors.spiller import OnDisk
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import (
     CanalError,
@@ -15,15 +16,24 @@ from ray_canal.errors import (
     SubscriberReplaced,
 )
 from ray_canal.protocol.message import MessageHead, MessagePart
+from ray_canal.store.batch import Batch
 
 
-def head_of(batch: Any, epoch: int, config: InstanceConfig) -> MessageHead:
-    """What a client gets of a batch: references and slices, and how to read them."""
+def head_of(batch: Batch, epoch: int, config: InstanceConfig, spiller: Any) -> MessageHead:
+    """What a client gets of a batch: references and slices, and how to read them. `spiller` has
+    what is on disk."""
     return MessageHead(
         batch.id,
         epoch,
         tuple(
-            MessagePart(part.payload, part.first, part.last, part.mask, part.gtid_set)
+            MessagePart(
+                OnDisk(spiller, part.payload) if part.on_disk else part.payload,
+                part.first,
+                part.last,
+                part.mask,
+                part.gtid_set,
+                part.on_disk,
+            )
             for part in batch.parts
         ),
         batch.entry_count,

@@ -24,6 +24,7 @@ from ray.exceptions import (
 )
 
 from ray_canal.actors.spawn import NAMESPACE, find_store
+from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import (
     CanalError,
@@ -150,7 +151,7 @@ class StoreCalls:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
         gone."""
         try:
-            found: list[DecodedChunk] = ray.get(payloads)
+            found: list[DecodedChunk] = ray.get([_reference(payload) for payload in payloads])
             return found
         except RayError as error:
             raise self._unread(error) from error
@@ -158,7 +159,7 @@ class StoreCalls:
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
         """The same, awaited."""
         try:
-            return list(await asyncio.gather(*payloads))
+            return list(await asyncio.gather(*map(_reference, payloads)))
         except RayError as error:
             raise self._unread(error) from error
 
@@ -166,8 +167,15 @@ class StoreCalls:
         if isinstance(error, RayTaskError):
             return unwrapped(error)
         plain: Exception = error
-        if not isinstance(error, OwnerDiedError | ObjectLostError | GetTimeoutError):
+        if not isinstance(
+            error, RayActorError | OwnerDiedError | ObjectLostError | GetTimeoutError
+        ):
             return plain
         return InstanceRestarted(
             "the store restarted before this message was read; it will be delivered again"
         ).at(destination=self.destination)
+
+
+def _reference(payload: Any) -> Any:
+    """A chunk's reference; one that is on disk is read by who put it there, and ours."""
+    return payload.spiller.read.remote(payload.segment) if isinstance(payload, OnDisk) else payload

@@ -176,6 +176,18 @@ def transaction_buffer(
     return handle
 
 
+def spiller(folder: str) -> ActorHandle[Any]:
+    """Beside its store, where the folder is."""
+    from ray_canal.actors.spiller import Spiller
+
+    handle: ActorHandle[Any] = (
+        ray.remote(Spiller)
+        .options(num_cpus=_ACTOR_CPUS, resources=_ON_HEAD, max_restarts=0)
+        .remote(folder)
+    )
+    return handle
+
+
 def decode_task() -> Any:
     """The stateless DML-decode task: (raw, parsed) -> (info, decoded). Any worker, any chunk; its
     demand for a CPU is what makes the cluster grow."""

@@ -15,6 +15,7 @@ from ray_canal.client.transport import Transport
 from ray_canal.config import secret
 from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.protocol.message import MessageHead
+from ray_canal.protocol.subscription import Policy, Start, Subscription
 from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
 
 DEFAULT_CLIENT_ID = 1001
@@ -89,16 +90,27 @@ class Connector:
         self,
         filter: str = ALL_TABLES,
         *,
+        policy: Policy | None = None,
+        transactions: bool | None = None,
+        start: Start | None = None,
         where: Where | None = None,
         columns: Columns | None = None,
         mask: Masks | None = None,
         hash: Keys | None = None,
     ) -> None:
-        """Become a subscriber, or change the filter (Canal's regex list over `schema.table`).
+        """Become a subscriber, or change what was asked for. `filter`: Canal's regex list over
+        `schema.table`.
 
-        The first time, the subscriber starts where the log starts; later, at its durable cursor.
-        Batches that an earlier connection left unacked are rolled back. Raises ConfigError: a bad
-        filter or step.
+        `policy` says what happens when this subscriber is a whole log behind: the log waits for it
+        ("block"), goes to disk ("spill"), or goes on without it ("detach": it then reads by a dump
+        of its own until it is back). `transactions`: messages hold whole transactions, of any size.
+        None: as it was, the first time as the configuration has it.
+
+        The first time, the subscriber starts at `start`: "head" (the default), the oldest entry of
+        the log; "tail", behind the newest transaction; an EntryPosition; a GTID set of what was
+        consumed already; a datetime. Later it starts at its durable cursor. Batches that an earlier
+        connection left unacked are rolled back. Raises ConfigError: a bad filter, policy,
+        start or step; SourceError kinds: a start that the server does not have.
 
         `where`, `columns`, `mask` and `hash` are steps on the rows of `batches`, done here
         (docs/filters.md): a SQL condition over before and after, the columns that are shown, what
@@ -108,7 +120,10 @@ class Connector:
         """
         session = self._session
         session.use(where, columns, mask, hash)
-        session.epoch = session.transport.call("subscribe", session.client_id, filter, repeat=True)
+        wishes = Subscription(policy, transactions, start)
+        session.epoch = session.transport.call(
+            "subscribe", session.client_id, filter, True, wishes, repeat=True
+        )
 
     def unsubscribe(self) -> None:
         """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
@@ -231,6 +246,9 @@ class AsyncConnector:
         self,
         filter: str = ALL_TABLES,
         *,
+        policy: Policy | None = None,
+        transactions: bool | None = None,
+        start: Start | None = None,
         where: Where | None = None,
         columns: Columns | None = None,
         mask: Masks | None = None,
@@ -239,8 +257,9 @@ class AsyncConnector:
         """See Connector.subscribe."""
         session = self._session
         session.use(where, columns, mask, hash)
+        wishes = Subscription(policy, transactions, start)
         session.epoch = await session.transport.call_async(
-            "subscribe", session.client_id, filter, repeat=True
+            "subscribe", session.client_id, filter, True, wishes, repeat=True
         )
 
     async def unsubscribe(self) -> None:

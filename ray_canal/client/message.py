@@ -17,7 +17,7 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.filter import FieldFilter
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaChange
 from ray_canal.views.arrow import arrow_schema
@@ -95,17 +95,27 @@ class Message:
 
     @property
     def chunks(self) -> list[DecodedChunk]:
-        """The decoded chunks behind the parts, fetched once."""
+        """The decoded chunks behind the parts, fetched once. All at once: of a message of any size
+        (`transactions`), go through `entries` or `batches_by_part` instead."""
         if self._chunks is None:
             self._chunks = self.load([part.payload for part in self.head.parts])
         return self._chunks
+
+    def _parts(self) -> Iterator[tuple[MessagePart, DecodedChunk]]:
+        """Parts with their chunks. Where some are on disk, one at a time, each as long as it is
+        used."""
+        if any(part.on_disk for part in self.head.parts):
+            for part in self.head.parts:
+                yield part, self.load([part.payload])[0]
+        else:
+            yield from zip(self.head.parts, self.chunks, strict=True)
 
     @property
     def entries(self) -> Iterator[Any]:
         """Canal's view: `Entry` protobuf messages, rendered and parsed one part at a time. Raises
         ConfigError: the subscription has row steps, which entries would not show."""
         self._refuse_steps()
-        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+        for part, chunk in self._parts():
             yield from iter_entries(
                 chunk,
                 part.first,
@@ -132,7 +142,7 @@ class Message:
                 gtid_set=part.gtid_set,
                 fields=self._fields,
             )
-            for part, chunk in zip(self.head.parts, self.chunks, strict=True)
+            for part, chunk in self._parts()
         )
 
     @property
@@ -148,7 +158,7 @@ class Message:
     def schema_changes(self) -> list[TableChange]:
         """The batch's DDL that gave tables other columns, in log order, by table."""
         found: list[TableChange] = []
-        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+        for part, chunk in self._parts():
             chosen = np.arange(part.first, part.last)
             if part.mask is not None:
                 chosen = chosen[part.mask[part.first : part.last]]
@@ -162,7 +172,7 @@ class Message:
 
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
-        for part, chunk in zip(self.head.parts, self.chunks, strict=True):
+        for part, chunk in self._parts():
             found = arrow_batches(
                 chunk,
                 part.first,

@@ -40,6 +40,7 @@ from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from ray_canal.protocol.generated import EntryProtocol_pb2 as entry_pb
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.scramble import scramble411
+from ray_canal.protocol.subscription import Subscription
 
 DEFAULT_PORT = 11111
 _CONNECT_S = 10.0
@@ -47,6 +48,7 @@ _READ_S = 60.0
 _REPEAT_S = 60.0
 _PAUSE_S = 0.2
 _MILLISECONDS = 2
+_NO_WISHES = Subscription()
 _IDENTITY_MISSING = (401, 402)
 _UNKNOWN_PACKET = "is NOT supported"
 
@@ -292,7 +294,18 @@ class TcpTransport:
 
     # --- the calls ------------------------------------------------------------------------------
 
-    def _subscribe(self, client_id: int, text: str) -> int:
+    def _subscribe(
+        self,
+        client_id: int,
+        text: str,
+        rollback: bool = True,
+        wishes: Subscription = _NO_WISHES,
+    ) -> int:
+        if wishes != _NO_WISHES:
+            raise ConfigError(
+                "policy, transactions and start are not in Canal's protocol: connect by Ray "
+                "(without address=), or set them for the destination"
+            )
         self._open()
         self._settle(pb.CLIENTROLLBACK, self._named(pb.ClientRollback, client_id))
         self._outstanding.pop(client_id, None)

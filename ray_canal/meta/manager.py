@@ -22,13 +22,14 @@ from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdenti
 @dataclass(frozen=True, slots=True)
 class SubscriberMeta:
     """What is durable of a subscriber: its id, its filter, the cursor of what it has acked, and
-    what else it asked for (`store.subscriber.Terms`; policy "": the destination's)."""
+    what else it asked for (policy "" and transactions None: as the destination
+    has it)."""
 
     client_id: int
     filter: str
     cursor: LogPosition | None
     policy: str = ""
-    transactions: bool = False
+    transactions: bool | None = None
     holder: str = ""
 
     def to_json(self) -> str:
@@ -49,7 +50,7 @@ class SubscriberMeta:
                     SourceIdentity(**cursor["identity"]), EntryPosition(**cursor["position"])
                 ),
                 str(tree.get("policy", "")),
-                bool(tree.get("transactions", False)),
+                tree.get("transactions"),
                 str(tree.get("holder", "")),
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -17,13 +17,15 @@ EMPTY_BATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """Entries [first, last) of one chunk, those with a true `mask` (None: all of them)."""
+    """Entries [first, last) of one chunk, those with a true `mask` (None: all of them). `on_disk`:
+    it is read from disk each time."""
 
     payload: Any
     first: int
     last: int
     mask: npt.NDArray[np.bool_] | None
     gtid_set: str = ""
+    on_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from ray_canal.protocol.session import (
     Subscribe,
     Unsubscribe,
 )
+from ray_canal.protocol.subscription import Subscription
 from ray_canal.server import frames
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore, Store
@@ -336,7 +337,11 @@ class Connection:
         """Batches that are outstanding stay so: Canal's clients roll back by themselves."""
         identity = request.identity
         tables = request.filter or ALL_TABLES
-        epoch = await store.call_async("subscribe", identity.client_id, tables, False, repeat=True)
+        # A message is one packet here: it ends where the batch is full.
+        wishes = Subscription(transactions=False)
+        epoch = await store.call_async(
+            "subscribe", identity.client_id, tables, False, wishes, repeat=True
+        )
         known = self._outstanding.setdefault(identity, _Outstanding(epoch))
         if not known.batches:
             known.epoch = epoch

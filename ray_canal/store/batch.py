@@ -10,15 +10,13 @@ import numpy.typing as npt
 
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.ring import Slot
-from ray_canal.store.subscriber import Ints, Lens, Subscriber
+from ray_canal.store.subscriber import Ints, Subscriber
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Entries [first, last) of one chunk, those with a true `mask` (None: all).
-
-    `lens`: the mask is not known here; it is what this shows of the chunk, once it was read.
-    """
+    """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
+    the chunk was put with, or `on_disk` its segment."""
 
     payload: Any
     first: int
@@ -26,7 +24,6 @@ class Part:
     mask: npt.NDArray[np.bool_] | None
     gtid_set: str  # executed before the chunk
     on_disk: bool = False
-    lens: Lens | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +54,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Of one slot: entries [first, last), `chosen` of them; None: what the lens shows, all of a
-    slot on disk."""
+    """Of one slot: entries [first, last), of them those with a true `mask` (None: all). `ends`:
+    indexes of the first and the last of them; None of a slot that is only on disk."""
 
     slot: Slot
     first: int
     last: int
-    chosen: Ints | None
+    mask: npt.NDArray[np.bool_] | None
+    ends: tuple[int, int] | None
     count: int
     rows: int
 
@@ -77,35 +75,34 @@ def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
     if view is None or not view.count:
         return None
     if slot.chunk is None:
-        return Taken(slot, first, last, None, view.count, view.rows)
+        return Taken(slot, first, last, view.mask(slot.count), None, view.count, view.rows)
     low, high = (int(i) for i in np.searchsorted(view.admitted, (first, last)))
     chosen = view.admitted[low:high]
     if not len(chosen):
         return None
     rows = int(slot.chunk.info.entries["rows"][chosen].sum())
-    return Taken(slot, first, last, chosen, len(chosen), rows)
+    mask = _mask(chosen, slot.count) if len(chosen) < last - first else None
+    return Taken(slot, first, last, mask, (int(chosen[0]), int(chosen[-1])), len(chosen), rows)
+
+
+def _mask(chosen: Ints, count: int) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(count, np.bool_)
+    mask[chosen] = True
+    return mask
 
 
 def batch_of(
     subscriber: Subscriber, batch_id: int, taken: list[Taken], ack: EntryPosition
 ) -> Batch:
     """The batch of these entries."""
-    parts = []
-    for one in taken:
-        slot, mask, lens = one.slot, None, None
-        if one.chosen is None:
-            lens = None if one.count == slot.count else subscriber.lens(slot)
-        elif one.count != one.last - one.first:
-            mask = np.zeros(slot.count, np.bool_)
-            mask[one.chosen] = True
-        gtid_set = slot.gtid_set
-        parts.append(
-            Part(slot.payload, one.first, one.last, mask, gtid_set, slot.on_disk, lens)
-        )
+    parts = tuple(
+        Part(one.slot.payload, one.first, one.last, one.mask, one.slot.gtid_set, one.slot.on_disk)
+        for one in taken
+    )
     begin, end = _start(taken[0]), _end(taken[-1])
     return Batch(
         batch_id,
-        tuple(parts),
+        parts,
         sum(one.count for one in taken),
         sum(one.rows for one in taken),
         PositionRange(begin, end, ack),
@@ -114,17 +111,15 @@ def batch_of(
 
 def _start(one: Taken) -> EntryPosition:
     slot = one.slot
-    if slot.chunk is None or one.chosen is None:
+    if slot.chunk is None or one.ends is None:
         return slot.begins
-    entry = slot.chunk.info.entries[one.chosen[0]]
+    entry = slot.chunk.info.entries[one.ends[0]]
     return EntryPosition(slot.begins.journal_name, int(entry["position"]))
 
 
 def _end(one: Taken) -> EntryPosition:
     slot = one.slot
-    if slot.chunk is None or one.chosen is None:
-        return slot.after
-    entry = slot.chunk.info.entries[one.chosen[-1]]
-    return EntryPosition(
-        slot.begins.journal_name, int(entry["position"]) + int(entry["length"])
-    )
+    if slot.chunk is None or one.ends is None:
+        return slot.after.boundary
+    entry = slot.chunk.info.entries[one.ends[1]]
+    return EntryPosition(slot.begins.journal_name, int(entry["position"]) + int(entry["length"]))

@@ -58,6 +58,7 @@ class EventStore:
         self._subscribers: dict[int, Subscriber] = {}
         self._batch_ids_from = batch_ids_from
         self._last_batch_ids: dict[int, int] = {}
+        self._places: dict[int, int] = {}
         self._visible = 0
         self._dropped: list[Any] = []
         self._restored: deque[Slot] = deque()
@@ -99,9 +100,7 @@ class EventStore:
         needing = [s for s in self._subscribers.values() if s.holds < slot.end]
         if not needing or not all(s.terms.may_spill for s in needing):
             return None
-        self._disk_full = (
-            self._ring.disk_bytes + slot.chunk.info.arena_bytes > self._spill_bytes
-        )
+        self._disk_full = self._ring.disk_bytes + slot.chunk.info.arena_bytes > self._spill_bytes
         return None if self._disk_full else slot
 
     def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
@@ -155,15 +154,53 @@ class EventStore:
         needing = [s for s in self._subscribers.values() if s.holds < slot.end]
         if any(s.terms.policy == "block" and not s.terms.may_spill for s in needing):
             return []
-        return [s.client_id for s in needing if s.terms.policy == "detach"]
+        found = [client_id for client_id, first in self._places.items() if first < slot.end]
+        return found + [s.client_id for s in needing if s.terms.policy == "detach"]
+
+    # --- a subscriber that comes back from its own dump ------------------------------------------
+
+    def hold_place(self, client_id: int) -> None:
+        """Keep the log from its oldest entry on for a subscriber that is about to come."""
+        self._places[client_id] = self._ring.first_sequence
+
+    def has_place(self, client_id: int) -> bool:
+        return client_id in self._places
+
+    def release_place(self, client_id: int) -> None:
+        """It does not come, or the log needs the room."""
+        if self._places.pop(client_id, None) is not None:
+            self._trim()
+
+    def covers(self, cursor: EntryPosition) -> bool:
+        """Whether everything behind this cursor is in the log, or will come into it."""
+        return self._ring.first_position <= cursor <= self.last_position
+
+    def last_batch_id(self, client_id: int) -> int:
+        """The id of the newest batch that it was given, in this log or another one."""
+        known = self._subscribers.get(client_id)
+        if known is not None:
+            return known.last_batch_id
+        return self._last_batch_ids.get(client_id, self._batch_ids_from)
+
+    def position_of(self, client_id: int) -> EntryPosition:
+        """Behind everything that this subscriber is done with."""
+        subscriber = self._subscriber(client_id)
+        position = self._ring.position_before(subscriber.acked)
+        cursor = subscriber.cursor
+        return position if cursor is None or cursor < position else cursor
 
     # --- subscriptions ------------------------------------------------------------------------
 
     def subscribe(
-        self, client_id: int, terms: Terms, cursor: EntryPosition | None, *, at_tail: bool = False
+        self,
+        client_id: int,
+        terms: Terms,
+        cursor: EntryPosition | None,
+        *,
+        last_batch_id: int | None = None,
     ) -> None:
-        """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log),
-        `at_tail`: all transactions that are complete.
+        """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log).
+        Its batch ids go on behind `last_batch_id`.
 
         For a known subscriber only its terms change, from the next get on.
         """
@@ -171,11 +208,12 @@ class EventStore:
         if known is not None:
             known.change(terms)
             return
-        first = self._tail()[0] if at_tail else self._ring.first_sequence
-        last_id = self._last_batch_ids.get(client_id, self._batch_ids_from)
+        first = self._ring.first_sequence
+        last_id = self.last_batch_id(client_id) if last_batch_id is None else last_batch_id
         self._subscribers[client_id] = Subscriber(
             client_id, terms, cursor, self._ring.by_memory, first, first, last_id
         )
+        self._places.pop(client_id, None)
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a subscriber; the log no longer waits for it."""
@@ -192,15 +230,13 @@ class EventStore:
 
     @property
     def tail_position(self) -> EntryPosition:
-        """Behind the last complete transaction."""
-        return self._tail()[1]
+        """Behind the last complete transaction that is in the log."""
+        return self.last_position.boundary
 
-    def _tail(self) -> tuple[int, EntryPosition]:
-        for slot in reversed(list(self._ring.since(0))):
-            if slot.last_close >= 0:
-                sequence = slot.first + slot.last_close + 1
-                return sequence, self._ring.position_before(sequence)
-        return self._ring.first_sequence, self._ring.first_position
+    @property
+    def last_position(self) -> EntryPosition:
+        """Where one restarts who has consumed the whole log."""
+        return self._ring.position_before(self._ring.put_sequence)
 
     # --- the consumer's side ------------------------------------------------------------------
 
@@ -411,7 +447,8 @@ class EventStore:
         """Drop chunks that every subscriber is done with."""
         if not self._subscribers:
             return
-        for slot in self._ring.trim(min(s.holds for s in self._subscribers.values())):
+        needed = min(s.holds for s in self._subscribers.values())
+        for slot in self._ring.trim(min([needed, *self._places.values()])):
             if slot.on_disk:
                 self._dropped.append(slot.payload)
                 if slot in self._restored:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition, journal_key
+from ray_canal.protocol.subscription import Policy
 from ray_canal.store.flush import ROWDATA
 from ray_canal.store.ring import Slot
 from ray_canal.store.transaction_buffer import LogChunk, closes
 
 Ints = npt.NDArray[np.int64]
-Policy = Literal["block", "spill", "detach"]
 
 _DDL_FIRST, _DDL_LAST, _QUERY = 4, 11, 7  # Canal's EventType: CREATE … DINDEX, without QUERY
 _NONE: Ints = np.zeros(0, np.int64)
@@ -40,31 +39,13 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
-    """What tells a subscriber's entries of a chunk from the others: its filter, and the cursor
-    that it came with (None: the chunk lies behind it)."""
-
-    filter: TableFilter
-    cursor: EntryPosition | None
-
-    def mask(self, chunk: LogChunk) -> npt.NDArray[np.bool_]:
-        """Which of the chunk's entries it sees. Raises ConfigError: see `consumed`."""
-        mask = chunk.info.admitted(self.filter.admits)
-        if chunk.visible is not None:
-            mask &= chunk.visible
-        if self.cursor is not None:
-            mask &= ~consumed(chunk, self.cursor)
-        return mask
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """What one subscriber sees of one slot.
 
     `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
     (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
-    that end a transaction, seen or not. `whole` is false of a slot on disk: then only the counts
-    are known.
+    that end a transaction, seen or not. `whole` is false of a slot on disk: then the counts are
+    known, and `packed`: a bit for each entry that it sees (None: all of them).
     """
 
     admitted: Ints
@@ -75,10 +56,23 @@ class View:
     rows: int
     cost: int
     whole: bool = True
+    packed: bytes | None = None
 
-    def counts(self) -> View:
-        """The counts alone."""
-        return replace(self, admitted=_NONE, costs=_NONE, ddl=_NONE, ends=_NONE, whole=False)
+    def reduced(self, slot_count: int) -> View:
+        """As it is kept of a slot on disk."""
+        packed = None
+        if self.count != slot_count:
+            mask = np.zeros(slot_count, np.bool_)
+            mask[self.admitted] = True
+            packed = np.packbits(mask).tobytes()
+        return View(_NONE, _NONE, _NONE, _NONE, self.count, self.rows, self.cost, False, packed)
+
+    def mask(self, slot_count: int) -> npt.NDArray[np.bool_] | None:
+        """Of a slot on disk: which entries it sees; None: all."""
+        if self.packed is None:
+            return None
+        bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=slot_count)
+        return bits.view(np.bool_)
 
 
 @dataclass(slots=True)
@@ -140,23 +134,20 @@ class Subscriber:
     def reduce(self, slot: Slot) -> None:
         """The slot's chunk leaves memory: keep the counts."""
         found = self._views.get(slot.first)
-        if found is not None:
-            self._views[slot.first] = found.counts()
-
-    def lens(self, slot: Slot) -> Lens:
-        """What shows this subscriber's entries of the slot."""
-        behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
-        return Lens(self.terms.filter, None if behind else self.cursor)
+        if found is not None and found.whole:
+            self._views[slot.first] = found.reduced(slot.count)
 
     def _look(self, chunk: LogChunk, slot: Slot) -> View:
-        entries, lens = chunk.info.entries, self.lens(slot)
-        mask = lens.mask(chunk)
-        if (
-            lens.cursor is not None
-            and self._beyond_cursor is None
-            and not consumed(chunk, lens.cursor).all()
-        ):
-            self._beyond_cursor = slot.end
+        entries = chunk.info.entries
+        mask = chunk.info.admitted(self.terms.filter.admits)
+        if chunk.visible is not None:
+            mask &= chunk.visible
+        behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
+        if self.cursor is not None and not behind:
+            done = consumed(chunk, self.cursor)
+            mask &= ~done
+            if self._beyond_cursor is None and not done.all():
+                self._beyond_cursor = slot.end
         admitted = np.flatnonzero(mask)
         costs = np.arange(len(admitted) + 1, dtype=np.int64)
         if self.by_memory:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ray_canal as canal
 from ray_canal import errors
+from ray_canal.protocol.position import EntryPosition
 from tests.integration.test_main_job import deployment
 from tests.servers import Server
 
@@ -46,6 +49,135 @@ def ids(connector: canal.Connector, count: int, *, batch_size: int = 1000) -> li
                 found.extend(batch.column("after").field("id").to_pylist())
             connector.ack(message.id)
     return found
+
+
+SMALL_LOG = {"buffer_size": 1024, "memunit_bytes": 1024}
+ROWS = 8_000
+
+
+def filled(server: Server, database: str, *transactions: tuple[int, int]) -> None:
+    """A table with rows of about 300 bytes; `transactions`: first id and how many."""
+    server.execute(
+        f"create database if not exists {database}",
+        f"create table if not exists {database}.t (id int primary key, v varchar(300))",
+        "set cte_max_recursion_depth = 1000000",
+        *(
+            f"insert into {database}.t with recursive n (id) as (select {first} union all "
+            f"select id + 1 from n where id < {first + count - 1}) "
+            "select id, repeat('v', 280) from n"
+            for first, count in transactions
+        ),
+    )
+
+
+def place(destination: str, client_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = canal.status(destination)[destination]["store"]["subscribers"]
+    return dict(found[str(client_id)])
+
+
+def log_of(destination: str) -> dict[str, Any]:
+    return dict(canal.status(destination)[destination]["store"])
+
+
+def test_a_transaction_larger_than_the_log_is_one_message(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    filled(mysql97, "whole")
+    stop_after.append("whole")
+    config = deployment(
+        mysql97, "whole", tmp_path / "meta.db", store=SMALL_LOG, chunk_bytes=128 << 10
+    )
+    canal.start(config)
+    with canal.connect("whole") as connector:
+        connector.subscribe(r"whole\.t", transactions=True)
+        filled(mysql97, "whole", (1, ROWS), (ROWS + 1, 3))
+        message = connector.get_without_ack(batch_size=1, timeout=60)
+        while message.row_count == 0:
+            connector.ack(message.id)
+            message = connector.get_without_ack(batch_size=1, timeout=60)
+        assert message.row_count == ROWS
+        assert sum(part.on_disk for part in message.head.parts) > 10
+        for _ in range(2):  # it can be read again
+            found: list[int] = []
+            for batches in message.batches_by_part():
+                for batch in batches:
+                    found.extend(batch.column("after").field("id").to_pylist())
+            assert found == list(range(1, ROWS + 1))
+        assert connector.list_batch_ids() == [message.id]
+        assert list((tmp_path / "meta.spill" / "whole").rglob("*.segment"))
+        connector.ack(message.id)
+        assert ids(connector, 3) == [ROWS + 1, ROWS + 2, ROWS + 3]
+        assert log_of("whole")["bytes_on_disk"] == 0
+
+
+@pytest.mark.parametrize("policy", ["spill", "detach"])
+def test_a_slow_subscriber_does_not_hold_up_the_others(
+    policy: Any, mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    database = f"slow_{policy}"
+    filled(mysql97, database)
+    stop_after.append(database)
+    config = deployment(
+        mysql97, database, tmp_path / "meta.db", store=SMALL_LOG, chunk_bytes=128 << 10
+    )
+    canal.start(config)
+    fast, slow = canal.connect(database, 1), canal.connect(database, 2)
+    fast.subscribe(rf"{database}\.t")
+    slow.subscribe(rf"{database}\.t", policy=policy)
+    filled(mysql97, database, *((1 + 1000 * k, 1000) for k in range(8)))
+    assert ids(fast, ROWS) == list(range(1, ROWS + 1))
+    if policy == "spill":
+        assert log_of(database)["bytes_on_disk"] > 500_000
+    else:
+        assert place(database, 2)["detached"]
+    first = slow.get_without_ack(batch_size=100, timeout=30)
+    assert first
+    slow.rollback()
+    assert ids(slow, ROWS, batch_size=100) == list(range(1, ROWS + 1))
+    # And it goes on with what is new, in the log that all share.
+    filled(mysql97, database, (ROWS + 1, 10))
+    wanted = list(range(ROWS + 1, ROWS + 11))
+    assert ids(fast, 10) == wanted
+    assert ids(slow, 10) == wanted
+    slow.get_without_ack()
+    assert "detached" not in place(database, 2)
+    assert log_of(database)["bytes_on_disk"] == 0
+    filled(mysql97, database, (ROWS + 11, 1))
+    assert ids(slow, 1) == ids(fast, 1) == [ROWS + 11]
+
+
+def test_a_late_subscriber_starts_where_it_says(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    filled(mysql97, "late")
+    begin, executed = mysql97.position(), str(
+        mysql97.execute("select @@global.gtid_executed")[0][0]
+    )
+    filled(mysql97, "late", (1, 3))
+    stop_after.append("late")
+    canal.start(deployment(mysql97, "late", tmp_path / "meta.db"))
+    with canal.connect("late", 1) as connector:
+        connector.subscribe(r"late\.t")
+        filled(mysql97, "late", (4, 3))
+        assert ids(connector, 3) == [4, 5, 6]
+    filled(mysql97, "late", (7, 3))
+    late = {number: canal.connect("late", number) for number in (2, 3, 4, 5)}
+    late[2].subscribe(r"late\.t", start=EntryPosition(*begin))
+    late[3].subscribe(r"late\.t", start=executed)
+    late[4].subscribe(r"late\.t", start="head")
+    until(lambda: log_of("late")["entries"] >= 5)
+    late[5].subscribe(r"late\.t", start="tail")
+    assert ids(late[2], 9) == ids(late[3], 9) == list(range(1, 10))
+    assert ids(late[4], 3)[-3:] == [7, 8, 9]
+    filled(mysql97, "late", (10, 1))
+    for number in (2, 3, 4, 5):
+        assert ids(late[number], 1) == [10], number
+    for number in (2, 3):
+        until(lambda n=number: not late[n].get_without_ack() and "detached" not in place("late", n))
+    with pytest.raises(errors.PositionNotFound):
+        canal.connect("late", 6).subscribe(start=EntryPosition("nothing.000001"))
+    with pytest.raises(errors.ConfigError, match="no time zone"):
+        canal.connect("late", 6).subscribe(start=dt.datetime(2026, 1, 1))
 
 
 def test_an_instance_rests_while_nobody_subscribes(

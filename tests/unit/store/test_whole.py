@@ -47,10 +47,7 @@ class Disk:
         for part in batch.parts:
             mask, first = part.mask, part.payload
             if part.on_disk:
-                chunk = self.chunks[part.payload]
                 first = int(part.payload.split()[1])
-                if part.lens is not None:
-                    mask = part.lens.mask(chunk)
             found += [first + k for k in range(part.first, part.last) if mask is None or mask[k]]
         return found
 

@@ -1,0 +1,284 @@
+"""Aside: one subscriber that goes by a dump of its own, until it is back in the destination's log.
+
+It is so because it fell behind (policy `detach`), or because it starts at a place that the log does
+not have. Its upstream is a whole one; when that has reached what the destination's log begins with,
+the log keeps its place there, and the subscriber changes over as soon as it has acked up to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+from ray_canal.actors.answers import plain
+from ray_canal.actors.kept_schemas import KeptSchemas
+from ray_canal.actors.line import Line, Signal
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import ConfigError, SourceError
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.subscription import Start
+from ray_canal.store.subscriber import Terms
+from ray_canal.store.transaction_buffer import LogChunk
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_MIN_S = 0.2
+
+
+class Home(Protocol):
+    """What it needs of the destination's store."""
+
+    def subscriber(self, client_id: int) -> SubscriberMeta: ...
+
+    def terms(self, subscriber: SubscriberMeta) -> Terms: ...
+
+
+def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
+    """The destination's, for a second replica beside its own one."""
+    changed = {"server_id": 0, "semi_sync": False, **source}
+    return config.model_copy(update={"source": config.source.model_copy(update=changed)})
+
+
+def source_start(start: Start) -> dict[str, Any]:
+    """The source's configuration that starts there."""
+    if isinstance(start, EntryPosition):
+        name, position = start.journal_name, start.position
+        return {"start": "position", "journal_name": name, "position": position}
+    if isinstance(start, datetime):
+        return {"start": "timestamp", "timestamp": start.isoformat()}
+    return {"start": "gtid", "gtid_set": start}
+
+
+class Aside:
+    """`line` is None while it is not there: not yet asked for, connecting, or failed."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        folder: str,
+        changed: Signal,
+        home: Home,
+        schemas: KeptSchemas,
+        reached: Callable[[int, EntryPosition], None],
+        refuse: Callable[[SourceIdentity], None],
+        client_id: int,
+        last_batch_id: int,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._changed = changed
+        self._home = home
+        self._schemas = schemas
+        self._reached = reached
+        self._refuse = refuse
+        self._client_id = client_id
+        self._last_batch_id = last_batch_id
+        self._life: asyncio.Task[None] | None = None
+        self.line: Line | None = None
+        self._opened: Line | None = None
+        self.finished = False
+        self.failure: Exception | None = None
+
+    async def open(self, cursor: LogPosition | None) -> LogPosition:
+        """Stand at the source (None: where the configuration says). Returns where the subscriber
+        begins. Raises SourceError kinds."""
+        line = self._opened = Line(self._config, self._folder, self._changed, None)
+        cursors = [] if cursor is None else [cursor]
+        start, identity, new_records = await line.open(cursors, self._schemas.records())
+        self._refuse(identity)
+        self._schemas.append(new_records)
+        line.begin(start.position, self._last_batch_id)
+        return LogPosition(identity, start.position if cursor is None else start.cursors[0])
+
+    def run(self) -> None:
+        """Begin, or go on, to read for the subscriber."""
+        if self._life is None:
+            self._life = asyncio.create_task(self._live())
+
+    async def _live(self) -> None:
+        pause_s = _BACKOFF_MIN_S
+        while True:
+            try:
+                await self._generation()
+                return
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                self.failure = plain(error)
+                logger.warning("subscriber %d by its own dump: %s", self._client_id, self.failure)
+            if self.line is not None:
+                self._last_batch_id = self.line.store.last_batch_id(self._client_id)
+            await self._close_line()
+            await self._changed.wake()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+
+    async def _generation(self) -> None:
+        subscriber = self._home.subscriber(self._client_id)
+        cursor = subscriber.cursor
+        if self._opened is None:
+            cursor = await self.open(cursor)
+        line = self._opened
+        assert line is not None
+        position = None if cursor is None else cursor.position
+        line.store.subscribe(self._client_id, self._home.terms(subscriber), position)
+        self.line, self.failure = line, None
+        await self._changed.wake()
+        await line.run(self._deliver)
+        self.finished = True
+        await self._changed.wake()
+
+    async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
+        assert self.line is not None
+        self._schemas.keep(chunk.info)
+        self.line.store.put(chunk, payload)
+        self._reached(self._client_id, self.line.store.last_position)
+        await self._changed.wake()
+
+    async def _close_line(self) -> None:
+        line, self._opened, self.line = self._opened, None, None
+        if line is not None:
+            await line.close()
+
+    async def close(self) -> None:
+        """End it. What it had handed out is void."""
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        await self._close_line()
+
+
+class Asides:
+    """The subscribers of a destination that go by their own dump, now. `main`: the destination's
+    line."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        new_folder: Callable[[], str],
+        changed: Signal,
+        home: Home,
+        schemas: KeptSchemas,
+    ) -> None:
+        self._config = config
+        self._new_folder = new_folder
+        self._changed = changed
+        self._home = home
+        self._schemas = schemas
+        self._asides: dict[int, Aside] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.main: Line | None = None
+
+    def get(self, client_id: int) -> Aside | None:
+        return self._asides.get(client_id)
+
+    def detach(self, client_ids: list[int]) -> None:
+        """The log goes on without them; those that were about to come back do not."""
+        assert self.main is not None
+        store = self.main.store
+        for client_id in client_ids:
+            if client_id in self._asides:
+                store.release_place(client_id)
+                continue
+            logger.warning(
+                "destination %s: subscriber %d is a whole log behind; it goes by a dump of its own",
+                self._config.destination, client_id,
+            )  # fmt: skip
+            self._asides[client_id] = self.new(client_id, store.last_batch_id(client_id))
+            store.unsubscribe(client_id)
+
+    def new(self, client_id: int, last_batch_id: int, **source: Any) -> Aside:
+        """`source`: what its upstream's configuration has other than the destination's."""
+        # The server that the destination reads now, where it may read one of several.
+        config = self._config if self.main is None else self._config.at(self.main.identity.address)
+        return Aside(
+            own_config(config, **source),
+            self._new_folder(),
+            self._changed,
+            self._home,
+            self._schemas,
+            self._has_reached,
+            self._refuse_other,
+            client_id,
+            last_batch_id,
+        )
+
+    async def begin(self, client_id: int, last_batch_id: int, **source: Any) -> LogPosition:
+        """A new subscriber, where the log is not. Returns its cursor. Raises SourceError kinds."""
+        if self._config.source.files and source["start"] == "gtid":
+            raise ConfigError("binlog files have no start by GTID set; give a position")
+        aside = self.new(client_id, last_batch_id, **source)
+        try:
+            cursor = await aside.open(None)
+        except Exception as error:
+            await aside.close()
+            raise plain(error) from None
+        self.close(client_id)
+        self._asides[client_id] = aside
+        return cursor
+
+    def _has_reached(self, client_id: int, position: EntryPosition) -> None:
+        """From where the log begins, it is kept for who comes back to it."""
+        if self.main is not None and client_id in self._asides:
+            store = self.main.store
+            if position >= store.first_position and not store.has_place(client_id):
+                store.hold_place(client_id)
+
+    def _refuse_other(self, identity: SourceIdentity) -> None:
+        """Raises SourceError: it is not the log that the destination reads."""
+        known = identity if self.main is None else self.main.identity
+        if identity.server_uuid != known.server_uuid:
+            raise SourceError(
+                f"{identity.address} is server {identity.server_uuid or 'unknown'} now; the "
+                f"destination reads {known.server_uuid or 'another one'}"
+            ).at(destination=self._config.destination)
+
+    def come_back(self, client_id: int) -> None:
+        """Into the log, if it has all that the subscriber is still to get."""
+        aside = self._asides.get(client_id)
+        if aside is None or aside.line is None or self.main is None:
+            return
+        store = aside.line.store
+        position = store.position_of(client_id)
+        if store.batch_ids(client_id) or not self.main.store.covers(position):
+            return
+        terms = self._home.terms(self._home.subscriber(client_id))
+        last_id = store.last_batch_id(client_id)
+        self.main.store.subscribe(client_id, terms, position, last_batch_id=last_id)
+        self.close(client_id)
+
+    def close(self, client_id: int) -> None:
+        aside = self._asides.pop(client_id, None)
+        if aside is not None:
+            task = asyncio.create_task(aside.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close_all(self) -> None:
+        for client_id in list(self._asides):
+            self.close(client_id)
+        await asyncio.gather(*self._closing)
+
+    def places(self) -> dict[str, dict[str, Any]]:
+        """For status, as EventStore.stats has subscribers."""
+        found = {}
+        for client_id, aside in self._asides.items():
+            subscriber = self._home.subscriber(client_id)
+            terms, cursor = self._home.terms(subscriber), subscriber.cursor
+            own = {} if aside.line is None else aside.line.store.stats()["subscribers"]
+            found[str(client_id)] = {
+                "filter": subscriber.filter,
+                "policy": terms.policy,
+                "transactions": terms.transactions,
+                "acked": None if cursor is None else str(cursor.position),
+                "unacked_batches": 0,
+                "entries_behind": None,
+                "bytes_behind": None,
+                **own.get(str(client_id), {}),
+                "detached": True,
+            }
+        return found

@@ -1,0 +1,318 @@
+"""The life of a destination: its cursors, its generations, its log.
+
+Hard state: the cursors, in the MetaManager's backend, written under this owner's epoch. Soft state:
+everything else. A *generation* is one life of the upstream: read the cursors, take a new epoch,
+stand at the smallest cursor, fill a fresh log. The first generation starts in the constructor, so
+the constructor is recovery; a failure of any stage starts the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from ray_canal.actors.answers import plain
+from ray_canal.actors.aside import Asides
+from ray_canal.actors.kept_schemas import KeptSchemas
+from ray_canal.actors.line import Line, Signal, spill_folder
+from ray_canal.actors.purge_watch import watch_purge
+from ray_canal.actors.rates import Rates
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.errors import (
+    DecodeError,
+    Fenced,
+    InstanceNotRunning,
+    NotSubscribed,
+)
+from ray_canal.filter import TableFilter
+from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.subscription import (
+    Policy,
+)
+from ray_canal.store.subscriber import Terms
+from ray_canal.store.transaction_buffer import LogChunk
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_MIN_S = 0.2
+
+_BATCH_IDS_PER_EPOCH = 1 << 32
+"""Batch ids rise over restarts, too: an epoch's begin here, so that an old one is never taken for a
+new one, even where a client cannot name the epoch."""
+
+STARTING, RUNNING, RESTING = "starting", "running", "resting"
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
+
+
+class Instance:
+    """The life of one destination. `self._changed` is woken by whatever a waiting call may wait
+    for."""
+
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(  # type: ignore[misc]
+        self, instance_json: str, meta_json: str, namespace: str
+    ) -> None:
+        self._config = InstanceConfig.model_validate_json(instance_json)
+        self._destination = self._config.destination
+        meta = self._meta_config = MetaConfig.model_validate_json(meta_json)
+        self._opened = False  # what can be called then only: _meta, _schemas
+        self._folder = spill_folder(self._config, meta)
+        shutil.rmtree(self._folder, ignore_errors=True)  # of a life before this one
+        self._schemas = KeptSchemas(meta, self._config)
+        self._changed = Signal()
+        self._state = STARTING
+        self._failure: Exception | None = None
+        self._epoch = 0
+        self._owner = uuid.uuid4().hex
+        self._identity = SourceIdentity("")
+        self._start: EntryPosition | None = None
+        self._started_how = ""
+        self._delivered: EntryPosition | None = None
+        self._line: Line | None = None
+        self._opening: Line | None = None
+        self._subscribers: dict[int, SubscriberMeta] = {}
+        self._asides = Asides(self._config, self._new_folder, self._changed, self, self._schemas)
+        self._rates = Rates()
+        self._last_event_time = 0
+        self._generations = 0
+        self._expected = self._deserted = False
+        self._started_at = time.time()
+        self._pumping: asyncio.Task[None] | None = None
+        self._life = asyncio.create_task(self._live())
+        self._watch = asyncio.create_task(watch_purge(self._destination, self._source_status))
+
+    # --- the life of the instance -------------------------------------------------------------
+
+    async def _live(self) -> None:
+        pause_s = BACKOFF_MIN_S
+        while True:
+            began = time.monotonic()
+            try:
+                self._open_backends()
+                await self._rest()
+                if await self._generation():
+                    return
+                continue
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                failure = plain(error)
+                logger.warning("destination %s: %s", self._destination, failure)
+                await self._set(FAILED, failure)
+                if isinstance(failure, Fenced | DecodeError):
+                    return  # another owner has it, or the same bytes would fail again
+            finally:
+                await self._end_upstream()
+            if time.monotonic() - began > 10 * pause_s:
+                pause_s = BACKOFF_MIN_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+
+    def _open_backends(self) -> None:
+        """Once they could be. Raises ConfigError: damaged, refused; MetaUnavailable."""
+        if self._opened:
+            return
+        self._meta = MetaManager(open_backend(self._meta_config))
+        self._schemas.open()
+        self._opened = True
+
+    async def _rest(self) -> None:
+        """Wait for a subscriber, where the configuration says so."""
+        runs = self._config.runs
+        if runs == "always" or (runs == "once_subscribed" and self._generations):
+            return
+        self._deserted = False
+        self._subscribers = self._meta.load(self._destination)
+        self._expected = bool(self._subscribers)
+        if not self._expected:
+            await self._close_lines()
+            self._start = None
+            await self._set(RESTING, None)
+            while not self._expected:
+                await self._changed.wait()
+        await self._set(STARTING, None)
+
+    async def _generation(self) -> bool:
+        """Recover and pump. Until the source stands, the log of the generation before goes on
+        serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
+        known = self._meta.load(self._destination)
+        cursors = {m.client_id: m.cursor for m in known.values() if m.cursor is not None}
+        at = [*cursors.values()]
+        if not at and self._start is not None:
+            at = [LogPosition(self._identity, self._start)]
+        line = self._opening = Line(
+            self._config, self._new_folder(), self._changed, self._asides.detach
+        )
+        records = self._schemas.records()
+        delivered = "" if self._delivered is None else self._delivered.gtid
+        start, identity, new_records = await line.open(at, records, delivered)
+        self._delivered = None
+        # Who has lost the destination to another owner does not take it back.
+        self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
+        self._identity, self._start, self._started_how = identity, start.position, start.how
+        self._schemas.keep_from(start.position, identity, [*records, *new_records])
+        self._schemas.append(new_records)
+        self._subscribers = self._meta.load(self._destination)
+        for client_id, place in zip(cursors, start.cursors, strict=False):
+            self._move(client_id, cursors[client_id], LogPosition(identity, place))
+        if any(m.cursor and m.cursor.is_foreign(identity) for m in self._subscribers.values()):
+            # Acked in the old log while the new one was opened: those cursors are to be moved, too.
+            await self._close_lines()
+            await self._set(STARTING, None)
+            return False
+        store = line.begin(start.position, (self._epoch - 1) * _BATCH_IDS_PER_EPOCH)
+        for client_id, subscriber in self._subscribers.items():
+            store.subscribe(client_id, self.terms(subscriber), _position(subscriber))
+        await self._close_lines()
+        self._line = self._asides.main = line
+        self._opening = None
+        self._generations += 1
+        await self._set(RUNNING, None)
+        self._pumping = asyncio.create_task(line.run(self._deliver))
+        try:
+            await self._pumping
+        except asyncio.CancelledError:
+            if not self._deserted:
+                raise
+            return False
+        finally:
+            self._pumping.cancel()
+        await self._set(FINISHED, None)
+        return True
+
+    async def _set(self, state: str, failure: Exception | None) -> None:
+        self._state, self._failure = state, failure
+        await self._changed.wake()
+
+    def _new_folder(self) -> str:
+        return str(self._folder / uuid.uuid4().hex)
+
+    async def _end_upstream(self) -> None:
+        """What stands in the log can still be had."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await opening.close()
+        if self._line is not None:
+            await self._line.stop()
+
+    async def _close_lines(self) -> None:
+        """What was handed out is void."""
+        line, self._line = self._line, None
+        self._asides.main = None
+        await self._asides.close_all()
+        if line is not None:
+            await line.close()
+
+    async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
+        assert self._line is not None
+        info = chunk.info
+        self._schemas.keep(info)
+        self._line.store.put(chunk, payload)
+        self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
+        if len(info.entries):
+            self._last_event_time = int(info.entries["timestamp"][-1])
+        await self._changed.wake()
+
+    # --- subscribers that go by their own dump: what aside.py needs ------------------------------
+
+    def subscriber(self, client_id: int) -> SubscriberMeta:
+        return self._subscribers[client_id]
+
+    def terms(self, subscriber: SubscriberMeta) -> Terms:
+        """What the subscriber asked for, or the destination has."""
+        store, whole = self._config.store, subscriber.transactions
+        return Terms(
+            self._filter(subscriber.filter),
+            cast(Policy, subscriber.policy or store.policy),
+            store.transactions if whole is None else whole,
+        )
+
+    async def alive(self) -> None:
+        """Answer: this process is not stopped, and its event loop turns."""
+
+    async def wait_running(self, timeout: float) -> None:
+        """Return when the instance stands at its source; raise what keeps it from there."""
+        deadline = time.monotonic() + timeout
+        while self._state in (STARTING, STOPPED):
+            if not await self._changed.wait(deadline):
+                raise InstanceNotRunning(
+                    f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
+                )
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        """End the upstream and release the meta backend. Nothing acked is lost."""
+        self._life.cancel()
+        self._watch.cancel()
+        await asyncio.gather(self._life, self._watch, return_exceptions=True)
+        await self._close_lines()
+        await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
+        if self._opened:
+            self._meta.close()
+            self._schemas.close()
+
+    # --- for the calls of clients -------------------------------------------------------------
+
+    async def _ready_line(self) -> Line:
+        """The destination's own, once the first generation has one."""
+        while self._line is None:
+            if self._failure is not None:
+                raise self._failure
+            if self._state == RESTING:
+                raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
+            await self._changed.wait()
+        if self._state == STOPPED:
+            raise InstanceNotRunning("the instance was stopped, should start first").at(
+                destination=self._destination
+            )
+        return self._line
+
+    def _save(self, subscriber: SubscriberMeta) -> None:
+        with self._owning():
+            self._meta.save(self._destination, self._epoch, subscriber)
+        self._subscribers[subscriber.client_id] = subscriber
+
+    @contextmanager
+    def _owning(self) -> Iterator[None]:
+        """Who finds out here that another owner has taken over gives up."""
+        try:
+            yield
+        except Fenced as error:
+            self._failure, self._state = error, FAILED
+            self._life.cancel()
+            raise
+
+    def _has_given_up(self) -> bool:
+        """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
+        return self._state == FAILED and not getattr(self._failure, "retryable", False)
+
+    def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
+        """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
+        subscriber = self._subscribers.get(client_id)
+        moved = now.position != was.position or was.is_foreign(now.identity)
+        if moved and subscriber is not None and subscriber.cursor == was:
+            self._save(dataclasses.replace(subscriber, cursor=now))
+
+    async def _source_status(self) -> Any:
+        cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]
+        oldest = min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
+        line = self._opening or self._line
+        return None if line is None else await line.pump.source_status(oldest)
+
+    def _filter(self, subscriber_filter: str) -> TableFilter:
+        """The subscriber's filter on top of the instance's black list."""
+        instance = self._config.filter
+        return TableFilter(subscriber_filter, instance.black_tables, within=instance.tables)
+
+
+def _position(subscriber: SubscriberMeta) -> EntryPosition | None:
+    return None if subscriber.cursor is None else subscriber.cursor.position

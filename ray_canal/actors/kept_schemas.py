@@ -1,0 +1,58 @@
+"""What a destination keeps of its schemas: the history, and tables in quarantine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.meta.schema_store import open_schema_store
+from ray_canal.parse.history import place_of
+from ray_canal.parse.records import expired
+from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
+
+
+class KeptSchemas:
+    """One destination's. A write is durable when it returns, and harmless the second time."""
+
+    def __init__(self, meta: MetaConfig, config: InstanceConfig) -> None:
+        self._destination = config.destination
+        self._hours = config.tsdb.snapshot_expire_hours
+        self._meta, self._path = meta, config.tsdb.path
+        self._quarantined: set[tuple[str, str]] = set()
+
+    def open(self) -> None:
+        """Before any other call but `quarantined`. Raises ConfigError: damaged, refused."""
+        self._store = open_schema_store(self._meta, self._path)
+        held = self._store.quarantined(self._destination)
+        self._quarantined = {table for chunk in held for table in chunk.tables}
+
+    def records(self) -> list[SchemaRecord]:
+        return self._store.records(self._destination)
+
+    def append(self, records: Sequence[SchemaRecord]) -> None:
+        self._store.append(self._destination, records)
+
+    def keep(self, info: ChunkInfo) -> None:
+        """Before anything of the chunk is seen: a cursor behind it needs them."""
+        self.append(info.records)
+        self._store.quarantine(self._destination, info.quarantined)
+        self._quarantined.update(table for held in info.quarantined for table in held.tables)
+
+    def keep_from(
+        self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
+    ) -> None:
+        """Forget what nobody needs who starts here."""
+        server = identity.server_uuid or identity.address
+        place = place_of(start.journal_name, start.position)
+        oldest = expired(records, server, time.time(), self._hours, place)
+        if oldest is not None:
+            self._store.forget_before(self._destination, oldest)
+
+    def quarantined(self) -> list[str]:
+        return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]
+
+    def close(self) -> None:
+        self._store.close()

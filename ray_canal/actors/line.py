@@ -1,0 +1,222 @@
+"""A line: one upstream and the log that it fills, in memory and on disk.
+
+A destination has one for all its subscribers, and one more for each subscriber that goes by its own
+dump (aside.py). A line lives as long as its upstream; its log may be read a little longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from ray_canal.actors import spawn
+from ray_canal.actors.answers import head_of
+from ray_canal.actors.pump import Pump
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.errors import InstanceNotRunning
+from ray_canal.protocol.message import MessageHead
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.start import Start
+from ray_canal.store.batch import Batch
+from ray_canal.store.event_store import EventStore
+from ray_canal.store.ring import Slot
+from ray_canal.store.transaction_buffer import LogChunk
+
+logger = logging.getLogger(__name__)
+
+_DISK_PAUSE_S = 1.0
+_DISK_LIMIT_S = 60.0
+
+NEVER = float("inf")
+
+
+class Signal:
+    """Something has changed. One event loop."""
+
+    def __init__(self) -> None:
+        self._condition = asyncio.Condition()
+
+    async def wake(self) -> None:
+        async with self._condition:
+            self._condition.notify_all()
+
+    async def wait(self, deadline: float = NEVER) -> bool:
+        """Wait for any change; False when the deadline (monotonic seconds) came first."""
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return False
+        async with self._condition:
+            try:
+                await asyncio.wait_for(
+                    self._condition.wait(), None if deadline == NEVER else left_s
+                )
+            except asyncio.TimeoutError:
+                return False
+        return True
+
+
+class Line:
+    """`folder`: where its log goes on disk, made when the first chunk goes there. `detach`: called
+    with subscribers that alone keep the log from going on."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        folder: str,
+        changed: Signal,
+        detach: Callable[[list[int]], None] | None,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._changed = changed
+        self._detach = detach
+        self._spiller: Any = None
+        self._disk_failed = ""
+        self.pump = Pump(config)
+        self._store: EventStore | None = None
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended = self._stopped = False
+        self.identity = SourceIdentity("")
+
+    async def open(
+        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
+    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
+        """See Pump.open."""
+        start, self.identity, new = await self.pump.open(cursors, records, delivered)
+        return start, self.identity, new
+
+    def begin(self, start: EntryPosition, batch_ids_from: int) -> EventStore:
+        """A fresh log from where the upstream stands."""
+        store = self._store = EventStore(
+            self._config.store,
+            start,
+            batch_ids_from=batch_ids_from,
+            spill_bytes=self._config.store.spill_bytes,
+        )
+        return store
+
+    @property
+    def store(self) -> EventStore:
+        assert self._store is not None
+        return self._store
+
+    async def run(self, deliver: Callable[[LogChunk, Any], Awaitable[None]]) -> None:
+        """See Pump.run. `deliver` is called for each chunk and puts it into the log."""
+        pumping = asyncio.create_task(self.pump.run(deliver, self._wait_for_room))
+        try:
+            await asyncio.wait({pumping, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done():
+                self._broken.result()
+            await pumping
+        finally:
+            self.ended = True
+            pumping.cancel()
+            await asyncio.gather(pumping, return_exceptions=True)
+            self.store.flush()
+
+    def fail(self, error: Exception) -> None:
+        """Its log cannot be read any more: `run` raises this."""
+        if not self._broken.done():
+            self._broken.set_exception(error)
+
+    async def _wait_for_room(self, chunks: int) -> None:
+        store = self.store
+        while not store.has_room(chunks * self._config.chunk_bytes):
+            slot = store.spillable()
+            if slot is not None and await self._spill(slot):
+                continue
+            stuck = [] if self._detach is None else store.detachable()
+            if stuck and self._detach is not None:
+                self._detach(stuck)
+                await self._changed.wake()
+                continue
+            store.flush()
+            await self._changed.wake()
+            await self._changed.wait()
+
+    # --- the disk -----------------------------------------------------------------------------
+
+    async def _spill(self, slot: Slot) -> bool:
+        """Move a chunk to disk. False: the disk does not take it; it is tried again."""
+        if self._spiller is None:
+            self._spiller = spawn.spiller(self._folder)
+        try:
+            segment = await self._answer(self._spiller.write.remote(slot.chunk, slot.payload))
+        except RayTaskError as error:
+            if not isinstance(error.cause, OSError):
+                raise
+            if str(error.cause) != self._disk_failed:
+                logger.warning("the log cannot go to disk: %s", error.cause)
+            self._disk_failed = str(error.cause)
+            await self._changed.wait(time.monotonic() + _DISK_PAUSE_S)
+            return False
+        self._disk_failed = ""
+        if not self.store.spilled(slot.first, segment, segment.size_bytes):
+            self._spiller.drop.remote([segment])
+        return True
+
+    async def read_back(self, client_id: int, batch_size: int) -> None:
+        """Bring into memory what the next get needs of what is on disk."""
+        while (slot := self.store.missing(client_id, batch_size)) is not None:
+            first, segment = slot.first, slot.payload
+            reply = self._spiller.read_log_chunk.remote(segment)
+            self.store.restore(first, await self._answer(reply))
+
+    async def _answer(self, reply: Any) -> Any:
+        """Raises InstanceNotRunning: the spiller's process is there, but was stopped."""
+        limit_s = _DISK_LIMIT_S
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(reply.future()), limit_s)
+        except asyncio.TimeoutError:
+            raise InstanceNotRunning(
+                f"the disk of the log has not answered for {limit_s:.0f} s"
+            ) from None
+
+    def sweep(self) -> None:
+        """Free what nobody needs any more on disk."""
+        dropped = self.store.take_dropped()
+        if dropped and self._spiller is not None:
+            self._spiller.drop.remote(dropped)
+
+    def message(self, batch: Batch, epoch: int) -> MessageHead:
+        """What a client gets of the batch."""
+        return head_of(batch, epoch, self._config, self._spiller)
+
+    async def stop(self) -> None:
+        """End the upstream; the log can be read on."""
+        if not self._stopped:
+            self._stopped = True
+            await self.pump.close()
+
+    async def close(self) -> None:
+        """End the upstream, forget the log and its place on disk."""
+        await self.stop()
+        if self._broken.done():
+            self._broken.exception()  # it was told
+        spiller, self._spiller = self._spiller, None
+        if spiller is not None:
+            try:
+                await asyncio.wait_for(asyncio.wrap_future(spiller.close.remote().future()), 5.0)
+            except (asyncio.TimeoutError, RayError):
+                logger.warning("the folder %s was not removed", self._folder)
+            ray.kill(spiller)
+
+
+def spill_folder(config: InstanceConfig, meta: MetaConfig) -> Path:
+    """Where the destination's logs go on disk."""
+    if config.store.spill_path:
+        base = Path(config.store.spill_path)
+    elif meta.backend == "sqlite":
+        base = Path(meta.path).with_suffix(".spill")
+    else:
+        base = Path(tempfile.gettempdir()) / "ray_canal.spill"
+    return base.absolute() / config.destination

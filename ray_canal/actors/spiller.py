@@ -1,0 +1,49 @@
+"""The spiller actor: puts chunks of one log on disk, and reads them back.
+
+A process of its own, because the store's process never holds a chunk. The store waits for what is
+written; clients ask it for what they read, chunk by chunk, and own what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.malloc import keep_freed_memory
+from ray_canal.store.segment import Segment, SegmentFolder, read_decoded, read_log_chunk
+from ray_canal.store.transaction_buffer import LogChunk
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The payload of a chunk on disk, as a message carries it: who reads it, and where it is."""
+
+    spiller: Any
+    segment: Segment
+
+
+class Spiller:
+    """The only user of a folder; see SegmentFolder."""
+
+    def __init__(self, folder: str) -> None:
+        keep_freed_memory()
+        self._folder = SegmentFolder(folder)
+
+    def write(self, chunk: LogChunk, decoded: DecodedChunk) -> Segment:
+        """Raises OSError."""
+        return self._folder.write(chunk, decoded)
+
+    def read_log_chunk(self, segment: Segment) -> LogChunk:
+        return read_log_chunk(segment)
+
+    def read(self, segment: Segment) -> DecodedChunk:
+        return read_decoded(segment)
+
+    def drop(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._folder.drop(segment)
+
+    def close(self) -> None:
+        self._folder.close()

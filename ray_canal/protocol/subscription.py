@@ -1,0 +1,37 @@
+"""What a subscriber asks for beyond its filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+from ray_canal.errors import ConfigError
+from ray_canal.protocol.position import EntryPosition
+
+Policy = Literal["block", "spill", "detach"]
+HEAD, TAIL = "head", "tail"
+
+Start: TypeAlias = str | EntryPosition | datetime
+"""HEAD: the oldest entry of the log. TAIL: behind the newest whole transaction of the log. A place
+in the binlog. Any other text: a GTID set, of what was consumed already. A time: the first
+transaction at or behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """None: as it was; the first time, as the destination has it. `policy`: what happens when it is
+    a whole log behind. `transactions`: it gets whole transactions. `start`: where it starts the
+    first time (HEAD); no more looked at when it has a cursor."""
+
+    policy: Policy | None = None
+    transactions: bool | None = None
+    start: Start | None = None
+
+
+def refuse_wishes(wishes: Subscription) -> None:
+    """Raises ConfigError: nothing that there is."""
+    if wishes.policy is not None and wishes.policy not in get_args(Policy):
+        raise ConfigError(f"policy {wishes.policy!r}: there are {', '.join(get_args(Policy))}")
+    if isinstance(wishes.start, datetime) and wishes.start.tzinfo is None:
+        raise ConfigError(f"start {wishes.start.isoformat()} has no time zone; give it one")
