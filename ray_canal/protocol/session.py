@@ -216,6 +216,7 @@ class Session:
         self._packet_bytes_max = packet_bytes_max
         self._requests_max = requests_max
         self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
         self._corrupt: CorruptPacket | None = None
         self._close: Close | None = None
 
@@ -240,10 +241,16 @@ class Session:
         try:
             for frame in self._frames.feed(data):
                 self._waiting.append(frame)
+                self._waiting_bytes += len(frame)
                 if len(self._waiting) > self._requests_max:
                     raise CorruptPacket(
                         f"more than {self._requests_max} requests wait on this connection "
                         "(server.requests_max)"
+                    )
+                if self._waiting_bytes > self._packet_bytes_max:
+                    raise CorruptPacket(
+                        f"more than {self._packet_bytes_max} bytes of requests wait on this "
+                        "connection (server.packet_bytes_max)"
                     )
         except CorruptPacket as error:
             self._corrupt = error
@@ -252,7 +259,9 @@ class Session:
         """The next thing to do; see the module's text."""
         while self.state is not State.CLOSED:
             if self._waiting:
-                step = self._step(self._waiting.popleft())
+                frame = self._waiting.popleft()
+                self._waiting_bytes -= len(frame)
+                step = self._step(frame)
             elif self._corrupt is not None:
                 step = self._end(str(self._corrupt))
             else:

@@ -191,6 +191,25 @@ def test_too_many_waiting_requests_end_the_connection() -> None:
     assert "requests_max" in error(answers[-1])[1]
 
 
+def test_too_many_waiting_bytes_end_the_connection() -> None:
+    """A hundred requests may wait, but not a hundred of the largest."""
+    large = packets.framed(
+        pb.SUBSCRIPTION, pb.Sub(destination="orders", client_id="1", filter="x" * 400)
+    )
+    one = Session(1000, 100)
+    one.receive(LOGIN)
+    one.next()
+    one.admit()
+    for _ in range(5):
+        one.receive(large)
+        assert isinstance(one.next(), Subscribe)
+    one.receive(large * 3)
+    steps = []
+    while not isinstance(step := one.next(), Close):
+        steps.append(step)
+    assert "packet_bytes_max" in error(steps[-1])[1]
+
+
 def test_answers_have_canals_shapes() -> None:
     one = session()
     get = Get(ORDERS, 1, None, False)
