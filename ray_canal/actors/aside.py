@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from ray_canal.actors.answers import plain
 from ray_canal.actors.kept_schemas import KeptSchemas
-from ray_canal.actors.line import Line, Signal
+from ray_canal.actors.line import Line
+from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.meta.manager import SubscriberMeta

@@ -21,9 +21,10 @@ from typing import Any, cast
 from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
 from ray_canal.actors.kept_schemas import KeptSchemas
-from ray_canal.actors.line import Line, Signal, spill_folder
+from ray_canal.actors.line import Line, spill_folder
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
+from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
     DecodeError,

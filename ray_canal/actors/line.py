@@ -20,6 +20,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
 from ray_canal.actors.pump import Pump
+from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
@@ -35,33 +36,6 @@ logger = logging.getLogger(__name__)
 
 _DISK_PAUSE_S = 1.0
 _DISK_LIMIT_S = 60.0
-
-NEVER = float("inf")
-
-
-class Signal:
-    """Something has changed. One event loop."""
-
-    def __init__(self) -> None:
-        self._condition = asyncio.Condition()
-
-    async def wake(self) -> None:
-        async with self._condition:
-            self._condition.notify_all()
-
-    async def wait(self, deadline: float = NEVER) -> bool:
-        """Wait for any change; False when the deadline (monotonic seconds) came first."""
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return False
-        async with self._condition:
-            try:
-                await asyncio.wait_for(
-                    self._condition.wait(), None if deadline == NEVER else left_s
-                )
-            except asyncio.TimeoutError:
-                return False
-        return True
 
 
 class Line:

@@ -23,7 +23,8 @@ from ray_canal.actors.instance import (
     STOPPED,
     Instance,
 )
-from ray_canal.actors.line import NEVER, Line
+from ray_canal.actors.line import Line
+from ray_canal.actors.signal import NEVER
 from ray_canal.errors import (
     InstanceError,
     NotSubscribed,

@@ -1,0 +1,35 @@
+"""How calls of an actor wait for something to change: no lock, so who waits may be cancelled at any
+moment. (A condition around `wait_for` is not so: cancelled in the moment of its timeout, a waiter
+takes the lock with it, and then nobody wakes any more.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+NEVER = float("inf")
+
+
+class Signal:
+    """Something has changed. One event loop."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Future[None] | None = None
+
+    async def wake(self) -> None:
+        """Whoever waits now goes on."""
+        happened, self._next = self._next, None
+        if happened is not None:
+            happened.set_result(None)
+
+    async def wait(self, deadline: float = NEVER) -> bool:
+        """Wait for any change; False when the deadline (monotonic seconds) came first."""
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return False
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        # Of many who wait for one future, none may cancel it: asyncio.wait does not.
+        done, _ = await asyncio.wait({self._next}, timeout=None if deadline == NEVER else left_s)
+        return bool(done)

@@ -1,0 +1,53 @@
+"""Waiting calls that are cancelled at any moment harm nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from ray_canal.actors.signal import Signal
+
+
+def test_a_wake_reaches_all_who_wait_and_nobody_later() -> None:
+    async def test() -> None:
+        signal = Signal()
+        await signal.wake()
+        waiting = [asyncio.ensure_future(signal.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting.pop().cancel()
+        await signal.wake()
+        assert await asyncio.gather(*waiting) == [True, True]
+        assert not await signal.wait(time.monotonic() + 0.01)
+        assert not await signal.wait(time.monotonic() - 1)
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_cancelled_in_the_moment_of_its_timeout_a_waiter_leaves_the_others_alone() -> None:
+    choice = random.Random(6)
+
+    async def waiter(signal: Signal) -> None:
+        while True:
+            await signal.wait(time.monotonic() + choice.choice([0.001, 0.002, 0.003]))
+
+    async def test() -> None:
+        signal = Signal()
+        waiters = [asyncio.ensure_future(waiter(signal)) for _ in range(100)]
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            number = choice.randrange(len(waiters))
+            waiters[number].cancel()
+            await signal.wake()
+            await asyncio.sleep(choice.random() / 1000)
+            assert waiters[number].cancelled()
+            waiters[number] = asyncio.ensure_future(waiter(signal))
+        last = asyncio.ensure_future(signal.wait())
+        await asyncio.sleep(0)
+        await signal.wake()
+        assert await asyncio.wait_for(last, 1)
+        for one in waiters:
+            one.cancel()
+        await asyncio.wait(waiters)
+
+    asyncio.run(asyncio.wait_for(test(), 30))
