@@ -119,8 +119,10 @@ class SourceConfig(_Section):
         return (self.address, *self.standby) if self.address else ()
 
     def at(self, address: str) -> SourceConfig:
-        """The same, of the server at this address."""
-        return self.model_copy(update={"address": address})
+        """The same, with the server at this address before the others."""
+        others = tuple(each for each in self.addresses if each != address)
+        standby = others if address in self.addresses else self.standby
+        return self.model_copy(update={"address": address, "standby": standby})
 
     @property
     def host_port(self) -> tuple[str, int]:

@@ -129,7 +129,7 @@ def test_the_master_dies_under_its_writer(
             "instance": [
                 {
                     "destination": "failover",
-                    "decoders": 0,
+                    "decoders": int(kind == "mariadb"),  # both topologies, one each
                     "source": {
                         "address": pair.master.address,
                         "standby": [pair.standby.address],

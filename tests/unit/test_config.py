@@ -113,3 +113,16 @@ def test_a_destination_that_would_see_its_own_cursors_is_refused(tmp_path: Path)
         config.load(write(tmp_path, meta + MINIMAL))
     black = "[instance.filter]\nblack_tables = 'ray_canal\\..*'\n"
     assert config.load(write(tmp_path, meta + MINIMAL + black)).meta.backend == "mysql"
+
+
+def test_one_server_of_several_before_the_others() -> None:
+    tree = {"destination": "a", "source": {"address": "a:1", "standby": ["b:2", "c:3"]}}
+    instance = config.InstanceConfig.model_validate(tree)
+    assert instance.source.addresses == ("a:1", "b:2", "c:3")
+    at_b = instance.at("b:2")
+    assert at_b.source.addresses == ("b:2", "a:1", "c:3")
+    assert config.InstanceConfig.model_validate_json(at_b.model_dump_json()) == at_b
+    files = config.InstanceConfig.model_validate({"destination": "a", "source": {"files": ["x"]}})
+    assert files.at("/somewhere") == files
+    with pytest.raises(ValueError, match="twice"):
+        config.SourceConfig.model_validate({"address": "a:1", "standby": ["a:1"]})
