@@ -34,7 +34,6 @@ from tests.workload import Workload
 DATABASE = "faults"
 TABLES = 10
 RECOVERY_MAX_S = 300.0
-BURST_ROWS = 300
 SUBSCRIBERS = {
     # client id: tables as a regex of Python's and Canal's alike, batch size
     1: (rf"{DATABASE}\..*", 512),
@@ -46,8 +45,16 @@ SUBSCRIBERS = {
 class FaultRun:
     """`with FaultRun(...) as run: run.faults(...); run.judge()`. See faults.Deployment."""
 
-    def __init__(self, server: Server, folder: Path, seed: int, decoders: int = 0) -> None:
+    def __init__(
+        self,
+        server: Server,
+        folder: Path,
+        seed: int,
+        decoders: int = 0,
+        burst_rows: int = 300,
+    ) -> None:
         self.server, self.folder, self.decoders = server, folder, decoders
+        self._burst_rows = burst_rows
         self.rng = random.Random(seed)
         self.proxy = Proxy((server.host, server.port))
         self.work = Workload(server, seed=seed, tables=TABLES, database=DATABASE)
@@ -155,7 +162,7 @@ class FaultRun:
     def _write(self) -> None:
         while not self._stop.wait(0.2):
             with contextlib.suppress(pymysql.err.MySQLError, OSError):  # mysqld was killed
-                self.work.write(BURST_ROWS, writers=3, stop=self._stop)
+                self.work.write(self._burst_rows, writers=3, stop=self._stop)
 
     # --- faults and recoveries ----------------------------------------------------------------
 

@@ -36,9 +36,14 @@ def main(
 
 
 def _retryable() -> tuple[type[Exception], ...]:
-    from ray_canal.errors import ConnectionLost, InstanceNotFound, InstanceNotRunning
+    from ray_canal.errors import (
+        ConnectionLost,
+        InstanceNotFound,
+        InstanceNotRunning,
+        InstanceRestarted,
+    )
 
-    return InstanceNotFound, InstanceNotRunning, ConnectionLost
+    return InstanceNotFound, InstanceNotRunning, InstanceRestarted, ConnectionLost
 
 
 def follow(out: IO[bytes], destination: str, client_id: int, tables: str, batch_size: int) -> None:

@@ -15,7 +15,7 @@ SHORT = ("kill store", "cut", "kill subscriber", "kill mysqld", "kill store and 
 @pytest.mark.timeout(900)
 def test_a_short_run_loses_and_reorders_nothing(tmp_path: Path) -> None:
     with start("mysql97", tmp_path / "server") as server:  # of its own: it is killed
-        with FaultRun(server, tmp_path, seed=5) as run:
+        with FaultRun(server, tmp_path, seed=5, burst_rows=60) as run:
             for name in SHORT:
                 print(f"{name}: {run.fault(name):.1f} s")
             run.judge()
