@@ -36,6 +36,7 @@ class Judge(Replica):
         self._digest = hashlib.sha256()
         self.rows = 0
         self.lives = 0
+        self.subscribed = False
 
     def read(self) -> None:
         """Judge what is new in the journal. Raises AssertionError on disorder."""
@@ -60,8 +61,10 @@ class Judge(Replica):
             self.rewind()
         elif kind == "message":
             self.apply([[from_ipc(batch) for batch in part] for part in value])
-        else:
+        elif kind == "ack":
             self.ack()
+        else:
+            self.subscribed = True
 
     def _change(self, table: str, row: dict[str, Any]) -> None:
         this = row_id(row)

@@ -35,10 +35,10 @@ DATABASE = "faults"
 TABLES = 10
 RECOVERY_MAX_S = 300.0
 SUBSCRIBERS = {
-    # client id: tables as a regex of Python's and Canal's alike, batch size
-    1: (rf"{DATABASE}\..*", 512),
-    2: (rf"{DATABASE}\.(t0[0-4]|marker)", 2048),
-    3: (rf"{DATABASE}\.(t0[5-9]|marker)", 64),
+    # client id: tables as a regex of Python's and Canal's alike, batch size, policy
+    1: (rf"{DATABASE}\..*", 512, "block"),
+    2: (rf"{DATABASE}\.(t0[0-4]|marker)", 2048, "spill"),
+    3: (rf"{DATABASE}\.(t0[5-9]|marker)", 64, "detach"),
 }
 
 
@@ -68,7 +68,7 @@ class FaultRun:
         self._marker = 0
         self.judges = {
             client_id: Judge(DATABASE, tables, folder / f"journal.{client_id}")
-            for client_id, (tables, _) in SUBSCRIBERS.items()
+            for client_id, (tables, _, _) in SUBSCRIBERS.items()
         }
         self.recoveries: dict[str, list[float]] = defaultdict(list)
 
@@ -82,12 +82,16 @@ class FaultRun:
             (self.folder / "canal.toml").write_text(
                 f'[meta]\npath = "{self.folder / "meta.db"}"\n'
                 f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
+                "chunk_bytes = 262144\n"  # small, so that subscribers fall behind the log
+                "[instance.store]\nbuffer_size = 8192\n"
                 f'[instance.source]\naddress = "{self.proxy.address}"\nusername = "root"\n'
                 f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
                 "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
                 "reconnect_max_s = 2.0\n"
             )
             self._launch_head()
+            # Who subscribes later starts behind what others have acked.
+            wait_for(self._subscribed, RECOVERY_MAX_S, "all have subscribed")
             self._writer.start()
             self._recovered("start")
         except BaseException:
@@ -124,11 +128,11 @@ class FaultRun:
             self._launch_subscriber(client_id)
 
     def _launch_subscriber(self, client_id: int) -> None:
-        tables, batch_size = SUBSCRIBERS[client_id]
+        tables, batch_size, policy = SUBSCRIBERS[client_id]
         self._subscribers[client_id] = self._spawn(
             f"subscriber.{client_id}.log", "tests.fault.subscriber",
             self.folder / f"address.{self._heads}", "faults", client_id, tables, batch_size,
-            self.folder / f"journal.{client_id}",
+            policy, self.folder / f"journal.{client_id}",
         )  # fmt: skip
 
     def _kill_all(self) -> None:
@@ -165,6 +169,11 @@ class FaultRun:
                 self.work.write(self._burst_rows, writers=3, stop=self._stop)
 
     # --- faults and recoveries ----------------------------------------------------------------
+
+    def _subscribed(self) -> bool:
+        for judge in self.judges.values():
+            judge.read()
+        return all(judge.subscribed for judge in self.judges.values())
 
     def _recovered(self, what: str) -> float:
         """Seconds until a row that is written now has reached every subscriber."""

@@ -1,6 +1,7 @@
 """A subscriber in its own process that journals what it receives and never gives up.
 
-    python -m tests.fault.subscriber ADDRESS_FILE DESTINATION CLIENT_ID FILTER BATCH_SIZE JOURNAL
+    python -m tests.fault.subscriber ADDRESS_FILE DESTINATION CLIENT_ID FILTER BATCH_SIZE POLICY
+        JOURNAL
 
 Every message is written and fsync'd before its ack, every ack after it. "start" stands where what
 was not acked may come again.
@@ -17,7 +18,13 @@ from tests.consumer import to_ipc, write
 
 
 def main(
-    address_file: str, destination: str, client_id: str, tables: str, batch_size: str, journal: str
+    address_file: str,
+    destination: str,
+    client_id: str,
+    tables: str,
+    batch_size: str,
+    policy: str,
+    journal: str,
 ) -> None:
     import ray
 
@@ -29,7 +36,7 @@ def main(
         while True:
             write(out, ("start", None))
             try:
-                follow(out, destination, int(client_id), tables, int(batch_size))
+                follow(out, destination, int(client_id), tables, int(batch_size), policy)
             except _retryable() as error:
                 print(f"{time.time():.1f} {type(error).__name__}: {error}", flush=True)
                 time.sleep(0.1)
@@ -46,12 +53,15 @@ def _retryable() -> tuple[type[Exception], ...]:
     return InstanceNotFound, InstanceNotRunning, InstanceRestarted, ConnectionLost
 
 
-def follow(out: IO[bytes], destination: str, client_id: int, tables: str, batch_size: int) -> None:
+def follow(
+    out: IO[bytes], destination: str, client_id: int, tables: str, batch_size: int, policy: Any
+) -> None:
     import ray_canal as canal
     from ray_canal.errors import InstanceRestarted
 
     with canal.connect(destination, client_id) as connector:
-        connector.subscribe(tables)
+        connector.subscribe(tables, policy=policy)
+        write(out, ("subscribed", None))
         while True:
             message = connector.get_without_ack(batch_size, timeout=0.2)
             if not message:
