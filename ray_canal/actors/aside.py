@@ -190,7 +190,7 @@ class Asides:
                 self._config.destination, client_id,
             )  # fmt: skip
             self._asides[client_id] = self.new(client_id, store.last_batch_id(client_id))
-            store.unsubscribe(client_id)
+            store.send_away(client_id)
 
     def new(self, client_id: int, last_batch_id: int, **source: Any) -> Aside:
         """`source`: what its upstream's configuration has other than the destination's."""
@@ -220,6 +220,8 @@ class Asides:
             raise plain(error) from None
         self.close(client_id)
         self._asides[client_id] = aside
+        if self.main is not None:
+            self.main.store.send_away(client_id)
         return cursor
 
     def _has_reached(self, client_id: int, position: EntryPosition) -> None:
@@ -243,14 +245,9 @@ class Asides:
         aside = self._asides.get(client_id)
         if aside is None or aside.line is None or self.main is None:
             return
-        store = aside.line.store
-        position = store.position_of(client_id)
-        if store.batch_ids(client_id) or not self.main.store.covers(position):
-            return
         terms = self._home.terms(self._home.subscriber(client_id))
-        last_id = store.last_batch_id(client_id)
-        self.main.store.subscribe(client_id, terms, position, last_batch_id=last_id)
-        self.close(client_id)
+        if self.main.store.take_over(aside.line.store, client_id, terms):
+            self.close(client_id)
 
     def close(self, client_id: int) -> None:
         aside = self._asides.pop(client_id, None)

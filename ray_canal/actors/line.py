@@ -113,6 +113,9 @@ class Line:
                 self._detach(stuck)
                 await self._changed.wake()
                 continue
+            if store.abandon():
+                self.sweep()
+                continue
             store.flush()
             await self._changed.wake()
             await self._changed.wait()
@@ -140,10 +143,13 @@ class Line:
 
     async def read_back(self, client_id: int, batch_size: int) -> None:
         """Bring into memory what the next get needs of what is on disk."""
+        first = self.store.first_position
         while (slot := self.store.missing(client_id, batch_size)) is not None:
-            first, segment = slot.first, slot.payload
+            at, segment = slot.first, slot.payload
             reply = self._spiller.read_log_chunk.remote(segment)
-            self.store.restore(first, await self._answer(reply))
+            self.store.restore(at, await self._answer(reply))
+        if self.store.first_position != first:
+            await self._changed.wake()  # what is not for this subscriber has made room
 
     async def _answer(self, reply: Any) -> Any:
         """Raises InstanceNotRunning: the spiller's process is there, but was stopped."""

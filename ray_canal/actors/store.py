@@ -148,14 +148,14 @@ class StoreActor(Instance):
     ) -> MessageHead:
         await self._line_of(client_id)
         self._asides.come_back(client_id)
-        line = await self._line_of(client_id)
+        line = await self._read_back(client_id, batch_size)
         wanted = batch_size if full else 1
         if timeout is not None:
             deadline = time.monotonic() + timeout if timeout > 0 else NEVER
             while not line.store.ready(client_id, wanted, count_all=not full):
                 if self._ended(client_id) or not await self._changed.wait(deadline):
                     break
-                line = await self._line_of(client_id)
+                line = await self._read_back(client_id, batch_size)
         line = await self._read_back(client_id, batch_size)
         self._refuse_replaced(client_id, holder)
         with self._owning():  # a successor may have moved the cursors since

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from ray_canal.config import StoreConfig
 from ray_canal.errors import (
     BatchesUnacked,
@@ -25,10 +23,10 @@ from ray_canal.errors import (
     TransactionTooLarge,
 )
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store import whole
+from ray_canal.store import pieces, whole
 from ray_canal.store.batch import Batch, Taken, batch_of, take
 from ray_canal.store.ring import Ring, Slot
-from ray_canal.store.subscriber import Mark, Subscriber, Terms, View
+from ray_canal.store.subscriber import Mark, Subscriber, Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
 _RESTORED_MAX = 16
@@ -59,6 +57,7 @@ class EventStore:
         self._batch_ids_from = batch_ids_from
         self._last_batch_ids: dict[int, int] = {}
         self._places: dict[int, int] = {}
+        self._away: set[int] = set()
         self._visible = 0
         self._dropped: list[Any] = []
         self._restored: deque[Slot] = deque()
@@ -119,6 +118,7 @@ class EventStore:
     def missing(self, client_id: int, batch_size: int) -> Slot | None:
         """The slot that must be read back (`restore`) before the next get of this subscriber."""
         subscriber = self._subscriber(client_id)
+        self.skip(client_id)
         if subscriber.terms.transactions:
             left = max(batch_size, 1) * self._unit
             return whole.plan(self._slots(subscriber), subscriber, left, self._isolated).missing
@@ -159,6 +159,20 @@ class EventStore:
 
     # --- a subscriber that comes back from its own dump ------------------------------------------
 
+    def send_away(self, client_id: int) -> None:
+        """The subscriber goes by another log for now; this one goes on without it."""
+        self._last_batch_ids[client_id] = self.last_batch_id(client_id)
+        self._away.add(client_id)
+        if self._subscribers.pop(client_id, None) is not None:
+            self._trim()
+
+    def abandon(self) -> bool:
+        """With all subscribers away: forget the oldest chunk. Returns whether there was one."""
+        if self._subscribers or self._places or not self._away or not len(self._ring):
+            return False
+        self._drop(self._ring.trim(self._ring.first_end))
+        return True
+
     def hold_place(self, client_id: int) -> None:
         """Keep the log from its oldest entry on for a subscriber that is about to come."""
         self._places[client_id] = self._ring.first_sequence
@@ -171,9 +185,18 @@ class EventStore:
         if self._places.pop(client_id, None) is not None:
             self._trim()
 
-    def covers(self, cursor: EntryPosition) -> bool:
-        """Whether everything behind this cursor is in the log, or will come into it."""
-        return self._ring.first_position <= cursor <= self.last_position
+    def take_over(self, other: EventStore, client_id: int, terms: Terms) -> bool:
+        """Let a subscriber of another log of the same source go on in this one. False: it has
+        batches out, or is still to get what this log does not have."""
+        position = other.position_of(client_id)
+        covered = self._ring.first_position <= position <= self.last_position
+        if other.batch_ids(client_id) or not covered:
+            return False
+        if terms.transactions and not self.has_room(0):
+            return False  # the rest of its transaction might never fit
+        last_id = other.last_batch_id(client_id)
+        self.subscribe(client_id, terms, position, last_batch_id=last_id)
+        return True
 
     def last_batch_id(self, client_id: int) -> int:
         """The id of the newest batch that it was given, in this log or another one."""
@@ -185,9 +208,9 @@ class EventStore:
     def position_of(self, client_id: int) -> EntryPosition:
         """Behind everything that this subscriber is done with."""
         subscriber = self._subscriber(client_id)
+        known = [subscriber.cursor, subscriber.reached]
         position = self._ring.position_before(subscriber.acked)
-        cursor = subscriber.cursor
-        return position if cursor is None or cursor < position else cursor
+        return max([position, *(place for place in known if place is not None)])
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -214,9 +237,12 @@ class EventStore:
             client_id, terms, cursor, self._ring.by_memory, first, first, last_id
         )
         self._places.pop(client_id, None)
+        self._away.discard(client_id)
+        self.skip(client_id)
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a subscriber; the log no longer waits for it."""
+        self._away.discard(client_id)
         gone = self._subscribers.pop(client_id, None)
         if gone is not None:
             self._last_batch_ids[client_id] = gone.last_batch_id
@@ -230,8 +256,9 @@ class EventStore:
 
     @property
     def tail_position(self) -> EntryPosition:
-        """Behind the last complete transaction that is in the log."""
-        return self.last_position.boundary
+        """Behind the last complete transaction that is in the log; its first position, if that lies
+        in a later one."""
+        return max(self.last_position.boundary, self._ring.first_position)
 
     @property
     def last_position(self) -> EntryPosition:
@@ -261,19 +288,9 @@ class EventStore:
         wanted = batch_size if count_all else batch_size * self._unit
         slots = self._slots(subscriber)
         if subscriber.terms.transactions:
-            return whole.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
-        available = 0
-        for slot, last in slots:
-            view = subscriber.whole_view(slot)
-            if view is None:
-                return True
-            low, high = _span(view, slot, subscriber.next, last)
-            if self._isolated and len(np.intersect1d(view.ddl, np.arange(low, high))):
-                return True
-            available += high - low if count_all else int(view.costs[high] - view.costs[low])
-            if available >= wanted or (slot.on_disk and high > low):
-                return True
-        return False
+            found = whole.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
+            return found or self._is_stuck(subscriber)  # get tells it
+        return pieces.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
 
     def get(self, client_id: int, batch_size: int) -> Batch | None:
         """The next batch, now outstanding; None when nothing is there for this subscriber, or
@@ -288,7 +305,8 @@ class EventStore:
         if subscriber.terms.transactions:
             taken, end = self._take_whole(subscriber, left)
         else:
-            taken, end = self._take(subscriber, left)
+            slots = self._slots(subscriber)
+            taken, end = pieces.taken(slots, subscriber, left, self._isolated)
         if not taken:
             self._pass_over(subscriber, end)
             return None
@@ -303,52 +321,13 @@ class EventStore:
         subscriber.next = end
         return batch_of(subscriber, subscriber.last_batch_id, taken, mark.after)
 
-    def _take(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
-        """(what fits into a batch, the log sequence behind it)."""
-        taken: list[Taken] = []
-        end = subscriber.next
-        for slot, last in self._slots(subscriber):
-            view = subscriber.whole_view(slot)
-            if view is None or (taken and slot.on_disk):
-                break
-            low, high = _span(view, slot, subscriber.next, last)
-            count, cut = self._fits(view, low, high, left, nothing_yet=not taken)
-            stop = int(view.admitted[low + count - 1]) + 1 if cut and count else last
-            if count:
-                found = take(subscriber, slot, stop)
-                if found is not None:
-                    taken.append(found)
-                left -= int(view.costs[low + count] - view.costs[low])
-            if count or not cut:
-                end = slot.first + stop
-            if cut or left <= 0 or (slot.on_disk and taken):
-                break
-        return taken, end
-
-    def _fits(
-        self, view: View, low: int, high: int, left: int, *, nothing_yet: bool
-    ) -> tuple[int, bool]:
-        """(how many of the admitted entries [low, high) fit, whether the batch ends among them)."""
-        count = high - low
-        if not count:
-            return 0, False
-        limit = view.costs[low] + left
-        fits = int(np.searchsorted(view.costs[low + 1 : high + 1], limit, side="right"))
-        if nothing_yet:
-            fits = max(fits, 1)
-        if self._isolated:
-            before = view.ddl[np.searchsorted(view.ddl, low) :] - low
-            if len(before) and before[0] < fits:
-                return (1 if nothing_yet and before[0] == 0 else int(before[0])), True
-        return fits, fits < count
-
     def _take_whole(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
         """The same, of whole transactions."""
         plan = whole.plan(self._slots(subscriber), subscriber, left, self._isolated)
         if plan.missing is not None:
             return [], subscriber.next
         if plan.end is None:
-            if self._disk_full and subscriber.next <= self._ring.first_sequence:
+            if self._is_stuck(subscriber):
                 raise TransactionTooLarge(
                     f"the transaction at {self._ring.position_before(subscriber.next)} exceeds "
                     f"store.spill_bytes ({self._spill_bytes}); raise it, or subscribe "
@@ -364,12 +343,32 @@ class EventStore:
                 taken.append(found)
         return taken, plan.end
 
+    def _is_stuck(self, subscriber: Subscriber) -> bool:
+        """Whether the log is full, and all of it lies behind where the subscriber stands."""
+        return self._disk_full and subscriber.next < self._ring.first_end
+
     def _pass_over(self, subscriber: Subscriber, end: int) -> None:
         """Nothing up to `end` is for this subscriber: the log need not keep it for it."""
         subscriber.next = max(subscriber.next, end)
         if not subscriber.marks:
             subscriber.acked = subscriber.next
             self._trim()
+
+    def skip(self, client_id: int) -> bool:
+        """Pass over what lies next and is not for this subscriber, so that the log need not keep it
+        for one who waits. Returns whether the log has become shorter."""
+        subscriber, first = self._subscriber(client_id), self._ring.first_sequence
+        end = subscriber.next
+        for slot in self._ring.since(end):
+            view = subscriber.view(slot)
+            if view is None or (view.count and not view.whole):
+                break
+            if view.count and int(view.admitted[-1]) >= end - slot.first:
+                break
+            end = slot.end
+        if end > subscriber.next:
+            self._pass_over(subscriber, end)
+        return self._ring.first_sequence > first
 
     def _let_go(self, subscriber: Subscriber) -> None:
         if subscriber.kept is not None:
@@ -418,6 +417,7 @@ class EventStore:
         subscriber's next call. Raises BatchNotFirst, BatchNotFound, InstanceRestarted."""
         subscriber, mark = self._outstanding(client_id, batch_id)
         del subscriber.marks[batch_id]
+        subscriber.reached = mark.after
         subscriber.kept = mark.start if keep and mark.on_disk else None
         # With no other batch open, what was passed over behind it is done with, too.
         subscriber.acked = mark.end if subscriber.marks else subscriber.next
@@ -448,7 +448,10 @@ class EventStore:
         if not self._subscribers:
             return
         needed = min(s.holds for s in self._subscribers.values())
-        for slot in self._ring.trim(min([needed, *self._places.values()])):
+        self._drop(self._ring.trim(min([needed, *self._places.values()])))
+
+    def _drop(self, slots: list[Slot]) -> None:
+        for slot in slots:
             if slot.on_disk:
                 self._dropped.append(slot.payload)
                 if slot in self._restored:
@@ -485,12 +488,3 @@ class EventStore:
             "entries_behind": self._ring.put_sequence - subscriber.acked,
             "bytes_behind": sum(slot.size_bytes for slot in behind),
         }
-
-
-def _span(view: View, slot: Slot, next_sequence: int, last: int) -> tuple[int, int]:
-    """Which of a view's entries lie from the subscriber's next one on and before index `last`."""
-    low = 0
-    if next_sequence > slot.first:
-        low = int(np.searchsorted(view.admitted, next_sequence - slot.first))
-    high = view.count if last == slot.count else int(np.searchsorted(view.admitted, last))
-    return low, high

@@ -136,6 +136,11 @@ class Ring:
             return self._slots[index]
         return None
 
+    @property
+    def first_end(self) -> int:
+        """Behind the oldest slot."""
+        return self._slots[0].end if self._slots else self.put_sequence
+
     def first_in_memory(self) -> Slot | None:
         return next((slot for slot in self._slots if not slot.on_disk), None)
 

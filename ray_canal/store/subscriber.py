@@ -99,6 +99,7 @@ class Subscriber:
     acked: int
     last_batch_id: int = 0
     kept: int | None = None
+    reached: EntryPosition | None = None  # the cursor of its last ack
     marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
     _views: dict[int, View] = field(default_factory=dict)
     # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.

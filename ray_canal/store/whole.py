@@ -48,15 +48,16 @@ def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> Pla
         ends, behind, cut = _isolate(view, low, ends, behind, entries, isolated)
         costs = cost + view.costs[behind] - view.costs[low]
         fits = int(np.searchsorted(costs, left, side="right"))
-        if end is None and len(ends):
-            fits = max(fits, 1)
+        if not done and len(ends):  # one transaction at least, of those that it sees something of
+            seen = 0 if entries else int(np.searchsorted(behind, low, side="right"))
+            fits = max(fits, min(seen + 1, len(ends)))
         if fits:
             end = slot.first + int(ends[fits - 1]) + 1
             done = entries + int(behind[fits - 1]) - low
-        if end is not None and (cut or fits < len(ends) or cost >= left):
+        if done and (cut or fits < len(ends) or cost >= left):
             return Plan(end, None, True, done)
         entries, cost = entries + view.count - low, cost + view.cost - int(view.costs[low])
-    return Plan(end, None, end is not None and cost >= left, done)
+    return Plan(end, None, done > 0 and cost >= left, done)
 
 
 def _ends(view: View, first: int, last: int) -> tuple[int, np.ndarray]:

@@ -107,9 +107,9 @@ class Run:
             return
         pattern = self.random.choice(FILTERS)
         cursor = self.store.first_position
+        first = self.base + self.store._ring.first_sequence
         self.store.subscribe(client_id, Terms(TableFilter(pattern)), cursor)
         self.cursors[client_id], self.filters[client_id] = cursor, pattern
-        first = self.base + self.store._ring.first_sequence
         acked = self.start_acked if first == self.base else first
         assert acked == 0 or cursor == self.log.cursor_after(acked)
         self.model.subscribers[client_id] = ModelSubscriber(
