@@ -35,7 +35,6 @@ from ray_canal.protocol.position import LogPosition
 from ray_canal.protocol.subscription import (
     HEAD,
     TAIL,
-    Start,
     Subscription,
     refuse_wishes,
 )
@@ -65,7 +64,7 @@ class StoreActor(Instance):
         await self._ready_line()
         known = self._subscribers.get(client_id)
         if known is None or known.cursor is None:
-            cursor = await self._start_of(client_id, wishes.start)
+            cursor = await self._start_of(client_id, wishes)
             known = SubscriberMeta(client_id, filter_text, cursor)
         subscriber = dataclasses.replace(
             known,
@@ -96,14 +95,17 @@ class StoreActor(Instance):
         line.store.subscribe(client_id, self.terms(known), None)
         await self._changed.wake()
 
-    async def _start_of(self, client_id: int, start: Start | None) -> LogPosition:
+    async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
         """The first cursor of a new subscriber. Elsewhere than in the log it begins aside."""
-        line = await self._ready_line()
-        if start is None or start == HEAD:
-            return LogPosition(self._identity, line.store.first_position)
-        if start == TAIL:
-            return LogPosition(self._identity, line.store.tail_position)
-        last_id = line.store.last_batch_id(client_id)
+        store = (await self._ready_line()).store
+        start, whole = wishes.start, wishes.transactions
+        if start is None or start in (HEAD, TAIL):
+            place = store.tail_position if start == TAIL else store.first_position
+            whole = self._config.store.transactions if whole is None else whole
+            if not whole or place == place.boundary:
+                return LogPosition(self._identity, place)
+            start = place.boundary  # the log lacks the beginning of a transaction
+        last_id = store.last_batch_id(client_id)
         return await self._asides.begin(client_id, last_id, **source_start(start))
 
     async def unsubscribe(self, client_id: int) -> None:

@@ -153,6 +153,7 @@ def test_a_late_subscriber_starts_where_it_says(
     begin, executed = mysql97.position(), str(
         mysql97.execute("select @@global.gtid_executed")[0][0]
     )
+    before = dt.datetime.now(dt.timezone.utc)
     filled(mysql97, "late", (1, 3))
     stop_after.append("late")
     canal.start(deployment(mysql97, "late", tmp_path / "meta.db"))
@@ -161,23 +162,25 @@ def test_a_late_subscriber_starts_where_it_says(
         filled(mysql97, "late", (4, 3))
         assert ids(connector, 3) == [4, 5, 6]
     filled(mysql97, "late", (7, 3))
-    late = {number: canal.connect("late", number) for number in (2, 3, 4, 5)}
+    late = {number: canal.connect("late", number) for number in (2, 3, 4, 5, 6)}
     late[2].subscribe(r"late\.t", start=EntryPosition(*begin))
     late[3].subscribe(r"late\.t", start=executed)
     late[4].subscribe(r"late\.t", start="head")
+    late[6].subscribe(r"late\.t", start=before)
     until(lambda: log_of("late")["entries"] >= 5)
     late[5].subscribe(r"late\.t", start="tail")
     assert ids(late[2], 9) == ids(late[3], 9) == list(range(1, 10))
+    assert ids(late[6], 9) == list(range(1, 10))
     assert ids(late[4], 3)[-3:] == [7, 8, 9]
     filled(mysql97, "late", (10, 1))
-    for number in (2, 3, 4, 5):
+    for number in (2, 3, 4, 5, 6):
         assert ids(late[number], 1) == [10], number
-    for number in (2, 3):
+    for number in (2, 3, 6):
         until(lambda n=number: not late[n].get_without_ack() and "detached" not in place("late", n))
     with pytest.raises(errors.PositionNotFound):
-        canal.connect("late", 6).subscribe(start=EntryPosition("nothing.000001"))
+        canal.connect("late", 7).subscribe(start=EntryPosition("nothing.000001"))
     with pytest.raises(errors.ConfigError, match="no time zone"):
-        canal.connect("late", 6).subscribe(start=dt.datetime(2026, 1, 1))
+        canal.connect("late", 7).subscribe(start=dt.datetime(2026, 1, 1))
 
 
 def test_an_instance_rests_while_nobody_subscribes(
