@@ -69,11 +69,11 @@ def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "meta.db"
     process = writer(path, "orders", 10**9)
     assert process.stdout is not None
-    for _ in range(20):
-        process.stdout.readline()
+    printed = [process.stdout.readline() for _ in range(20)]
     time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
-    last = int(process.stdout.read().splitlines()[-1])
+    printed += process.stdout.read().splitlines()
+    last = int(printed[-1])
     process.wait(20)
     process.stdout.close()
     backend = SqliteBackend(str(path))
