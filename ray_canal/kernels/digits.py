@@ -44,7 +44,7 @@ def digit_count(value):  # type: ignore[no-untyped-def]
 
 @inlined
 def magnitude_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
-    """A uint64 in at least `count` (24 at most) digits. 24 bytes before `pos` are written over."""
+    """A uint64 in at least `count` digits."""
     digits = max(digit_count(value), count)
     rest = value // _U_1E8
     store64(buf, pos - 8, np.int64(_eight_digits(value - rest * _U_1E8)))
@@ -53,6 +53,8 @@ def magnitude_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
         store64(buf, pos - 16, np.int64(_eight_digits(rest - top * _U_1E8)))
         if digits > 16:
             store64(buf, pos - 24, np.int64(_eight_digits(top)))
+    for at in range(pos - digits, pos - DIGITS_ROOM):
+        buf[at] = 48
     return pos - digits
 
 

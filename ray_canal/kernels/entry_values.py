@@ -148,7 +148,7 @@ def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
 @inlined
 def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
     """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0)."""
-    shifted = np.uint64(days + 719468)
+    shifted = np.uint64(days + 719468 + 146097)  # an era more: the year 0 begins in January
     era = shifted // _U_ERA
     of_era = shifted - era * _U_ERA
     year_of_era = (
@@ -158,7 +158,7 @@ def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
     shifted_month = (_U_FIVE * of_year + _U_TWO) // _U_153
     day = np.int64(of_year - (_U_153 * shifted_month + _U_TWO) // _U_FIVE) + 1
     month = np.int64(shifted_month) + (3 if shifted_month < _U_TEN else -9)
-    year = np.int64(year_of_era + era * _U_400) + (1 if month <= 2 else 0)
+    year = np.int64(year_of_era + era * _U_400) - 400 + (1 if month <= 2 else 0)
     return _ymd_back(year, month, day, buf, pos)
 
 

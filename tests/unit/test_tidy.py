@@ -152,7 +152,6 @@ TESTED_ELSEWHERE = {
     "kernels/text_check": "tests/unit/binlog/test_hostile.py",
     "kernels/records": "tests/unit/binlog/test_decode.py",
     "kernels/protobuf": "tests/golden/test_entries.py",
-    "kernels/entry_values": "tests/golden/test_entries.py",
     "kernels/scan": "tests/unit/binlog/test_cutter.py",
 }
 
