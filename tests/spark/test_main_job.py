@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ray_canal as canal
 from ray_canal import spark as canal_spark
 from ray_canal.errors import InstanceNotFound
@@ -39,7 +41,13 @@ def state(spark: Any, folder: Path) -> dict[int, tuple[Any, ...]]:
     return {row[0]: row for row in rows}
 
 
-def test_parquet_equals_select(server: Server, spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", ["mysql97", "mariadb", pytest.param("mysql56", marks=pytest.mark.soak)]
+)
+def test_parquet_equals_select(
+    kind: str, request: pytest.FixtureRequest, spark: Any, tmp_path: Path
+) -> None:
+    server: Server = request.getfixturevalue(kind)
     work = Workload(server, seed=31, database="sparked")
     work.create()
     name, out = f"spark-{server.kind}", tmp_path / "changes"

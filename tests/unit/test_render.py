@@ -28,10 +28,13 @@ def test_plain(value: object, expected: object) -> None:
 
 
 def test_plain_of_a_record() -> None:
-    assert plain(EntryPosition("b.1", 4)) == {
+    shown = plain(EntryPosition("b.1", 4))
+    assert shown == {
         "journal_name": "b.1",
         "position": 4,
         "row": 0,
+        "entry": 0,
         "gtid": "",
         "timestamp": 0,
+        "commit_us": 0,
     }
