@@ -32,11 +32,12 @@ from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
-from ray_canal.binlog.walked import at_event, read_only, table_id_bytes
+from ray_canal.binlog.walked import at_event, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
 from ray_canal.kernels.inflate import fill_inflated
+from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.json_column import fill_json
 from ray_canal.kernels.records import place_entries, place_rows, row_events
 

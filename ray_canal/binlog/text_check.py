@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.walked import read_only
 from ray_canal.kernels import codes, wire
 from ray_canal.kernels.charset import UTF8
+from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.text_check import has_broken_column
 from ray_canal.kernels.utf8 import first_broken_row
 

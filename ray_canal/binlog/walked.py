@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,10 @@ from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import walk as w
+from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.records import place_gtids, place_sources
 
 Int64s = npt.NDArray[np.int64]
-Element = TypeVar("Element", bound=np.generic)
 
 _GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
 
@@ -39,14 +38,6 @@ class Walked:
     maps: Int64s
     id_bytes: int
     failure: DecodeError | None = None
-
-
-def read_only(data: npt.NDArray[Element]) -> npt.NDArray[Element]:
-    """A view that cannot be written: so kernels are compiled once, for Ray's buffers and our
-    own."""
-    view = data.view()
-    view.flags.writeable = False
-    return view
 
 
 def table_id_bytes(post_header_bytes: bytes) -> int:

@@ -26,7 +26,7 @@ from ray_canal.kernels.entry_values import (
     unsigned,
 )
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load32, load64, store32
+from ray_canal.kernels.memory import load32, same_bytes, store32
 from ray_canal.kernels.protobuf import close_back, short_back
 
 NO_SPACE: Final = -1
@@ -71,20 +71,6 @@ def _is_null(code, arena, validity, values, row):  # type: ignore[no-untyped-def
     return True
 
 
-@inlined
-def _equal(arena, a, b, size):  # type: ignore[no-untyped-def]
-    at = 0
-    while size - at >= 8:
-        if load64(arena, a + at) != load64(arena, b + at):
-            return False
-        at += 8
-    while at < size:
-        if arena[a + at] != arena[b + at]:
-            return False
-        at += 1
-    return True
-
-
 @bare
 def _same(code, width, arena, columns, p, row):  # type: ignore[no-untyped-def]
     """Whether a column's before and after image are equal."""
@@ -103,7 +89,7 @@ def _same(code, width, arena, columns, p, row):  # type: ignore[no-untyped-def]
             return False
         b_at = columns[p, C_DATA] + b_start
         a_at = columns[p, C_DATA + 3] + a_start
-    return _equal(arena, a_at, b_at, size)
+    return same_bytes(arena, a_at, b_at, size)
 
 
 @inlined
@@ -125,7 +111,7 @@ def _present(arena, bitmap, index):  # type: ignore[no-untyped-def]
 
 
 @bare
-def _is_updated(code, width, event, side, index, columns, p, row, count, arena):  # type: ignore[no-untyped-def]
+def _is_updated(code, width, event, side, index, columns, p, row, arena):  # type: ignore[no-untyped-def]
     """Whether an after image's column differs from the before image's, or there is none."""
     if not side or columns[p, C_STILL]:
         return False
@@ -191,7 +177,7 @@ def _column_back(
             if not _present(arena, bitmap, index):
                 continue
             updated = _is_updated(
-                code, widths[code], event, side, index, columns, p, row, count, arena
+                code, widths[code], event, side, index, columns, p, row, arena
             )
         if pos < room:
             return NO_SPACE

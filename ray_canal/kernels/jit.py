@@ -22,9 +22,12 @@ from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
+import numpy.typing as npt
 from numba.core import caching, config
 
 F = TypeVar("F", bound=Callable[..., Any])
+Element = TypeVar("Element", bound=np.generic)
 
 CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
 
@@ -110,6 +113,14 @@ def inlined(function: F) -> F:
     if JIT_DISABLED:
         return function
     return _cached(numba.njit(nogil=True, _nrt=CHECKED, forceinline=True)(function), function)
+
+
+def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
+    """A view that cannot be written. Shared memory cannot, and kernels are compiled for each kind
+    of array: so they are for that one alone."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _cached(dispatcher: Any, function: F) -> F:

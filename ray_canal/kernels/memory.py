@@ -185,3 +185,18 @@ def load_be(source, at, count):  # type: ignore[no-untyped-def]
     for k in range(count):
         value = value << 8 | np.int64(source[at + k])
     return value
+
+
+@inlined
+def same_bytes(source, a, b, count):  # type: ignore[no-untyped-def]
+    """Whether source[a : a + count] and source[b : b + count] are equal."""
+    k = 0
+    while count - k >= 8:
+        if load64(source, a + k) != load64(source, b + k):
+            return False
+        k += 8
+    while k < count:
+        if source[a + k] != source[b + k]:
+            return False
+        k += 1
+    return True

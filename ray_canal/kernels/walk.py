@@ -15,7 +15,7 @@ import numpy as np
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
 from ray_canal.kernels.gtid_events import G_POSITION, read_gtid
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load16, load32, load64, load_le
+from ray_canal.kernels.memory import load16, load32, load64, load_le, same_bytes
 
 # Columns of `found`.
 POSITION: Final = 0
@@ -150,20 +150,6 @@ def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
     return crc == load32(data, tail)
 
 
-@inlined
-def _same(data, a, b, count):  # type: ignore[no-untyped-def]
-    k = 0
-    while count - k >= 8:
-        if load64(data, a + k) != load64(data, b + k):
-            return False
-        k += 8
-    while k < count:
-        if data[a + k] != data[b + k]:
-            return False
-        k += 1
-    return True
-
-
 @bare
 def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untyped-def]
     """Index in `maps` of the TABLE_MAP data[start:end]; `count` itself if it is new."""
@@ -173,7 +159,7 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
         k = slots[slot]
         first = maps[M_START, k]
         alike = maps[M_HASH, k] == digest and maps[M_END, k] - first == end - start
-        if alike and _same(data, first, start, end - start):
+        if alike and same_bytes(data, first, start, end - start):
             return k
         slot = (slot + 1) & (slots.size - 1)
     slots[slot] = count
@@ -201,7 +187,8 @@ def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active): 
     k = active[slot]
     first = maps[M_START, k] if k >= 0 else 0
     size = end - body - id_bytes
-    if k < 0 or maps[M_END, k] - first != size or not _same(data, first, body + id_bytes, size):
+    known = k >= 0 and maps[M_END, k] - first == size
+    if not (known and same_bytes(data, first, body + id_bytes, size)):
         k = _intern(data, body + id_bytes, end, at, maps, count, slots)
     new_id = 0 if ids[slot] == table_id else 1
     ids[slot] = table_id

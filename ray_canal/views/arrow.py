@@ -25,12 +25,12 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     TableLayout,
 )
-from ray_canal.binlog.walked import read_only
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import envelope as e
 from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
+from ray_canal.kernels.jit import read_only
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.sql_types import storage_code
@@ -255,8 +255,7 @@ def _envelope(
 def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
     """The chunk's GTIDs as text, by index."""
     gtids = np.ascontiguousarray(chunk.gtids)
-    records = gtids.view(np.uint8).reshape(-1)
-    records.flags.writeable = False
+    records = read_only(gtids.view(np.uint8).reshape(-1))
     offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
     text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
     used = gtid_texts(records, GTID.itemsize, _GTID_FIELDS, offsets, text)

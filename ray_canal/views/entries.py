@@ -28,6 +28,8 @@ from ray_canal.kernels import codes
 from ray_canal.kernels import entry_bytes as kernels
 from ray_canal.kernels import entry_columns as column_kernels
 from ray_canal.kernels.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
+from ray_canal.kernels.jit import read_only
+from ray_canal.protocol.canal_packet import varint
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
@@ -133,8 +135,8 @@ class _Renderer:
         self._chunk = chunk
         self._lent = lent
         self._arguments = (
-            _frozen(chunk.events), _frozen(chunk.queries), tables, columns, _WIDTHS, gtids,
-            _frozen(chunk.arena), _frozen(blobs.array()), len(blobs.journal), *_zone(time_zone),
+            read_only(chunk.events), read_only(chunk.queries), tables, columns, _WIDTHS, gtids,
+            read_only(chunk.arena), read_only(blobs.array()), len(blobs.journal), *_zone(time_zone),
             np.int64(prefix), *_room(chunk), *_window_room(tables),
         )  # fmt: skip
 
@@ -276,24 +278,8 @@ class _Blobs:
         return np.frombuffer(b"".join(self._parts), np.uint8)
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _field(tag: int, data: bytes) -> bytes:
-    return bytes([tag]) + _varint(len(data)) + data
-
-
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only view: shared memory is read-only, so the kernel is compiled for that alone."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return bytes([tag]) + varint(len(data)) + data
 
 
 @lru_cache(maxsize=4096)
@@ -307,7 +293,7 @@ def _constants(column: ColumnMeta, index: int, code: int) -> tuple[bytes, bytes,
     for an unsigned value with its top bit set; its tail (mysqlType)."""
     name = _field(0x1A, column.name.encode()) + bytes([0x20, column.is_key])
     heads = (
-        b"\x08" + _varint(index) + b"\x10" + _varint(kind & 0xFFFFFFFFFFFFFFFF) + name
+        b"\x08" + varint(index) + b"\x10" + varint(kind & 0xFFFFFFFFFFFFFFFF) + name
         for kind in (sql_type(column, code), null_type(column, code), widened(column, code))
     )
     value, null, wide = heads

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.errors import ConfigError
+from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.sha256 import (
     HEX_BYTES,
     INITIAL,
@@ -111,19 +112,12 @@ class Hashing:
         source = np.frombuffer(data if data is not None else b"", np.uint8)
         out = np.empty(HEX_BYTES * count, np.uint8)
         hash_column(
-            _read_only(bounds), _read_only(source), self._keyed, self._inner, self._outer,
+            read_only(bounds), read_only(source), self._keyed, self._inner, self._outer,
             np.empty(SCRATCH_WORDS, np.uint32), out,
         )  # fmt: skip
         ends = np.arange(0, HEX_BYTES * (count + 1), HEX_BYTES, dtype=np.int32)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(out)]
         return pa.Array.from_buffers(pa.string(), count, buffers)
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Buffers of Ray's cannot be written: the kernel is compiled for such alone."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _as_bytes(column: pa.Array, name: str) -> pa.Array:

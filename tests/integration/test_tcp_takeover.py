@@ -25,6 +25,7 @@ from ray_canal.offline import decode_entries
 from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from ray_canal.protocol.generated import EntryProtocol_pb2 as entry_pb
 from tests.canal_client import RawClient
+from tests.golden import split_delimited
 from tests.integration.test_tcp import deployment, free_port, until
 
 NAME = "tcp-shop"
@@ -111,26 +112,11 @@ def entries_of_files() -> Counter[tuple[Any, ...]]:
     """(file, offset, type) of each entry, and how often: events of a compressed transaction share
     their place."""
     found: Counter[tuple[Any, ...]] = Counter()
-    for raw in split(b"".join(decode_entries(binlog_files()))):
-        header, kind = raw.header, raw.entryType
+    for data in split_delimited(b"".join(decode_entries(binlog_files()))):
+        entry = entry_pb.Entry.FromString(data)
+        header, kind = entry.header, entry.entryType
         found[header.logfileName, header.logfileOffset, kind] += 1
     return found
-
-
-def split(data: bytes) -> Iterator[Any]:
-    """Entries, each with its length (varint) in front of it."""
-    at = 0
-    while at < len(data):
-        size = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            size |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                break
-        yield entry_pb.Entry.FromString(data[at : at + size])
-        at += size
 
 
 def test_a_waiting_get_outlives_its_store(replicated: int) -> None:

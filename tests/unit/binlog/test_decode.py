@@ -25,6 +25,7 @@ from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels import codes
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.arrow import batches
+from tests.golden import split_delimited
 from tests.unit.binlog.golden import (
     GOLDEN,
     classify,
@@ -43,19 +44,8 @@ SUBJECTS = ("numeric", "temporal", "enumsetbit", "strings", "dml", "geometry")
 
 def canal_entries(path: str) -> Iterator[pb.Entry]:
     """Canal's ROWDATA entries of row events."""
-    data = (GOLDEN / path).read_bytes()
-    at = 0
-    while at < len(data):
-        size = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            size |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                break
-        entry = pb.Entry.FromString(data[at : at + size])
-        at += size
+    for data in split_delimited((GOLDEN / path).read_bytes()):
+        entry = pb.Entry.FromString(data)
         if entry.entryType == pb.ROWDATA and entry.header.eventType in (1, 2, 3):
             yield entry
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from ray_canal.binlog.parsed import QueryRecord
+from tests.golden import split_delimited
 
 Fields = dict[int, list[int | bytes]]
 
@@ -52,7 +52,8 @@ def canal_statements(path: Path) -> dict[int, list[QueryRecord]]:
     """Statement entries by the offset of their event. Numbers are Entry's and RowChange's
     fields."""
     found: dict[int, list[QueryRecord]] = {}
-    for entry in _entries(path.read_bytes()):
+    for message in split_delimited(path.read_bytes()):
+        entry = _fields(message)
         header, change = _fields(_part(entry, 1)), _fields(_part(entry, 3))
         if _number(entry, 2) == 2 and 12 not in change:
             record = QueryRecord(
@@ -65,11 +66,3 @@ def canal_statements(path: Path) -> dict[int, list[QueryRecord]]:
             )
             found.setdefault(_number(header, 3), []).append(record)
     return found
-
-
-def _entries(data: bytes) -> Iterator[Fields]:
-    at = 0
-    while at < len(data):
-        size, at = _varint(data, at)
-        yield _fields(data[at : at + size])
-        at += size
