@@ -51,7 +51,7 @@ def _mysqlbinlog(made: Made, _port: int) -> list[str]:
 
 
 def _event_stream(made: Made, _port: int) -> list[str]:
-    python = _environment("mysql-event-stream")
+    python = environment("mysql-event-stream")
     limit = str(SYSTEMS["mysql-event-stream"].row_limit)
     return [str(python), str(HERE / "child_event_stream.py"), limit, *made.files]
 
@@ -75,14 +75,15 @@ OURS = ("ray_canal-arrow", "ray_canal-entries")
 BASE = "mysqlbinlog"
 
 
-def _environment(package: str) -> Path:
-    """Python of the package's own virtual environment. Raises NotAvailable."""
+def environment(package: str, *options: str) -> Path:
+    """Python of the package's own virtual environment. `options` are pip's. Raises
+    NotAvailable."""
     folder = cache_folder() / package
     python = folder / "bin" / "python"
     done = folder / ".installed"
     if not done.exists():
         venv.create(folder, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", package]
+        command = [str(python), "-m", "pip", "install", "--quiet", *options, package]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             last = (result.stderr.strip().splitlines() or ["no message"])[-1]
@@ -98,7 +99,7 @@ def version_of(name: str) -> str:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return text.partition("Ver ")[2].split(" for ")[0].strip()
     package = {"ray_canal-arrow": "ray-canal", "ray_canal-entries": "ray-canal"}.get(name, name)
-    python = _environment(package) if name == "mysql-event-stream" else Path(sys.executable)
+    python = environment(package) if name == "mysql-event-stream" else Path(sys.executable)
     script = f"from importlib.metadata import version; print(version({package!r}))"
     result = subprocess.run(
         [str(python), "-c", script], capture_output=True, text=True, check=False

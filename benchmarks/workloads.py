@@ -122,7 +122,7 @@ def _write(workload: Workload, rows: int, folder: Path, progress: Progress) -> N
             "innodb-doublewrite": "OFF", "innodb-flush-log-at-trx-commit": "0",
         }  # fmt: skip
         with start("mysql97", Path(temporary), options) as server:
-            _prepare(server)
+            prepare(server)
             server.execute("FLUSH BINARY LOGS")  # the tables' making stays out of the files
             before = len(server.binlogs())
             with contextlib.closing(server.connect(database="bench")) as connection:
@@ -137,7 +137,8 @@ def _write(workload: Workload, rows: int, folder: Path, progress: Progress) -> N
     making.rename(folder)
 
 
-def _prepare(server: Server) -> None:
+def prepare(server: Server) -> None:
+    """Make the tables of all workloads."""
     wide = ",\n".join(f"c{k} {_WIDE_KINDS[k % len(_WIDE_KINDS)][0]}" for k in range(59))
     server.execute(
         "CREATE DATABASE bench",

@@ -1,0 +1,19 @@
+"""The lines that a peer's process prints (see the package). Standard library alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+
+def say(at: str, rows: int) -> None:
+    """One line: what happened, when, and how many rows there are so far."""
+    line = {"at": at, "ns": time.monotonic_ns(), "rows": rows}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def until_told() -> None:
+    """Keep the dump open until standard input ends."""
+    sys.stdin.read()

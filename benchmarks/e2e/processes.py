@@ -1,0 +1,83 @@
+"""CPU seconds and memory of groups of processes: all those that were started with a mark in their
+environment, Ray's own among them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "RAY_CANAL_BENCH_RUN"
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_KB_MB = 1024 / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of a group: CPU seconds so far, and memory in MB, shared pages counted once."""
+
+    cpu_s: float
+    now_mb: float
+    peak_mb: float
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that inherited the mark."""
+    wanted = f"{MARK}={mark}\0".encode()
+    return [pid for pid in _pids() if wanted in _read(f"/proc/{pid}/environ") + b"\0"]
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU seconds of processes, and of those of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        total += sum(int(field) for field in fields[11:15]) * _TICK_S
+    return total
+
+
+def usage(pids: Iterable[int]) -> Usage:
+    """CPU and memory. The peak is a bound: each process's own, as if all had been at one time."""
+    known = list(pids)
+    now = peak = 0.0
+    for pid in known:
+        pss = _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:")
+        status = f"/proc/{pid}/status"
+        now += pss * _KB_MB
+        peak += (pss + _kilobytes(status, "VmHWM:") - _kilobytes(status, "VmRSS:")) * _KB_MB
+    return Usage(cpu_s(known), now, peak)
+
+
+def names_mb(pids: Iterable[int]) -> dict[str, float]:
+    """MB of each process by its name, shared pages counted once; for reports."""
+    found: dict[str, float] = {}
+    for pid in pids:
+        words = _read(f"/proc/{pid}/cmdline").split(b"\0")
+        name = Path(words[0].decode(errors="replace")).name if words[0] else "?"
+        if name.startswith("python") and len(words) > 1:
+            script = next((w for w in words[1:] if not w.startswith(b"-")), b"")
+            name = Path(script.decode(errors="replace")).name or name
+        found[name] = (
+            found.get(name, 0.0) + _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:") * _KB_MB
+        )
+    return found
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _kilobytes(path: str, field: str) -> int:
+    for line in _read(path).decode("ascii", errors="replace").splitlines():
+        if line.startswith(field):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:  # it has ended, or is not ours
+        return b""

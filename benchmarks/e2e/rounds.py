@@ -1,0 +1,165 @@
+"""Throughput: rounds over all readers, one server for each workload.
+
+The clock of a run goes from the moment at which the server began the dump, by the server's own
+clock, to the reader's line that its last row is in its hands; of Java peers from the first rows on,
+when the JVM is warm. So processes' starts are outside. CPU seconds are of all the reader's
+processes, Ray's own among them, between the same two moments.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.clock import peak_rss_mb
+from benchmarks.e2e.child import Child, ChildFailed
+from benchmarks.e2e.processes import cpu_s, usage
+from benchmarks.e2e.server import Source, source
+from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbinlog
+from benchmarks.systems import NotAvailable
+from benchmarks.workloads import Made
+
+_START_S, _RUN_S = 120.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one reader over one workload."""
+
+    rows: int
+    in_bytes: float
+    seconds: float
+    cpu_s: float
+    peak_mb: float
+    server_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run, or why there is none."""
+
+    workload: str
+    reader: str
+    run: Run | None
+    missing: str = ""
+
+
+def measure(
+    workloads: Sequence[Made], names: Sequence[str], rounds: int, telling: Callable[[str], None]
+) -> Iterator[Result]:
+    """Every run, in turns, so that a busy minute of the machine hits all readers."""
+    gone: dict[str, str] = {}
+    with ExitStack() as stack:
+        cluster: Child | None = None
+        if any(name in OURS for name in names):
+            telling("starting Ray")
+            cluster = stack.enter_context(Child(OURS_COMMAND))
+            cluster.wait("up", _START_S)
+        for made in workloads:
+            with source(made) as served:
+                for number in range(1, rounds + 1):
+                    for name in names:
+                        if name in gone:
+                            continue
+                        telling(f"{made.name} round {number} {name}")
+                        try:
+                            run = _one(READERS[name], made, served, cluster)
+                        except (NotAvailable, ChildFailed) as error:
+                            if name in OURS:
+                                raise
+                            gone[name] = str(error)
+                            yield Result(made.name, name, None, str(error))
+                        else:
+                            yield Result(made.name, name, run)
+
+
+def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:
+    served.end_dumps()
+    if not reader.says:
+        return _whole_process(made, served)
+    if reader.command is None:
+        assert cluster is not None
+        return ours(cluster, served, made, reader.view)
+    rows = reader.rows(made)
+    with Child(reader.command(served.server.port, rows), reader.folder) as child:
+        child.wait("ready", _START_S)
+        return _clocked(child, made, served, reader.warm > 0)
+
+
+def ours(cluster: Child, served: Source, made: Made, view: str, **instance: object) -> Run:
+    """One run of this tree, by a destination of its own. `instance`: more of its configuration."""
+    task = {"do": "throughput", "view": view, "port": served.server.port, "rows": made.rows}
+    cluster.tell({**task, "instance": instance})
+    cluster.wait("ready", _START_S)
+    run = _clocked(cluster, made, served, warm=False)
+    cluster.tell({})
+    cluster.wait("stopped", _START_S)
+    return run
+
+
+def _clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
+    before: list[float] = []
+
+    def dump_began() -> bool:
+        if served.dump_began_ns() is None:
+            return False
+        before[:] = [cpu_s(child.pids()), served.cpu_s()]
+        return True
+
+    first_rows = 0
+    if warm:
+        mark = child.wait("mark", _RUN_S)
+        before[:] = [cpu_s(child.pids()), served.cpu_s()]
+        began_ns, first_rows = mark["ns"], mark["rows"]
+        end = child.wait("end", _RUN_S)
+    else:
+        end = child.wait("end", _RUN_S, dump_began)
+        dump_ns = served.dump_began_ns()
+        if dump_ns is None or not before:
+            raise ChildFailed("the server has no dump of it; too few rows to measure")
+        began_ns = dump_ns
+    used = usage(child.pids())
+    rows = end["rows"] - first_rows
+    return Run(
+        rows,
+        made.size_bytes * rows / made.rows,
+        (end["ns"] - began_ns) / 1e9,
+        used.cpu_s - before[0],
+        used.peak_mb,
+        served.cpu_s() - before[1],
+    )
+
+
+def _whole_process(made: Made, served: Source) -> Run:
+    """mysqlbinlog has nothing to load; it writes to memory, so that no disk is measured."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
+        command = mysqlbinlog(served.server.port, names, folder)
+        server_before, peak_mb = served.cpu_s(), 0.0
+        children = os.times()
+        began = time.perf_counter()
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            while process.poll() is None:
+                peak_mb = max(peak_mb, peak_rss_mb(process.pid))
+                time.sleep(0.005)
+            seconds = time.perf_counter() - began
+            assert process.stderr is not None
+            words = process.stderr.read().decode(errors="replace").strip()
+        after = os.times()
+        if process.returncode:
+            raise ChildFailed(f"mysqlbinlog: {words[-300:]}")
+        copied = sum(os.path.getsize(Path(folder) / name) for name in names)
+    if copied != made.size_bytes:
+        raise ChildFailed(f"mysqlbinlog copied {copied} bytes of {made.size_bytes}")
+    used = after.children_user - children.children_user
+    used += after.children_system - children.children_system
+    return Run(made.rows, made.size_bytes, seconds, used, peak_mb, served.cpu_s() - server_before)

@@ -1,0 +1,107 @@
+"""The server that everything reads from, and when it began a dump, by its own clock.
+
+The workload's files are the server's binlog and its tables exist, empty, since some peers ask the
+catalog for columns. TLS is off for all alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.workloads import Made, prepare
+from tests.servers import Server, start
+
+OPTIONS: dict[str, str | None] = {
+    "performance-schema": "ON",  # knows when a dump began
+    "tls-version": "",
+    "innodb-redo-log-capacity": "512M",
+    "innodb-buffer-pool-size": "256M",
+    "max-binlog-size": "1G",
+}
+
+_DUMPS = """SELECT dump.TIMER_START, own.TIMER_START
+  FROM performance_schema.events_statements_current dump,
+       performance_schema.events_statements_current own
+ WHERE dump.EVENT_NAME LIKE 'statement/com/Binlog Dump%'
+   AND own.THREAD_ID = PS_CURRENT_THREAD_ID() AND own.NESTING_EVENT_LEVEL = 0
+ ORDER BY 1"""
+
+
+@contextlib.contextmanager
+def source(made: Made | None = None) -> Iterator[Source]:
+    """A server with the workload's tables, and, when there is one, its files as the binlog."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as temporary,
+        start("mysql97", Path(temporary), OPTIONS) as server,
+    ):
+        prepare(server)
+        if made is not None:
+            _serve_files(server, made)
+        with contextlib.closing(server.connect()) as connection:
+            yield Source(server, connection.cursor())
+
+
+def _serve_files(server: Server, made: Made) -> None:
+    server.stop()
+    for path in server.datadir.glob("mysql-bin.*"):
+        path.unlink()
+    names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
+    for name, file in zip(names, made.files, strict=True):
+        shutil.copyfile(file, server.datadir / name)
+    index = "".join(f"./{name}\n" for name in names)
+    (server.datadir / "mysql-bin.index").write_text(index, encoding="ascii")
+    server.start()
+
+
+class Source:
+    """A server, and a connection to ask it."""
+
+    def __init__(self, server: Server, cursor: object) -> None:
+        self.server = server
+        self._cursor = cursor
+        process = server.process
+        assert process is not None
+        self.pid = process.pid
+
+    def dump_began_ns(self) -> int | None:
+        """When the latest dump began (CLOCK_MONOTONIC); None: there is none."""
+        self._cursor.execute(_DUMPS)  # type: ignore[attr-defined]
+        now_ns = time.monotonic_ns()
+        rows = self._cursor.fetchall()  # type: ignore[attr-defined]
+        if not rows:
+            return None
+        began_ps, own_ps = rows[-1]
+        return now_ns - (own_ps - began_ps) // 1000
+
+    def end_dumps(self, timeout_s: float = 20.0) -> None:
+        """End what dumps readers left behind."""
+        deadline = time.monotonic() + timeout_s
+        cursor = self._cursor
+        while self.dump_began_ns() is not None:
+            cursor.execute(  # type: ignore[attr-defined]
+                "SELECT PROCESSLIST_ID FROM performance_schema.threads"
+                " WHERE PROCESSLIST_COMMAND LIKE 'Binlog Dump%'"
+            )
+            for (number,) in cursor.fetchall():  # type: ignore[attr-defined]
+                with contextlib.suppress(Exception):  # it may have gone by itself
+                    cursor.execute(f"KILL {number}")  # type: ignore[attr-defined]
+            if time.monotonic() > deadline:
+                raise TimeoutError("a dump of a reader that has gone does not end")
+            time.sleep(0.02)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the server so far."""
+        from benchmarks.e2e.processes import cpu_s
+
+        return cpu_s([self.pid])
+
+
+def load_average() -> float:
+    """Of the last minute."""
+    return round(os.getloadavg()[0], 2)
