@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz soak-tcp fault lint servers bench bench-check clean
+.PHONY: help setup demo test unit fuzz soak-tcp fault lint servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -63,6 +63,10 @@ servers: setup
 ## make bench    measure speed against peers on one thread, write benchmarks/bench.json
 bench: setup servers
 	$(BIN)/python -m benchmarks run --out benchmarks/bench.json
+
+## make bench-e2e  measure end to end against peers, add it to benchmarks/bench.json (minutes)
+bench-e2e: setup servers
+	$(BIN)/python -m benchmarks.e2e run --out benchmarks/bench.json
 
 ## make bench-check  fail when a ratio to mysqlbinlog lost over 20 % since benchmarks/bench.json
 bench-check: setup servers

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import workloads as work
-from benchmarks.__main__ import BENCH_JSON, _chosen, _machine, _made
+from benchmarks.command import BENCH_JSON, chosen, console, machine, made_of
 from benchmarks.e2e import figures as fig
 from benchmarks.e2e.rounds import Run, measure
 from benchmarks.e2e.systems import READERS
@@ -23,7 +22,6 @@ from benchmarks.e2e.systems import READERS
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
 )
-console = Console(width=120 if not sys.stdout.isatty() else None)
 
 Names = Annotated[list[str] | None, typer.Option(help="Only this one; give it again for more.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
@@ -39,12 +37,12 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Add the figures to this JSON file.")] = None,
 ) -> None:
     """Measure, and print tables."""
-    made = _made(workload, scale)
-    figures, missing = throughput(made, _chosen(reader, list(READERS)), rounds)
+    made = made_of(workload, scale)
+    figures, missing = throughput(made, chosen(reader, list(READERS)), rounds)
     report: dict[str, Any] = {
         "date": dt.date.today().isoformat(),
         "command": "python -m benchmarks.e2e " + " ".join(sys.argv[1:]),
-        "machine": _machine(),
+        "machine": machine(),
         "versions": {f.reader: READERS[f.reader].version() for f in figures},
         "not_available": missing,
         "figures": [asdict(each) for each in figures],
@@ -63,7 +61,10 @@ def throughput(
     missing: dict[str, str] = {}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("", total=len(made) * len(readers) * rounds)
-        telling = lambda text: progress.update(task, description=text)  # noqa: E731
+
+        def telling(text: str) -> None:
+            progress.update(task, description=text)
+
         for result in measure(made, readers, rounds, telling):
             progress.advance(task)
             if result.run is None:
@@ -91,7 +92,7 @@ def check(
     if not committed:
         console.print(f"{against} has no end-to-end figures; make them with `make bench-e2e`")
         raise typer.Exit(2)
-    figures, _ = throughput(_made(workload, scale), _chosen(reader, list(READERS)), rounds)
+    figures, _ = throughput(made_of(workload, scale), chosen(reader, list(READERS)), rounds)
     lost = fig.losses(figures, committed)
     for line in lost:
         console.print(f"slower: {line}", style="red")

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.workloads import Made, prepare
 from tests.servers import Server, start
@@ -62,7 +63,7 @@ def _serve_files(server: Server, made: Made) -> None:
 class Source:
     """A server, and a connection to ask it."""
 
-    def __init__(self, server: Server, cursor: object) -> None:
+    def __init__(self, server: Server, cursor: Any) -> None:
         self.server = server
         self._cursor = cursor
         process = server.process
@@ -71,26 +72,26 @@ class Source:
 
     def dump_began_ns(self) -> int | None:
         """When the latest dump began (CLOCK_MONOTONIC); None: there is none."""
-        self._cursor.execute(_DUMPS)  # type: ignore[attr-defined]
+        self._cursor.execute(_DUMPS)
         now_ns = time.monotonic_ns()
-        rows = self._cursor.fetchall()  # type: ignore[attr-defined]
+        rows = self._cursor.fetchall()
         if not rows:
             return None
         began_ps, own_ps = rows[-1]
-        return now_ns - (own_ps - began_ps) // 1000
+        return now_ns - int(own_ps - began_ps) // 1000
 
     def end_dumps(self, timeout_s: float = 20.0) -> None:
         """End what dumps readers left behind."""
         deadline = time.monotonic() + timeout_s
         cursor = self._cursor
         while self.dump_began_ns() is not None:
-            cursor.execute(  # type: ignore[attr-defined]
+            cursor.execute(
                 "SELECT PROCESSLIST_ID FROM performance_schema.threads"
                 " WHERE PROCESSLIST_COMMAND LIKE 'Binlog Dump%'"
             )
-            for (number,) in cursor.fetchall():  # type: ignore[attr-defined]
+            for (number,) in cursor.fetchall():
                 with contextlib.suppress(Exception):  # it may have gone by itself
-                    cursor.execute(f"KILL {number}")  # type: ignore[attr-defined]
+                    cursor.execute(f"KILL {number}")
             if time.monotonic() > deadline:
                 raise TimeoutError("a dump of a reader that has gone does not end")
             time.sleep(0.02)

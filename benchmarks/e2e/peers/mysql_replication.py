@@ -1,4 +1,4 @@
-"""Child: mysql-replication's BinLogStreamReader reads rows: python mysql_replication.py PORT ROWS"""
+"""Child: mysql-replication's BinLogStreamReader: python mysql_replication.py PORT ROWS"""
 
 from __future__ import annotations
 

@@ -1,0 +1,55 @@
+"""What the benchmarks' commands share: names given, workloads made, the machine described."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks import workloads as work
+
+BENCH_JSON = Path(__file__).with_name("bench.json")
+console = Console(width=120 if not sys.stdout.isatty() else None)
+
+
+def chosen(given: Sequence[str] | None, all_names: Sequence[str]) -> list[str]:
+    """Those given, in the order of all; all, when none is given. Raises BadParameter."""
+    unknown = [name for name in given or [] if name not in all_names]
+    if unknown:
+        raise typer.BadParameter(f"no {unknown[0]!r}; there are {', '.join(all_names)}")
+    return [name for name in all_names if not given or name in given]
+
+
+def made_of(names: list[str] | None, scale: float) -> list[work.Made]:
+    """The workloads' files, made where they are not in the cache."""
+    made = []
+    with Progress(console=console, transient=True) as progress:
+        for name in chosen(names, list(work.WORKLOADS)):
+            workload = work.WORKLOADS[name]
+            task = progress.add_task(f"making {name}", total=workload.rows * scale)
+            made.append(work.make(workload, scale, partial(progress.advance, task)))
+            progress.remove_task(task)
+    return made
+
+
+def machine() -> dict[str, Any]:
+    """What bench.json says of the machine, its load included."""
+    model = platform.processor()
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        names = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": names[0] if names else model,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_average": os.getloadavg()[0],
+    }
