@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER = (
+STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER = (
     f"ray::{name}"
     for name in (
         "StoreActor",
@@ -19,6 +19,7 @@ STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER = (
         "Parser",
         "TransactionBufferActor",
         "TcpServerActor",
+        "Spiller",
     )
 )
 RAYLET, GCS = "raylet", "gcs_server"

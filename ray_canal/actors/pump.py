@@ -25,13 +25,13 @@ from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
+from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"
-_CHUNKS_AHEAD_FUSED = 2
 _PING_S = 1.0
 _DECODE_STALL_S = 120.0
 """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
@@ -100,7 +100,7 @@ class Pump:
         `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver`
         puts one into it. Raises what a stage raised, InstanceNotRunning: see _watched.
         """
-        ahead = _CHUNKS_AHEAD_FUSED if self._decoders == 0 else 2 * self._decoders + 1
+        ahead = chunks_ahead(self._decoders)
         queue: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(maxsize=ahead)
         produce = self._produce_fused if self._decoders == 0 else self._produce_split
         await self._watched(produce(queue, wait_for_room), self._consume(queue, deliver))
@@ -161,7 +161,7 @@ class Pump:
         # between two chunks.
         waiting: list[tuple[Any, Any, Any]] = []
         while True:
-            while len(waiting) < _CHUNKS_AHEAD_FUSED:
+            while len(waiting) < chunks_ahead(0):
                 await wait_for_room(queue.qsize() + len(waiting) + 1)
                 waiting.append(tuple(call.remote(_WAIT_S)))
             info_ref, decoded_ref, finished_ref = waiting.pop(0)

@@ -29,6 +29,7 @@ from ray_canal.errors import (
     InstanceError,
     NotSubscribed,
 )
+from ray_canal.limits import limits
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import LogPosition
@@ -258,8 +259,15 @@ class StoreActor(Instance):
             "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "quarantined": self._schemas.quarantined(),
+            "bytes_max": None if line is None else self._bytes_max(line.pump.decoders),
             "store": self._stats(),
         }
+
+    def _bytes_max(self, decoders: int) -> dict[str, int] | None:
+        """See limits.py."""
+        lines, subscribers = 1 + len(self._asides.places()), len(self._subscribers)
+        found = limits(self._config, decoders=decoders, subscribers=subscribers, lines=lines)
+        return None if found is None else dataclasses.asdict(found)
 
     def _stats(self) -> dict[str, Any]:
         if self._line is None:

@@ -25,7 +25,7 @@ from ray_canal.errors import (
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store import pieces, whole
 from ray_canal.store.batch import Batch, Taken, batch_of, take
-from ray_canal.store.ring import Ring, Slot
+from ray_canal.store.ring import Ring, Slot, index_bytes_max
 from ray_canal.store.subscriber import Mark, Subscriber, Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
@@ -99,7 +99,11 @@ class EventStore:
         needing = [s for s in self._subscribers.values() if s.holds < slot.end]
         if not needing or not all(s.terms.may_spill for s in needing):
             return None
-        self._disk_full = self._ring.disk_bytes + slot.chunk.info.arena_bytes > self._spill_bytes
+        ring, index_bytes = self._ring, slot.index_bytes_of(len(self._subscribers))
+        self._disk_full = (
+            ring.disk_bytes + slot.arena_bytes > self._spill_bytes
+            or ring.index_bytes + index_bytes > index_bytes_max(self._spill_bytes)
+        )
         return None if self._disk_full else slot
 
     def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
@@ -112,7 +116,7 @@ class EventStore:
             if subscriber.holds < slot.end:
                 subscriber.view(slot)
                 subscriber.reduce(slot)
-        self._ring.move_to_disk(slot, segment, disk_bytes)
+        self._ring.move_to_disk(slot, segment, disk_bytes, len(self._subscribers))
         return True
 
     def missing(self, client_id: int, batch_size: int) -> Slot | None:
@@ -469,6 +473,7 @@ class EventStore:
             "entries": ring.put_sequence - ring.first_sequence,
             "bytes": ring.size_bytes,
             "bytes_on_disk": ring.disk_bytes,
+            "index_bytes": ring.index_bytes,
             "capacity": ring.capacity,
             "batch_mode": self._config.batch_mode,
             "fill": ring.used / ring.capacity,

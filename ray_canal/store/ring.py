@@ -22,6 +22,16 @@ SLOT_BYTES_MIN = 4096
 """What a chunk is charged at least: a chunk of one small transaction costs that much to keep and
 refer to."""
 
+_SLOT_INDEX_BYTES = 1536
+_VIEW_INDEX_BYTES = 256
+_INDEX_BYTES_MIN, _INDEX_SHARE = 16 << 20, 32
+
+
+def index_bytes_max(spill_bytes: int) -> int:
+    """So much memory may go to what is kept of chunks on disk; many small ones fill it before they
+    fill the disk."""
+    return max(_INDEX_BYTES_MIN, spill_bytes // _INDEX_SHARE)
+
 
 @dataclass(slots=True)
 class Slot:
@@ -42,8 +52,10 @@ class Slot:
     after: EntryPosition
     first_close: int
     last_close: int
+    arena_bytes: int
     on_disk: bool = False
     disk_bytes: int = 0
+    index_bytes: int = 0
 
     @property
     def count(self) -> int:
@@ -51,8 +63,14 @@ class Slot:
 
     @property
     def charged_bytes(self) -> int:
-        """Of memory."""
-        return 0 if self.on_disk else max(self.size_bytes, SLOT_BYTES_MIN)
+        """Of memory: what its columns take, where that is more than its events."""
+        return 0 if self.on_disk else max(self.size_bytes, self.arena_bytes, SLOT_BYTES_MIN)
+
+    def index_bytes_of(self, subscribers: int) -> int:
+        """Memory that it takes while it is on disk: positions, GTID sets, and of each subscriber
+        a bit for each entry."""
+        texts = len(self.gtid_set) + len(self.after.gtid)
+        return _SLOT_INDEX_BYTES + texts + subscribers * (_VIEW_INDEX_BYTES + self.count // 8)
 
 
 def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
@@ -70,6 +88,7 @@ def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
         chunk.resume_after(count - 1),
         int(ends[0]) if len(ends) else -1,
         int(ends[-1]) if len(ends) else -1,
+        chunk.info.arena_bytes,
     )
 
 
@@ -87,6 +106,7 @@ class Ring:
         self.first_position = start
         self.put_sequence = 0
         self.disk_bytes = 0
+        self.index_bytes = 0
         self._slots: list[Slot] = []
         self._charged_bytes = 0
         self._entries_on_disk = 0
@@ -144,12 +164,15 @@ class Ring:
     def first_in_memory(self) -> Slot | None:
         return next((slot for slot in self._slots if not slot.on_disk), None)
 
-    def move_to_disk(self, slot: Slot, segment: Any, disk_bytes: int) -> None:
-        """From now on the slot's payload is `segment`, its chunk is read from there when needed."""
+    def move_to_disk(self, slot: Slot, segment: Any, disk_bytes: int, subscribers: int) -> None:
+        """From now on the slot's payload is `segment`, its chunk is read from there when needed, by
+        so many subscribers."""
         self._charged_bytes -= slot.charged_bytes
         slot.chunk, slot.payload = None, segment
         slot.on_disk, slot.disk_bytes = True, disk_bytes
         self.disk_bytes += disk_bytes
+        slot.index_bytes = slot.index_bytes_of(subscribers)
+        self.index_bytes += slot.index_bytes
         self._entries_on_disk += slot.count
         self._slots_on_disk += 1
 
@@ -162,6 +185,7 @@ class Ring:
             for slot in dropped:
                 self._charged_bytes -= slot.charged_bytes
                 self.disk_bytes -= slot.disk_bytes
+                self.index_bytes -= slot.index_bytes
                 self._entries_on_disk -= slot.count if slot.on_disk else 0
                 self._slots_on_disk -= slot.on_disk
             self.first_position = dropped[-1].after

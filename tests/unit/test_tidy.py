@@ -42,8 +42,10 @@ MAY_IMPORT = {
     "store": "errors config filter protocol binlog",
     "meta": "errors config protocol driver",
     "driver": "errors config filter protocol kernels binlog",
+    "limits": "malloc config binlog store",
     "server": "errors config filter protocol binlog views",
-    "actors": "errors malloc config filter protocol kernels binlog parse store meta driver server",
+    "actors": "errors malloc limits config filter protocol kernels binlog parse store meta driver "
+    "server",
     "client": "errors config filter protocol binlog views actors",
     "offline": "errors config filter protocol binlog views parse store driver",
     "migration": "errors config",

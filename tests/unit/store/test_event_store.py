@@ -381,3 +381,21 @@ def test_an_open_transaction_appears_when_it_is_whole_or_the_log_is_full() -> No
     assert store.get(1, 100) is None
     store.flush()
     assert store.get(1, 100).entry_count == 1  # type: ignore[union-attr]
+
+
+def test_many_small_chunks_fill_the_index_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray_canal.store.ring._INDEX_BYTES_MIN", 10_000)
+    store = EventStore(StoreConfig(), START, spill_bytes=100_000)
+    store.subscribe(1, Terms(TableFilter(r".*\..*"), "spill"), None)
+    log, buffer, moved = MadeLog(), TransactionBuffer(START), 0
+    for number in range(10):
+        log.transaction(1)
+        start = 4 if number == 0 else None
+        store.put(buffer.add(info_of(log.entries[-3:], number, start)), number)
+        slot = store.spillable()
+        if slot is not None:
+            moved += store.spilled(slot.first, f"segment {number}", 200)
+    assert 3 <= moved <= 6
+    stats = store.stats()
+    assert stats["bytes_on_disk"] == 200 * moved
+    assert 5_000 < stats["index_bytes"] <= 10_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ray_canal.config import StoreConfig
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.ring import SLOT_BYTES_MIN, Ring
+from ray_canal.store.ring import SLOT_BYTES_MIN, Ring, index_bytes_max
 from ray_canal.store.transaction_buffer import TransactionBuffer
 from tests.unit.store.made_log import MadeLog, info_of
 
@@ -39,6 +41,32 @@ def test_a_small_chunk_is_charged_what_it_costs_to_keep() -> None:
     assert ring.has_room(1)
     ring, _ = ring_of(4, buffer_size=16, memunit_bytes=1024)
     assert not ring.has_room(1)
+
+
+def test_a_chunk_whose_columns_are_larger_than_its_events_is_charged_its_columns() -> None:
+    ring, log = ring_of(0, buffer_size=16, memunit_bytes=1024)
+    log.transaction(1)
+    info = dataclasses.replace(info_of(log.entries, 0, 4), arena_bytes=10_000)
+    ring.append(TransactionBuffer(START).add(info), "wide")
+    assert ring.used == 10_000
+    assert not ring.has_room(8192)
+
+
+def test_what_is_kept_of_chunks_on_disk_is_counted_until_they_go() -> None:
+    ring, _ = ring_of(3)
+    for first, subscribers in ((0, 0), (3, 2)):
+        slot = ring.at(first)
+        assert slot is not None
+        ring.move_to_disk(slot, "segment", 100, subscribers)
+    first, second = (slot.index_bytes for slot in list(ring.since(0))[:2])
+    assert first > 1000
+    assert second > first + 2 * 200  # two subscribers
+    assert (ring.index_bytes, ring.disk_bytes, ring.used) == (first + second, 200, SLOT_BYTES_MIN)
+    ring.trim(3)
+    assert ring.index_bytes == second
+    ring.trim(9)
+    assert (ring.index_bytes, ring.disk_bytes) == (0, 0)
+    assert index_bytes_max(0) < index_bytes_max(4 << 30) == 128 << 20
 
 
 def test_trimmed_slots_leave_their_place_behind() -> None:

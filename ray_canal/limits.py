@@ -1,0 +1,105 @@
+"""The most that one destination takes: memory of its processes, objects in Ray's store, disk.
+
+One sum, worked out from the configuration; `status` shows it, docs/guarantees.md explains it, and
+tests/integration/test_memory.py holds it against a transaction that is much larger. Every term has
+its limit in the code that is named beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ray_canal.binlog.chunk import ENTRY, EVENT
+from ray_canal.config import InstanceConfig
+from ray_canal.malloc import KEPT_BYTES
+from ray_canal.store.ring import index_bytes_max
+from ray_canal.store.segment import SEGMENT_BYTES
+
+PROCESS_BYTES = 128 << 20
+"""Of a process that does nothing yet: interpreter, libraries, compiled kernels (60 to 105 MiB
+measured, files that processes share not counted)."""
+
+_DECODING_CHUNKS = 6
+"""A process that cuts and decodes has one chunk being received, one being cut, one parsed, what its
+rows measure, its columns, and those once more on their way into the object store."""
+_PASSING_CHUNKS = 3
+"""A process that takes a chunk in and gives it out: its parts, pickled, read."""
+_READING_CHUNKS = 2
+"""Of a message with parts on disk a client holds one chunk, and the next while it comes."""
+
+_INT_BYTES = np.dtype(np.int64).itemsize
+_PLACED_BYTES = 4 * _INT_BYTES + 1  # LogChunk: where each entry resumes, whether it is visible
+_VIEW_BYTES = 3 * _INT_BYTES  # View: of each subscriber, its entries and what they cost
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In bytes. `processes`: anonymous memory of the store, of its upstream and of the spiller.
+    `objects`: in Ray's object store, referred to by them or by messages with parts on disk.
+    `disk`: of the log."""
+
+    processes: int
+    objects: int
+    disk: int
+
+    def __add__(self, other: Limits) -> Limits:
+        return Limits(
+            self.processes + other.processes,
+            self.objects + other.objects,
+            self.disk + other.disk,
+        )
+
+
+def chunks_ahead(decoders: int) -> int:
+    """So many chunks may be called for before the oldest of them is in the log (actors/pump.py)."""
+    return 2 if decoders == 0 else 2 * decoders + 1
+
+
+def chunks_in_flight(decoders: int) -> int:
+    """Chunks of the pump that exist and are not in the log. Fused: called for, queued, being put.
+    Split: queued and being put, each raw and decoded."""
+    ahead = chunks_ahead(decoders)
+    return 2 * ahead + 1 if decoders == 0 else 2 * (ahead + 1)
+
+
+def limits(
+    config: InstanceConfig, *, decoders: int, subscribers: int, lines: int = 1
+) -> Limits | None:
+    """Of a destination with so many subscribers and logs (one, and one more for each subscriber
+    that goes by its own dump). None: its log counts entries (ITEMSIZE), so nothing limits its
+    bytes."""
+    if config.store.batch_mode != "MEMSIZE":
+        return None
+    total = Limits(PROCESS_BYTES, 0, 0)  # the store actor
+    for _ in range(lines):
+        total += _line(config, decoders, max(subscribers, 1))
+    return total
+
+
+def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
+    """One log and its upstream."""
+    store, chunk = config.store, config.chunk_bytes
+    log = store.buffer_size * store.memunit_bytes
+    log += chunk  # the first chunk has room whatever its size
+    of_entry = ENTRY.itemsize + _PLACED_BYTES + _VIEW_BYTES * subscribers
+    # A chunk is charged what its columns take, and those have an EVENT for each entry.
+    index = log // EVENT.itemsize * of_entry
+    processes = index + _upstream(chunk, decoders)
+    disk = 0
+    if store.spill_bytes:
+        processes += index_bytes_max(store.spill_bytes)
+        processes += PROCESS_BYTES + KEPT_BYTES + _PASSING_CHUNKS * chunk
+        disk = store.spill_bytes + 2 * SEGMENT_BYTES
+    objects = log + chunks_in_flight(decoders) * chunk + subscribers * _READING_CHUNKS * chunk
+    return Limits(processes, objects, disk)
+
+
+def _upstream(chunk: int, decoders: int) -> int:
+    """Processes of one upstream; decode tasks run in processes of Ray's that others use, too."""
+    decoding = PROCESS_BYTES + KEPT_BYTES + _DECODING_CHUNKS * chunk
+    if decoders == 0:
+        return decoding
+    passing = PROCESS_BYTES + KEPT_BYTES + _PASSING_CHUNKS * chunk
+    return 3 * passing + decoders * decoding  # fetcher, parser, buffer; decode tasks
