@@ -223,6 +223,7 @@ class ChunkInfo:
 
     `failure`: the first event that could not be decoded; `entries` hold all good ones before it.
     `records` and `quarantined` are to be kept durably before the chunk is handed out.
+    `pieces` of transactions: see trail.py; None where something else names them.
     `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
     """
 
@@ -237,6 +238,7 @@ class ChunkInfo:
     renamed: tuple[tuple[int, str, str], ...] = ()
     records: tuple[SchemaRecord, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
+    pieces: npt.NDArray[np.int64] | None = None
 
     def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
         """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,

@@ -130,6 +130,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         renamed,
         parsed.records,
         parsed.quarantined,
+        parsed.pieces,
     )
     return info, chunk
 

@@ -78,7 +78,7 @@ class ParsedChunk:
     is the offset in RawChunk.data just behind the event header, `body_end` that of its end
     (checksum excluded), `version` the version of the rows event (0, 1, 2; 3: PARTIAL_UPDATE_ROWS).
     `changes` are those of schemas, for subscribers; `records` and `quarantined` are to be kept
-    durably before the chunk is handed out.
+    durably before the chunk is handed out. `pieces` of transactions: see binlog/trail.py.
     """
 
     events: npt.NDArray[np.void]
@@ -93,3 +93,4 @@ class ParsedChunk:
     records: tuple[SchemaRecord, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    pieces: Int64s | None = None

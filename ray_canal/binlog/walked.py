@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, RawChunk
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_ANONYMOUS, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import walk as w
+from ray_canal.kernels.digest import PIECE_FIELDS, transaction_pieces
 from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.records import place_gtids, place_sources
 
@@ -119,6 +120,19 @@ def walk(raw: RawChunk) -> Walked:
         id_bytes,
         None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
     )
+
+
+def names_transactions(walked: Walked) -> bool:
+    """Whether GTIDs or commit times name them on any server."""
+    gtids = walked.gtids
+    return bool((gtids["flavor"] != GTID_ANONYMOUS).any() or gtids["original_us"].any())
+
+
+def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
+    """What the chunk has of each transaction: kernels/digest.py, for binlog/trail.py."""
+    pieces = np.zeros((len(walked.found) + 1, PIECE_FIELDS), np.int64)
+    data = read_only(raw.data)
+    return pieces[: transaction_pieces(data, walked.found, walked.maps, walked.id_bytes, pieces)]
 
 
 def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:

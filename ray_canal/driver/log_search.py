@@ -9,7 +9,7 @@ that MySQL 8.0.1 and later write, else the header's second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +23,8 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.executed import gtid_set_after
-from ray_canal.binlog.walked import walk
+from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
+from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity
@@ -231,6 +232,42 @@ class Search:
                     return EntryPosition(name, int(some.position[index]), gtid=gtids)
                 gtids = gtid_set_after(gtids, some.gtids)
         return self._log.end() if found else None
+
+    def trail(
+        self, trail: str, last_us: int, window_us: int
+    ) -> tuple[EntryPosition, int] | None:
+        """Behind the transactions of a trail, the last of which is of about `last_us`: where, and
+        how many of them come twice. It reads the log of the window before and behind. None: there
+        is no trace of them."""
+        names: list[str] = []
+        behind: list[int] = []
+        digests: list[int] = []
+        wanted = np.array(digests_of(trail), np.uint64)
+        for name in self._since(last_us - window_us):
+            folding = Folding()
+            for chunk in self._log.chunks(name, _WALK_CHUNK_BYTES):
+                walked = walk(chunk)
+                if walked.failure is not None:
+                    raise walked.failure
+                seconds = walked.found[:, w.TIMESTAMP]
+                if len(seconds) and int(seconds.min()) * MICROS > last_us + window_us:
+                    break
+                closed = folding.add(digest_pieces(chunk, walked))
+                hits = np.flatnonzero(np.isin(closed.digests, wanted))
+                if digests or len(hits):
+                    first = 0 if digests else int(hits[0])
+                    digests += closed.digests[first:].tolist()
+                    behind += closed.behind[first:].tolist()
+                    names += [name] * (len(closed.behind) - first)
+        place = place_behind(wanted.tolist(), digests)
+        if place is None:
+            return None
+        at, twice = place
+        found = EntryPosition(names[at - 1], behind[at - 1])
+        if self._log.executed():
+            found = self.boundary(found.journal_name, found.position)
+        passed = np.array(digests[:at], np.uint64)
+        return replace(found, trail=extended("", passed)), twice
 
     def boundary(self, journal_name: str, position: int) -> EntryPosition:
         """The position, or the beginning of the transaction that it is inside of; with the GTIDs

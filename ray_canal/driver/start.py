@@ -3,8 +3,9 @@
 1. Cursors of the server that we are at: each where it is.
 2. Cursors of another server (a standby, or a new server behind the address), in this order: by the
    GTID sets that they have executed; behind the very transaction that they ended with, found by its
-   commit time in microseconds; `fallback_s` before the time of their last event, which repeats what
-   was delivered in between.
+   commit time in microseconds; behind the transactions that they ended with, found by what these
+   hold; `fallback_s` before the time of their last event, which repeats what was delivered in
+   between.
 3. No cursor: what `source.start` says. A position inside a transaction goes back to its beginning.
 
 What is needed and has been purged is `source.on_purged`'s to decide.
@@ -179,6 +180,13 @@ class _Decision:
                 f"{switch}: the cursor at {position} has neither GTIDs that this server knows nor "
                 "a time; set source.on_purged to go on, or remove the cursor"
             ).at(position.journal_name, position.position)
+        if position.trail:
+            place = self.search.trail(position.trail, position.timestamp * MICROS, window_us)
+            if place is not None:
+                found, twice = place
+                again = f"; {twice} of them come twice" if twice else ""
+                self.reasons.append(f"{switch}, behind the last transactions by their rows{again}")
+                return _with_rows(position, found, certain=False)
         since = position.timestamp * MICROS - window_us
         self.reasons.append(f"{switch}, from {_time(since // MICROS)} on: some will come twice")
         return self._from_time(since, f"the cursor, {switch}:")

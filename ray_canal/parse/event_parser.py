@@ -17,7 +17,7 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.format import parse_query, version_numbers
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
-from ray_canal.binlog.walked import Walked, walk
+from ray_canal.binlog.walked import Walked, digest_pieces, names_transactions, walk
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import EventFilter
 from ray_canal.kernels import walk as w
@@ -72,6 +72,8 @@ class EventParser:
         walked = walk(raw)
         task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted)
         parsed = assemble(raw, walked, task.resolve, task.classified)
+        if not names_transactions(walked):
+            parsed = replace(parsed, pieces=digest_pieces(raw, walked))
         if self._wanted is not None and self._wanted.by_kind:
             without_kinds(parsed, self._wanted)
         if self._keeper is None:

@@ -37,7 +37,8 @@ class EntryPosition:
     `timestamp` the last consumed event's header time in seconds (0 = unknown), `commit_us` when the
     last consumed transaction (or the one that the position is inside of) was committed on the
     server where it was written, in microseconds (0 = unknown): replicas keep it, so it names the
-    transaction there.
+    transaction there. `trail` does that where neither GTIDs nor such times are written: digests of
+    the last transactions before `position` (binlog/trail.py).
     Equality and order look at file, position, row and entry alone.
     """
 
@@ -48,6 +49,7 @@ class EntryPosition:
     timestamp: int = 0
     entry: int = 0
     commit_us: int = 0
+    trail: str = ""
 
     def key(self) -> tuple[tuple[str, int], int, int, int]:
         return journal_key(self.journal_name), self.position, self.row, self.entry

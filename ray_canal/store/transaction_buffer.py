@@ -19,6 +19,7 @@ from ray_canal.binlog.chunk import (
     ChunkInfo,
 )
 from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.flush import END, ROWDATA, Flush
@@ -36,7 +37,8 @@ class LogChunk:
     that has consumed entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows
     and resume_entry[k] entries. `completed[k]`: how many of the chunk's GTIDs are executed when
     everything up to entry k's resume position is. `held`: so many entries at the log's end are not
-    delivered yet, once this chunk is in it.
+    delivered yet, once this chunk is in it. `trail`: of the chunk's beginning; `closed`: the
+    transactions that it gets in this chunk.
     """
 
     info: ChunkInfo
@@ -47,6 +49,8 @@ class LogChunk:
     completed: Ints
     gtid_set: str  # executed before the chunk's first transaction
     held: int = 0
+    trail: str = ""
+    closed: Closed = NONE_CLOSED
 
     def resume_after(self, entry: int) -> EntryPosition:
         """Where to restart with entries up to this one consumed."""
@@ -62,6 +66,7 @@ class LogChunk:
             int(self.info.entries["timestamp"][entry]),
             int(self.resume_entry[entry]),
             int(self.info.gtids["original_us"][last]) if last >= 0 else 0,
+            self.closed.trail_at(self.trail, int(self.resume_position[entry])),
         )
 
 
@@ -88,6 +93,7 @@ class TransactionBuffer:
         self._open_entries = 0
         self._flush = Flush(transaction_size)
         self._gtid_set = gtid_set
+        self._trail, self._folding = start.trail, Folding()
         self._sequence: int | None = None
         self._thinning = Thinning(thin_empty_transactions, drop_transaction_entries)
 
@@ -118,6 +124,11 @@ class TransactionBuffer:
         padded_rows = np.append(total_rows, -self._open_rows)  # index -1: no end in this chunk
         padded_behind = np.append(behind, self._boundary)
         padded_index = np.append(index, -self._open_entries - 1)
+        closed = NONE_CLOSED
+        if info.pieces is None:  # named by other means, which a trail would leave out
+            self._trail, self._folding = "", Folding()
+        else:
+            closed = self._folding.add(info.pieces)
         # A transaction counts as executed once an entry at or behind its end is consumed.
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
@@ -129,9 +140,12 @@ class TransactionBuffer:
             np.maximum.accumulate(transactions[last_end]) if count else index,
             self._gtid_set,
             self._flush.held(entries),
+            self._trail,
+            closed,
         )
 
     def _advance(self, chunk: LogChunk) -> None:
+        self._trail = extended(self._trail, chunk.closed.digests)
         if not len(chunk.info.entries):
             return
         self._boundary = int(chunk.resume_position[-1])
