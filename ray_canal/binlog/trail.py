@@ -7,6 +7,7 @@ here needs a kernel, as a destination's store keeps trails, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +59,9 @@ class Folding:
             pieces[0, SECOND] = _joined(second, pieces[0], SECOND)
             pieces[0, BYTES] += size
         last = pieces[-1]
-        goes_on = not last[BEHIND]
-        self._open = (int(last[FIRST]), int(last[SECOND]), int(last[BYTES])) if goes_on else (0, 0, 0)
+        self._open = (0, 0, 0)
+        if not last[BEHIND]:
+            self._open = (int(last[FIRST]), int(last[SECOND]), int(last[BYTES]))
         ended = pieces[(pieces[:, BEHIND] > 0) & (pieces[:, BYTES] > 0)]
         digests = ended[:, FIRST].astype(np.uint64) << np.uint64(32)
         return Closed(ended[:, BEHIND], digests | ended[:, SECOND].astype(np.uint64))
@@ -100,7 +102,8 @@ def place_behind(trail: list[int], seen: list[int]) -> tuple[int, int] | None:
         since = next(index for index, digest in enumerate(seen) if digest in known)
         others = (index for index in range(since, end + 1) if seen[index] not in known)
         at = next(others, end + 1)
-        return at, left + sum(digest in known for digest in seen[at : end + 1])
+        again = (Counter(trail) - Counter(seen[:at])) & Counter(seen[at:])
+        return at, left + again.total()
     return None
 
 

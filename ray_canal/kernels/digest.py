@@ -33,10 +33,7 @@ _POWERS = np.array(
     [[pow(base, k, prime) for k in range(9)] for base, prime in zip(BASES, PRIMES, strict=True)],
     np.int64,
 )
-_SUMS = np.array(
-    [sum(int(power) for power in line[:8]) % prime for line, prime in zip(_POWERS, PRIMES, strict=True)],
-    np.int64,
-)  # fmt: skip
+_SUMS = _POWERS[:, :8].sum(axis=1) % np.array(PRIMES)
 _STATEMENT: Final = 9
 _QUERY, _LOAD_QUERY = 2, 18
 

@@ -43,7 +43,7 @@ _QUEUE = "there are no message queues; programs read by TCP, in Python or in Spa
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
 _HEALTH = "on where there is a standby; the connection has its own heartbeat besides"
-_PLACE = "the place on a standby is found by GTIDs, else by time"
+_PLACE = "the place on a standby is found by GTIDs, commit times or rows"
 _SECRET = "written as a reference to an environment variable, never in clear"
 
 SERVER_KEYS = (
