@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import set_filter as set_filter
+    from ray_canal.client.api import set_instance_filter as set_instance_filter
     from ray_canal.client.api import start as start
     from ray_canal.client.api import status as status
     from ray_canal.client.api import stop as stop
@@ -44,6 +45,7 @@ _WHERE = {
     "serve": "ray_canal.client.api",
     "server_status": "ray_canal.client.api",
     "set_filter": "ray_canal.client.api",
+    "set_instance_filter": "ray_canal.client.api",
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
     "connect": "ray_canal.client.api",
@@ -69,6 +71,7 @@ __all__ = [
     "serve",
     "server_status",
     "set_filter",
+    "set_instance_filter",
     "spark",
     "start",
     "status",

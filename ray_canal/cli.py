@@ -163,12 +163,30 @@ def tail(
 @app.command("filter")
 def filter_(
     destination: Destination,
-    tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")],
+    tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")] = "",
     client_id: ClientId = 1001,
+    instance: Annotated[
+        bool, typer.Option("--instance", help="The instance's own filter, not a subscriber's.")
+    ] = False,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of [instance.filter]; with --instance, repeatable."),
+    ] = None,
 ) -> None:
-    """Change a subscriber's table filter while it reads; it counts from its next get on."""
+    """Change a subscriber's table filter while it reads; it counts from its next get on. With
+    --instance the destination's own: it counts for all that no subscriber has acked."""
     import ray_canal as canal
 
+    pairs = [pair.partition("=") for pair in keys or ()]
+    if (pairs and not instance) or not (tables or pairs) or not all(eq for _, eq, _ in pairs):
+        raise typer.BadParameter("give TABLES; or --instance with TABLES or --set KEY=VALUE")
+    if instance:
+        changes = {key: value for key, _, value in pairs}
+        found = canal.set_instance_filter(
+            destination, **changes, **({"tables": tables} if tables else {})
+        )
+        typer.echo(f"{destination}: the instance reads {found['tables']}")
+        return
     canal.set_filter(destination, tables, client_id=client_id)
     typer.echo(f"{destination}: client {client_id} reads {tables}")
 

@@ -154,6 +154,13 @@ class FilterConfig(_Section):
         FieldFilter(self.fields, self.black_fields)
         return self
 
+    def changed(self, changes: dict[str, Any]) -> FilterConfig:
+        """It with some keys of other values. Raises ConfigError."""
+        try:
+            return FilterConfig.model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            raise ConfigError(f"instance.filter: {_explained(error)}") from None
+
     def event_filter(self) -> EventFilter:
         """What is dropped before rows are decoded; all but `transaction_entry`."""
         return EventFilter(
@@ -434,10 +441,11 @@ def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:
     try:
         return CanalConfig.model_validate(tree)
     except ValidationError as error:
-        problems = "; ".join(
-            _explain(e) for e in error.errors(include_input=False, include_url=False)
-        )
-        raise ConfigError(f"{origin}: {problems}") from None
+        raise ConfigError(f"{origin}: {_explained(error)}") from None
+
+
+def _explained(error: ValidationError) -> str:
+    return "; ".join(_explain(e) for e in error.errors(include_input=False, include_url=False))
 
 
 def _explain(problem: Any) -> str:

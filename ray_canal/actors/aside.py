@@ -174,6 +174,10 @@ class Asides:
         self._closing: set[asyncio.Task[None]] = set()
         self.main: Line | None = None
 
+    def use(self, config: InstanceConfig) -> None:
+        """For those that begin from now on."""
+        self._config = config
+
     def get(self, client_id: int) -> Aside | None:
         return self._asides.get(client_id)
 

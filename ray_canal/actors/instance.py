@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
+from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line, spill_folder
 from ray_canal.actors.purge_watch import watch_purge
@@ -68,6 +69,8 @@ class Instance:
         self._folder = spill_folder(self._config, meta)
         shutil.rmtree(self._folder, ignore_errors=True)  # of a life before this one
         self._schemas = KeptSchemas(meta, self._config)
+        self._kept_filter = KeptFilter(self._config)
+        self._changing = asyncio.Lock()
         self._changed = Signal()
         self._state = STARTING
         self._failure: Exception | None = None
@@ -123,7 +126,14 @@ class Instance:
             return
         self._meta = MetaManager(open_backend(self._meta_config))
         self._schemas.open()
+        self._kept_filter.load(self._meta)
+        self._use_filter()
         self._opened = True
+
+    def _use_filter(self) -> None:
+        """For the lines from the next one on."""
+        self._config = self._config.model_copy(update={"filter": self._kept_filter.now})
+        self._asides.use(self._config)
 
     async def _rest(self) -> None:
         """Wait for a subscriber, where the configuration says so."""
@@ -158,6 +168,7 @@ class Instance:
         self._delivered = None
         # Who has lost the destination to another owner does not take it back.
         self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
+        self._kept_filter.forget_old(self._meta, self._epoch)
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._schemas.keep_from(start.position, identity, [*records, *new_records])
         self._schemas.append(new_records)
@@ -249,6 +260,28 @@ class Instance:
                 )
         if self._failure is not None:
             raise self._failure
+
+    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change keys of the instance's filter, durably; returns all of them.
+
+        Every subscriber gets what lies behind its cursor by the new one: what was handed out and
+        not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
+        async with self._changing:  # nobody else ends and begins a life meanwhile
+            if self._state == STOPPED:
+                raise InstanceNotRunning("the instance was stopped, should start first")
+            self._config.filter.changed(changes)  # refused before anything else
+            self._open_backends()
+            if not self._epoch:  # it has not been at its source yet
+                self._epoch = self._meta.acquire(self._destination, self._owner)
+            with self._owning():
+                self._kept_filter.save(self._meta, self._epoch, changes)
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+            await self._close_lines()
+            self._use_filter()
+            await self._set(STARTING, None)
+            self._life = asyncio.create_task(self._live())
+        return self._kept_filter.now.model_dump()
 
     async def stop(self) -> None:
         """End the upstream and release the meta backend. Nothing acked is lost."""

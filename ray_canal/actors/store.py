@@ -26,6 +26,7 @@ from ray_canal.actors.instance import (
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import NEVER
 from ray_canal.errors import (
+    ConfigError,
     InstanceError,
     NotSubscribed,
 )
@@ -56,6 +57,8 @@ class StoreActor(Instance):
         epoch.
 
         From now on calls that name another `holder` are refused with SubscriberReplaced."""
+        if client_id < 0:
+            raise ConfigError(f"client_id {client_id}: ids begin at 0")
         wishes = wishes or Subscription()
         self._filter(filter_text)  # refused before anything is started for it
         refuse_wishes(wishes)
@@ -259,6 +262,7 @@ class StoreActor(Instance):
             "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "quarantined": self._schemas.quarantined(),
+            "filter": self._config.filter.model_dump(),
             "bytes_max": None if line is None else self._bytes_max(line.pump.decoders),
             "store": self._stats(),
         }

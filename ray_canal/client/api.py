@@ -145,6 +145,22 @@ def set_filter(
     _get(spawn.find_store(destination, namespace).change_filter.remote(client_id, filter))
 
 
+def set_instance_filter(
+    destination: str, *, namespace: str = spawn.NAMESPACE, **changes: Any
+) -> dict[str, Any]:
+    """Change keys of [instance.filter] (`tables`, `dml_delete`, …) of a running destination.
+
+    It counts for all that lies behind each subscriber's cursor when this returns, and durably,
+    until the configuration's own [instance.filter] is another one. Batches that are outstanding are
+    void, as after a restart of the instance. Returns the whole filter. Raises InstanceNotFound,
+    ConfigError: a bad key or value; Fenced.
+    """
+    connect_ray()
+    store = spawn.find_store(destination, namespace)
+    found: dict[str, Any] = _get(store.change_instance_filter.remote(changes))
+    return found
+
+
 def connect(
     destination: str,
     client_id: int = DEFAULT_CLIENT_ID,

@@ -57,8 +57,14 @@ class SubscriberMeta:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
 
 
+_FILTER_RECORD = -1
+"""The instance's own filter is kept as if it were this client's record, so that it is fenced,
+copied and restored with the cursors."""
+
+
 class MetaManager:
-    """Subscribers of destinations. Writes are durable when they return, or raise Fenced."""
+    """Subscribers of destinations, and filters changed at run time. Writes are durable when they
+    return, or raise Fenced."""
 
     def __init__(self, backend: MetaBackend) -> None:
         self._backend = backend
@@ -73,7 +79,26 @@ class MetaManager:
         return {
             client_id: self._opened(destination, client_id, record)
             for client_id, record in self._backend.load(destination).items()
+            if client_id != _FILTER_RECORD
         }
+
+    def load_filter(self, destination: str) -> str:
+        """The record of the instance's filter; empty: there is none. Raises ConfigError."""
+        record = self._backend.load(destination).get(_FILTER_RECORD)
+        try:
+            return "" if record is None else _unsealed(record)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of the instance's filter (client "
+                f"{_FILTER_RECORD}) is damaged: {error}. Remove it: then canal.toml's counts"
+            ).at(destination=destination) from None
+
+    def save_filter(self, destination: str, epoch: int, text: str) -> None:
+        """Empty: forget it. Raises Fenced."""
+        if text:
+            self._backend.save(destination, epoch, _FILTER_RECORD, _sealed(text))
+        else:
+            self._backend.remove(destination, epoch, _FILTER_RECORD)
 
     def _opened(self, destination: str, client_id: int, record: str) -> SubscriberMeta:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.config import MetaConfig
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, Fenced
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.meta.memory import MemoryBackend
@@ -76,3 +76,21 @@ def test_records_of_the_first_version_have_no_checksum() -> None:
     kept = SubscriberMeta(1, "a", cursor(100))
     backend.save("orders", manager.acquire("orders"), 1, kept.to_json())
     assert manager.load("orders") == {1: kept}
+
+
+def test_the_instances_filter_lies_beside_the_cursors() -> None:
+    backend = MemoryBackend()
+    manager = MetaManager(backend)
+    epoch = manager.acquire("orders")
+    assert manager.load_filter("orders") == ""
+    manager.save("orders", epoch, SubscriberMeta(1, "a", cursor(100)))
+    manager.save_filter("orders", epoch, "text")
+    assert manager.load_filter("orders") == "text"
+    assert list(manager.load("orders")) == [1]
+    with pytest.raises(Fenced):
+        manager.save_filter("orders", epoch - 1, "other")
+    manager.save_filter("orders", epoch, "")
+    assert manager.load_filter("orders") == ""
+    backend.save("orders", epoch, -1, "00000000 text")
+    with pytest.raises(ConfigError, match=r"the record of the instance's filter .* is damaged"):
+        manager.load_filter("orders")
