@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import ray_canal as canal
+from ray_canal.cli import app as cli
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, InstanceRestarted, NotSubscribed
 from ray_canal.offline import decode_files
@@ -118,7 +120,9 @@ def test_the_instances_own_is_changed_while_it_runs(tmp_path: Path) -> None:
         for message in connector:
             seen += changes(message.batches)
         # The log is at its end: what a wider filter admits again lies behind the cursor, too.
-        canal.set_instance_filter(DESTINATION, tables=WANTED)
+        wider = ["filter", DESTINATION, WANTED, "--instance", "--set", "rows=1"]
+        said = CliRunner().invoke(cli, wider)
+        assert (said.exit_code, now()["tables"], now()["rows"]) == (0, WANTED, True), said.output
         assert changes(connector.get(timeout=1.0).batches) == []
     with running(tmp_path, 1, dml_insert=True):  # another canal.toml: that counts
         assert now() == {**found, "tables": WANTED, "dml_delete": False, "dml_insert": True}
