@@ -7,20 +7,24 @@ visible in catalog and log some moments apart, hence the pauses. Raises SourceEr
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray_canal.binlog.charsets import canonical
+from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import SourceConfig
 from ray_canal.driver.catalog import Catalog, column_of_row
+from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ServerSettingRefused
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.protocol.schema_record import CatalogSnapshot, TableState
 from ray_canal.protocol.table_meta import TableMeta
 
 _PAUSE_S = 0.05
 _READINGS_MAX = 20
+_CHUNK_BYTES = 4 << 20
 
 _NOT_SYSTEM = (
     "TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys',"
@@ -50,6 +54,7 @@ class CatalogTables:
 
     def __init__(self, config: SourceConfig, sleep: Callable[[float], None] = time.sleep) -> None:
         self._catalog = Catalog(config)
+        self._config = config
         self._address = config.address
         self._sleep = sleep
 
@@ -81,6 +86,22 @@ class CatalogTables:
         self._sleep(_PAUSE_S)
         position = self._catalog.position()
         return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
+
+    def has_row_metadata(self) -> bool:
+        """Whether rows come with column names now."""
+        return (self._catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
+
+    def chunks(self, first: str, last: str) -> Iterator[RawChunk]:
+        """The log from the beginning of a file to the present end of another one."""
+        wake_out, wake_in = os.pipe()  # nobody wakes it
+        try:
+            log = ServerLog(self._config, self._catalog, wake_out)
+            for name, _ in log.files():
+                if journal_key(first) <= journal_key(name) <= journal_key(last):
+                    yield from log.chunks(name, _CHUNK_BYTES)
+        finally:
+            os.close(wake_out)
+            os.close(wake_in)
 
     def _read(self, which: str, *values: object) -> _Tables:
         mariadb = self._catalog.is_mariadb

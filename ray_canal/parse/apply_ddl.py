@@ -146,6 +146,8 @@ def _alter_unknown(
     name: Name, state: TableState | None, change: Alteration, effects: Effects
 ) -> None:
     """A table that is not known stays so, under its new name."""
+    if change == Alteration(change.table):
+        return  # it is about indexes, partitions, options: no column
     if state is not None or change.new_name is not None:
         effects.put(name, state or unknown(*name, "it was altered before its columns were known"))
         _move_after(name, change, effects)

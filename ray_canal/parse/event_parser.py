@@ -12,9 +12,9 @@ import numpy as np
 
 from ray_canal.binlog import types
 from ray_canal.binlog.assemble import Without, assemble
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead, ChunkInfo, DecodedChunk, RawChunk
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.format import parse_query, version_numbers
+from ray_canal.binlog.format import parse_query
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.binlog.walked import Walked, digest_pieces, names_transactions, walk
@@ -27,8 +27,7 @@ from ray_canal.parse.ddl import classify
 from ray_canal.parse.quarantine import pack
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.parse.table_state import Session
-from ray_canal.parse.words import Dialect
+from ray_canal.parse.table_state import session_of
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.protocol.table_meta import TableMeta
@@ -168,12 +167,3 @@ class _Chunk:
                 pack(self._raw),
             ),
         )
-
-
-def session_of(head: ChunkHead, event: QueryEvent) -> Session:
-    """How the server that wrote the event read its statement."""
-    mariadb = head.flavor == FLAVOR_MARIADB
-    numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
-    version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
-    dialect = Dialect(mariadb, version, event.sql_mode)
-    return Session(event.schema, event.server_charset, dialect, event.error_code)

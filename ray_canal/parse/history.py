@@ -47,6 +47,11 @@ class Versions:
         at = bisect_right(self._places, place)
         return (True, self._values[at - 1]) if at else (False, None)
 
+    def behind(self, place: Place) -> TableState | None:
+        """The first table there is behind `place`."""
+        later = self._values[bisect_right(self._places, place) :]
+        return next((state for state in later if state is not None and not state.problem), None)
+
     def has(self, place: Place) -> bool:
         """Whether a version begins at exactly this place."""
         at = bisect_right(self._places, place)
@@ -81,6 +86,7 @@ class SchemaHistory:
         self._charsets: dict[str, list[tuple[Place, str]]] = {}
         self._applied: Place | None = None
         self._snapshot: Place | None = None
+        self._stated: set[tuple[Name, Place]] = set()
 
     @property
     def has_snapshot(self) -> bool:
@@ -100,7 +106,8 @@ class SchemaHistory:
         for name, state in effects.tables.items():
             if state is not None and state.problem:
                 log.warning("table %s.%s at %s: %s", *name, place, state.problem)
-            self._tables.setdefault(name, Versions()).put(place, state)
+            if (name, place) not in self._stated:
+                self._tables.setdefault(name, Versions()).put(place, state)
         for schema, charset in effects.charsets.items():
             self._charsets.setdefault(schema, []).append((place, charset))
         return effects
@@ -117,8 +124,9 @@ class SchemaHistory:
         self._snapshot = place if self._snapshot is None else min(place, self._snapshot)
 
     def put(self, place: Place, state: TableState) -> None:
-        """State what a table looks like from `place` on: a mend."""
+        """State what a table looks like from `place` on, whatever a statement there makes of it."""
         name = (state.meta.schema, state.meta.table)
+        self._stated.add((name, place))
         self._tables.setdefault(name, Versions()).put(place, state)
 
     def tracked(self, name: Name, place: Place) -> TableState | None:
@@ -127,17 +135,19 @@ class SchemaHistory:
         return None if versions is None else versions.at(place)[1]
 
     def at(self, schema: str, table: str, place: Place) -> TableState | None:
-        """The table's version at a place. Before the first snapshot, a table of which no earlier
-        statement is known has the snapshot's columns, if any."""
-        versions = self._tables.get((schema, table)) or self._tables.get(
+        """The table's version at a place; None: there is none, or it is not known."""
+        versions = self._of(schema, table)
+        return None if versions is None else versions.at(place)[1]
+
+    def later(self, schema: str, table: str, place: Place) -> TableState | None:
+        """The table's next version behind a place: before it, the table may have been another."""
+        versions = self._of(schema, table)
+        return None if versions is None else versions.behind(place)
+
+    def _of(self, schema: str, table: str) -> Versions | None:
+        return self._tables.get((schema, table)) or self._tables.get(
             (schema.lower(), table.lower())
         )
-        if versions is None:
-            return None
-        known, state = versions.at(place)
-        if not known and self._snapshot is not None and place < self._snapshot:
-            return versions.at(self._snapshot)[1]
-        return state
 
     def charset_of(self, schema: str, place: Place) -> str:
         """A database's default character set at a place; empty: not known."""

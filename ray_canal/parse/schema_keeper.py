@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
-from ray_canal.binlog.chunk import ChunkHead
+from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.parse.fit import misfit_of_state
 from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.prescan import oldest_snapshot, reaching_back
 from ray_canal.parse.records import (
     compacted,
     ddl_record,
@@ -44,6 +45,14 @@ class LiveCatalog(Protocol):
 
     def table_now(self, schema: str, table: str) -> CatalogSnapshot:
         """One table (or none), and where the log ended after it was read."""
+        ...
+
+    def has_row_metadata(self) -> bool:
+        """Whether rows come with column names now."""
+        ...
+
+    def chunks(self, first: str, last: str) -> Iterable[RawChunk]:
+        """The log from the beginning of a file to the present end of another one."""
         ...
 
 
@@ -93,16 +102,31 @@ class SchemaKeeper:
             at = place_of(snapshot.journal_name, snapshot.position)
             history.take_snapshot(at, tables, snapshot.charsets)
             self._new.append(snapshot_record(server, time.time(), snapshot))
-            if at > place:
-                log.warning(
-                    "reading starts at %s, before the catalog's snapshot at %s:%d: a table that "
-                    "was altered in between is decoded by row metadata, or refused where it does "
-                    "not fit", start, snapshot.journal_name, snapshot.position,
-                )  # fmt: skip
         else:
             record = compacted(history, known, server, time.time(), self._interval_hours)
             self._new.extend([record] if record is not None else [])
+        self._reach_back(known, start)
         return self.take_records()
+
+    def _reach_back(self, known: list[SchemaRecord], start: EntryPosition) -> None:
+        """Where reading starts before all that is known: learn what the oldest snapshot says of the
+        log in between."""
+        snapshot = oldest_snapshot([*known, *self._new], self.server)
+        place = place_of(start.journal_name, start.position)
+        if self._catalog is None or snapshot is None:
+            return
+        if place >= place_of(snapshot.journal_name, snapshot.position):
+            return
+        where = f"{snapshot.journal_name}:{snapshot.position}"
+        if self._catalog.has_row_metadata():
+            log.warning("reading starts at %s, before the catalog's snapshot at %s: until there, "
+                        "rows without row metadata are refused", start, where)  # fmt: skip
+            return
+        log.warning("reading starts at %s, before the catalog's snapshot at %s: the log in between "
+                    "is read for DDL first", start, where)  # fmt: skip
+        chunks = self._catalog.chunks(start.journal_name, snapshot.journal_name)
+        self._new += reaching_back(snapshot, (start.journal_name, start.position), chunks)
+        self.history = load_history([*known, *self._new], self.server, place)
 
     def take_records(self) -> tuple[SchemaRecord, ...]:
         """The records since the last call."""

@@ -49,13 +49,14 @@ class SchemaRegistry:
     def resolve(self, table_map: TableMap, journal_name: str = "", position: int = 0) -> TableMeta:
         """The table's schema at a place. Raises TableMetaMismatch: none is known, or it does not
         fit; and what the catalog raises."""
-        state = self._tracked(table_map, place_of(journal_name, position))
+        place = place_of(journal_name, position)
+        state = self._tracked(table_map, place)
         cached = self._resolved.get(table_map)
         if cached is not None and cached[0] is state:
             return cached[1]
         from_row = table_meta_from_metadata(table_map)
         if from_row is None:
-            found = self._look_up(table_map, state)
+            found = self._look_up(table_map, state, place)
         else:
             found = self._detailed(from_row, table_map, state)
         if len(self._resolved) >= _RESOLVED_MAX:
@@ -66,7 +67,11 @@ class SchemaRegistry:
     def _tracked(self, table_map: TableMap, place: Place) -> TableState | None:
         if self._history is None:
             return None
-        return self._history.at(table_map.schema, table_map.table, place)
+        name = (table_map.schema, table_map.table)
+        state = self._history.at(*name, place)
+        if state is None and table_map.names is not None:  # the truth: this lends type texts
+            return self._history.later(*name, place)
+        return state
 
     def _candidate(self, table_map: TableMap, state: TableState | None) -> TableMeta | None:
         """The best that is known, whether or not it fits."""
@@ -92,10 +97,10 @@ class SchemaRegistry:
         )
         return dataclasses.replace(from_row, columns=columns)
 
-    def _look_up(self, table_map: TableMap, state: TableState | None) -> TableMeta:
+    def _look_up(self, table_map: TableMap, state: TableState | None, place: Place) -> TableMeta:
         meta = self._candidate(table_map, state)
         if meta is None:
-            raise TableMetaMismatch(self._nothing_known(table_map, state))
+            raise TableMetaMismatch(self._nothing_known(table_map, state, place))
         problem = misfit(table_map, meta)
         if problem and self._hidden_key is not None and (name := self._hidden_key()):
             meta = with_hidden_key(table_map, meta, name)
@@ -112,14 +117,19 @@ class SchemaRegistry:
             )
         return fitted(table_map, meta)
 
-    def _nothing_known(self, table_map: TableMap, state: TableState | None) -> str:
+    def _nothing_known(
+        self, table_map: TableMap, state: TableState | None, place: Place
+    ) -> str:
         places = ["the schema text"] * bool(self._given) + ["the catalog"] * bool(self._catalog)
         places += ["the table meta history (the catalog at the start and the DDL since)"] * (
             self._history is not None
         )
         where = f" and the table is not in {' or in '.join(places)}" if places else ""
+        later = self._history and self._history.later(table_map.schema, table_map.table, place)
         if state is not None and state.problem:
             where = f" and {state.problem}"
+        elif later:
+            where = " and what is known of it later need not hold here"
         return (
             f"no column names for table {table_map.full_name}: the binlog has no row metadata"
             f"{where}; set binlog_row_metadata=FULL on the server, or give its CREATE TABLE "

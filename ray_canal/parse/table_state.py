@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead
+from ray_canal.binlog.format import version_numbers
 from ray_canal.parse.words import Dialect
 from ray_canal.protocol.schema_record import TableState
 from ray_canal.protocol.table_meta import TableMeta
 
-__all__ = ["DdlNotApplied", "Session", "TableState", "unknown"]
+__all__ = ["DdlNotApplied", "Session", "TableState", "session_of", "unknown"]
+
+
+class Ran(Protocol):
+    """A QUERY event, as far as it says in which session the statement ran."""
+
+    @property
+    def schema(self) -> str: ...
+    @property
+    def server_charset(self) -> str: ...
+    @property
+    def sql_mode(self) -> int: ...
+    @property
+    def error_code(self) -> int: ...
 
 
 class DdlNotApplied(Exception):
@@ -24,6 +40,15 @@ class Session:
     server_charset: str = ""
     dialect: Dialect = field(default_factory=Dialect)
     error_code: int = 0
+
+
+def session_of(head: ChunkHead, event: Ran) -> Session:
+    """How the server that wrote the event read its statement."""
+    mariadb = head.flavor == FLAVOR_MARIADB
+    numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
+    version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
+    dialect = Dialect(mariadb, version, event.sql_mode)
+    return Session(event.schema, event.server_charset, dialect, event.error_code)
 
 
 def unknown(schema: str, table: str, problem: str) -> TableState:

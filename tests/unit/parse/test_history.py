@@ -150,15 +150,17 @@ def snapshot_of(sql: str) -> list[TableState]:
     return [TableState(meta, "utf8mb4") for meta in parse_tables(sql)]
 
 
-def test_before_the_snapshot_its_columns_are_taken_until_a_statement_says_otherwise() -> None:
+def test_before_the_snapshot_only_statements_count() -> None:
     log = Log()
     snapshot = snapshot_of("create table db.t (a int, b int); create table db.u (n int)")
     log.history.take_snapshot(place_of(FILE, 250), snapshot, {"db": "utf8mb4"})
     log.run("alter table t add b int", "create or replace table u (o int)")
     log.run("alter table t add c int", "drop table u")
-    assert log.columns("t", 50) == log.columns("t", 150) == log.columns("t", 260) == "a b"
-    assert log.columns("t", 300) == "a b c"
-    assert [log.columns("u", at) for at in (150, 200, 250, 400)] == ["n", "o", "n", None]
+    assert [log.columns("t", at) for at in (50, 150, 249)] == [None, None, None]
+    later = log.history.later("db", "t", place_of(FILE, 50))
+    assert later == log.history.at("db", "t", place_of(FILE, 260))
+    assert [log.columns("t", at) for at in (260, 300)] == ["a b", "a b c"]
+    assert [log.columns("u", at) for at in (150, 200, 250, 400)] == [None, "o", "n", None]
 
 
 def test_a_snapshot_ends_tables_that_it_does_not_have() -> None:

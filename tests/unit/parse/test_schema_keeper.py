@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import ChunkHead
+from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.history import place_of
@@ -27,6 +27,16 @@ class FakeServer:
         self.sql = sql
         self.at = position
         self.snapshots = 0
+        self.row_metadata = False
+        self.log: list[RawChunk] = []
+        self.read: list[tuple[str, str]] = []
+
+    def has_row_metadata(self) -> bool:
+        return self.row_metadata
+
+    def chunks(self, first: str, last: str) -> list[RawChunk]:
+        self.read.append((first, last))
+        return self.log
 
     def position(self) -> EntryPosition:
         return EntryPosition(FILE, self.at)
@@ -68,7 +78,8 @@ def test_a_snapshot_is_taken_once_and_its_record_gives_the_same_history() -> Non
     server.at = 9000
     for start in (100, 500, 650, 9000):
         again = SchemaKeeper(server)
-        assert again.begin(records, "uuid", EntryPosition(FILE, start), True) == ()
+        new = again.begin(records, "uuid", EntryPosition(FILE, start), True)
+        assert [r.kind for r in new] == ["snapshot"] * (start < 500)
         for at in (500, 650, 700, 9000):
             for table in ("t", "u"):
                 assert columns(again, table, at) == columns(keeper, table, at)

@@ -1,0 +1,155 @@
+"""What a snapshot says of the log before it, over logs made of statements."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from ray_canal.binlog import types
+from ray_canal.binlog.chunk import ChunkHead, RawChunk
+from ray_canal.binlog.table_map import TableMap
+from ray_canal.errors import TableMetaMismatch
+from ray_canal.parse.history import place_of
+from ray_canal.parse.prescan import touched
+from ray_canal.parse.schema_keeper import SchemaKeeper
+from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.parse.table_state import Session
+from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.schema_record import SchemaRecord
+from tests.unit.parse.test_schema_keeper import FILE, SESSION, FakeServer, columns
+
+START = 100
+
+
+def log_of(*statements: str) -> tuple[RawChunk, list[int]]:
+    """A chunk of QUERY events from START on, and where each begins; then the end."""
+    data, places = b"", []
+    for sql in statements:
+        body = struct.pack("<IIBHH", 1, 0, 2, 0, 0) + b"db\0" + sql.encode()
+        places.append(START + len(data))
+        size = 19 + len(body)
+        data += struct.pack("<IBIIIH", 1, 2, 1, size, places[-1] + size, 0) + body
+    places.append(START + len(data))
+    head = ChunkHead(0, FILE, START, places[-1], has_checksum=False)
+    return RawChunk(head, np.frombuffer(data, np.uint8)), places
+
+
+def started(
+    server: FakeServer, *statements: str
+) -> tuple[SchemaKeeper, list[int], list[SchemaRecord]]:
+    """A keeper that begins at START of a log whose end has the server's catalog."""
+    chunk, places = log_of(*statements)
+    server.log, server.at = [chunk], places[-1]
+    keeper = SchemaKeeper(server)
+    records = list(keeper.begin([], "uuid", EntryPosition(FILE, START)))
+    return keeper, places, records
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("alter table t add column b int", ["t"]),
+        ("alter table t add index (b), engine = InnoDB, comment 'c'", []),
+        ("alter table t add primary key (a)", ["t"]),
+        ("create table if not exists t (a int)", ["t"]),
+        ("create table u like t", ["u"]),
+        ("rename table t to u, v to t", ["t", "u", "v"]),
+        ("alter table t rename to u", ["t", "u"]),
+        ("drop table if exists t, u", ["t", "u"]),
+        ("drop database db", ["t"]),
+        ("truncate table t", []),
+        ("alter table t frobnicate", ["t"]),
+        ("drop index `PRIMARY` on T", ["t"]),
+        ("create temporary table t (a int)", []),
+        ("create view v as select 1", []),
+        ("insert into t values ('alter table t')", []),
+    ],
+)
+def test_what_a_statement_touches(sql: str, names: list[str]) -> None:
+    chunk, (place, end) = log_of(sql)
+    found = touched([chunk], place_of(FILE, START), place_of(FILE, end), [("db", "t")])
+    assert found.tables == {("db", name): (FILE, place) for name in names}
+
+
+def test_only_what_lies_in_between_counts() -> None:
+    chunk, places = log_of(*["alter table t add b int"] * 3)
+    for start, end, last in ((0, 3, 2), (0, 1, 0), (1, 2, 1), (2, 2, None)):
+        found = touched([chunk], place_of(FILE, places[start]), place_of(FILE, places[end]), [])
+        assert found.tables.get(("db", "t")) == (None if last is None else (FILE, places[last]))
+
+
+def test_before_the_snapshot_only_what_nothing_changed_is_known() -> None:
+    server = FakeServer("create table db.t (now int); create table db.same (a int)", 0)
+    statements = (
+        "alter table t rename column was to now",
+        "create table made (x int)", "alter table made add y int", "drop table made",
+        "alter table same add index (a)",
+    )  # fmt: skip
+    keeper, at, records = started(server, *statements)
+    assert server.read == [(FILE, FILE)]
+    again = SchemaKeeper(server)
+    for position, sql in zip(at, statements, strict=False):
+        keeper.applied(ChunkHead(0, FILE, position, position + 1), position, sql, SESSION)
+    records += keeper.take_records()
+    assert again.begin(records, "uuid", EntryPosition(FILE, START), True) == ()
+    for history in (keeper, again):
+        assert columns(history, "t", START - 1) is None
+        assert [columns(history, "t", p) for p in (*at, 9999)] == ["now"] * 7
+        assert [columns(history, "same", p) for p in (*at, 9999)] == ["a"] * 7
+        known = [columns(history, "made", p) for p in (*at, 9999)]
+        assert known == [None, "x", "x y", None, None, None, None]
+    assert server.snapshots == 1
+
+
+def test_two_changes_leave_what_lies_between_them_unknown() -> None:
+    server = FakeServer("create table db.t (a int, b int, c int)", 0)
+    keeper, at, _ = started(
+        server, "insert into t values (1)", "alter table t add b int", "alter table t add c int"
+    )
+    assert [columns(keeper, "t", p) for p in at] == [None, None, "a b c", "a b c"]
+    three = TableMap(1, "db", "t", (types.LONG,) * 3, (0,) * 3, (True,) * 3)
+    schemas = SchemaRegistry()
+    schemas.use(keeper.history)
+    assert len(schemas.resolve(three, FILE, at[2]).columns) == 3
+    with pytest.raises(TableMetaMismatch, match=r"db\.t: .*need not hold here"):
+        schemas.resolve(three, FILE, at[1])  # though it would fit
+
+
+def test_a_start_before_a_known_snapshot_reaches_back_from_it() -> None:
+    server = FakeServer("create table db.t (a int); create table db.u (a int)", 0)
+    chunk, at = log_of("alter table u add a int", "create table x (a int)")
+    server.log, server.at = [chunk], at[-1]
+    first = SchemaKeeper(server)
+    records = list(first.begin([], "uuid", EntryPosition(FILE, at[-1])))
+    assert server.read == []
+    first.applied(ChunkHead(0, FILE, 900, 999), 900, "alter table t add later int", Session("db"))
+    records += first.take_records()
+    server.at = 2000
+    earlier = SchemaKeeper(server)
+    new = earlier.begin(records, "uuid", EntryPosition(FILE, START))
+    assert sorted(record.kind for record in new) == ["snapshot", "table"]
+    for place in (START, 800):
+        loaded = SchemaKeeper(server)
+        assert loaded.begin([*records, *new], "uuid", EntryPosition(FILE, place), True) == ()
+        assert columns(loaded, "t", 901) == "a later"
+        if place == START:
+            assert columns(loaded, "t", START) == "a"
+            assert columns(loaded, "u", START) == "a"
+            assert columns(loaded, "u", START - 1) is None
+    assert server.snapshots == 1
+
+
+def test_with_row_metadata_nothing_is_read_and_nothing_is_known_before() -> None:
+    server = FakeServer("create table db.t (a int)", 500)
+    server.row_metadata = True
+    keeper = SchemaKeeper(server)
+    keeper.begin([], "uuid", EntryPosition(FILE, START))
+    assert server.read == []
+    assert columns(keeper, "t", START) is None
+    bare = TableMap(1, "db", "t", (types.LONG,), (0,), (True,))
+    schemas = SchemaRegistry()
+    schemas.use(keeper.history)
+    with pytest.raises(TableMetaMismatch, match="no column names"):
+        schemas.resolve(bare, FILE, START)
