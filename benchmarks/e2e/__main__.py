@@ -1,23 +1,32 @@
-"""`python -m benchmarks.e2e`: measure end to end, print the tables, keep the figures."""
+"""End to end, from a server's dump to a client's hands: measure, print tables, keep the figures.
+
+At full scale `run` takes about a quarter of an hour; `--scale 0.1 --rounds 1 --idle 10` tries it.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, chosen, console, machine, made_of
+from benchmarks.command import BENCH_JSON, ROOT, chosen, console, machine, made_of
 from benchmarks.e2e import figures as fig
+from benchmarks.e2e import goals, parts, plot
+from benchmarks.e2e.child import ChildFailed
 from benchmarks.e2e.rounds import Run, measure
 from benchmarks.e2e.systems import READERS
+from benchmarks.systems import NotAvailable
+
+PARTS = ("throughput", "latency", "instance", "spark", "growth")
+PLOT_SVG = ROOT / "docs" / "performance.svg"
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
@@ -25,32 +34,49 @@ app = typer.Typer(
 
 Names = Annotated[list[str] | None, typer.Option(help="Only this one; give it again for more.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
-Scale = Annotated[float, typer.Option(min=0.0001, help="Part of the full number of rows.")]
+Scale = Annotated[float, typer.Option(min=0.001, help="Part of the full number of rows.")]
 
 
 @app.command()
 def run(
+    part: Annotated[
+        list[str] | None, typer.Option(help=f"Only this: {', '.join(PARTS)}; repeatable.")
+    ] = None,
     workload: Names = None,
     reader: Names = None,
     rounds: Rounds = 3,
     scale: Scale = 1.0,
+    rate: Annotated[float, typer.Option(help="Transactions/s of the latency part.")] = 1000.0,
+    seconds: Annotated[float, typer.Option(help="So long the latency part writes.")] = 20.0,
+    idle: Annotated[float, typer.Option(help="Seconds over which an idle CPU counts.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help="Add the figures to this JSON file.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Plot throughput into this SVG.")] = None,
 ) -> None:
-    """Measure, and print tables."""
-    made = made_of(workload, scale)
-    figures, missing = throughput(made, chosen(reader, list(READERS)), rounds)
+    """Measure, print tables, and keep the figures if told to."""
+    wanted = chosen(part, PARTS)
     report: dict[str, Any] = {
         "date": dt.date.today().isoformat(),
         "command": "python -m benchmarks.e2e " + " ".join(sys.argv[1:]),
         "machine": machine(),
-        "versions": {f.reader: READERS[f.reader].version() for f in figures},
-        "not_available": missing,
-        "figures": [asdict(each) for each in figures],
     }
+    if "throughput" in wanted:
+        made = made_of(workload, scale)
+        figures, missing = throughput(made, chosen(reader, list(READERS)), rounds)
+        report |= {
+            "workloads": {each.name: work.described(each) for each in made},
+            "versions": {name: _version(name) for name in dict.fromkeys(f.reader for f in figures)},
+            "not_available": missing,
+            "figures": [asdict(each) for each in figures],
+        }
+    report |= _other_parts(wanted, scale, rounds, rate, seconds, idle)
+    if wanted != ["throughput"]:
+        console.print(goals.table(report))
     if out is not None:
-        whole = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-        out.write_text(json.dumps(whole | {"end_to_end": report}, indent=1) + "\n", "utf-8")
-        console.print(f"written: {out}")
+        _keep(out, report)
+    if picture is not None and report.get("figures"):
+        caption = f"rows/s, {report['date']}, {report['machine']['cpu']}"
+        picture.write_text(plot.svg(fig.figures_of({"end_to_end": report}), caption), "utf-8")
+        console.print(f"written: {picture}")
 
 
 def throughput(
@@ -77,6 +103,51 @@ def throughput(
     for name, reason in missing.items():
         console.print(f"{name} not available: {reason}")
     return figures, missing
+
+
+def _other_parts(
+    wanted: Sequence[str], scale: float, rounds: int, rate: float, seconds: float, idle: float
+) -> dict[str, Any]:
+    """Figures of each part; what could not be measured says why under `not_measured`."""
+    found: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("")
+
+        def telling(text: str) -> None:
+            progress.update(task, description=text)
+
+        measures: dict[str, Callable[[], dict[str, Any]]] = {
+            "latency": lambda: parts.latency(rate, seconds, telling),
+            "instance": lambda: parts.instance(_made_one("W1", scale), idle, telling),
+            "spark": lambda: parts.spark(_made_one("W1", scale), telling),
+            "growth": lambda: parts.growth(_made_one("W3", scale), rounds, telling),
+        }
+        for name, measured in measures.items():
+            if name in wanted:
+                try:
+                    found[name] = measured()
+                except (NotAvailable, ChildFailed) as error:
+                    reasons[name] = str(error)
+                    console.print(f"{name} not measured: {error}", style="red")
+    return {**found, "not_measured": reasons} if reasons else found
+
+
+def _made_one(name: str, scale: float) -> work.Made:
+    return work.make(work.WORKLOADS[name], scale, lambda _: None)
+
+
+def _version(reader: str) -> str:
+    return READERS[reader].version() or "of this tree"
+
+
+def _keep(out: Path, report: dict[str, Any]) -> None:
+    """Under `end_to_end`; parts that were not measured now keep what is there."""
+    whole = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    whole["end_to_end"] = {**whole.get("end_to_end", {}), **report}
+    out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    console.print(f"written: {out}")
 
 
 @app.command()

@@ -19,6 +19,12 @@ from benchmarks.e2e.processes import MARK, marked
 ROOT = Path(__file__).parents[2]
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a child. Several processes of this machine join a cluster; they share no token of Ray's,
+    and it listens on loopback alone."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled", **more}
+
+
 class ChildFailed(Exception):
     """A reader ended, or said nothing for too long; the message has its last words."""
 
@@ -28,12 +34,13 @@ class Child:
 
     def __init__(self, command: list[str], folder: Path | None = None) -> None:
         self.mark = uuid.uuid4().hex
+        self.address = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.process = subprocess.Popen(
             command,
             cwd=folder or ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), MARK: self.mark},
+            env=environment(**{MARK: self.mark}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -80,6 +87,8 @@ class Child:
                 raise ChildFailed(f"ended before {at!r}: {self.last_words()}")
             if said["at"] == at:
                 return said
+            if said["at"] == "end":
+                raise ChildFailed(f"done before {at!r}: too few rows to measure, scale up")
 
     def last_words(self) -> str:
         """The end of its standard error."""

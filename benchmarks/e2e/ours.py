@@ -1,31 +1,41 @@
 """Child: a Ray cluster of its own in which destinations are started, read and stopped, as told.
 
+    python -m benchmarks.e2e.ours [SHAPE]     plain, spark, or a number of decoder nodes
+
 One JSON line a task on standard input, see TASKS; lines of JSON come back, as peers print them
 (benchmarks/e2e/peers). The cluster stays for all tasks, as a cluster does; each destination starts
-new processes. Messages are asked for in `units` memory units: a bigger message costs fewer round
-trips.
+new processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ray_canal as canal
+from benchmarks.e2e import clusters
 from benchmarks.e2e.peers.saying import say
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
+from ray_canal.errors import InstanceNotFound
+from ray_canal.warm import warm
 
 UNITS = 16 << 10
 """Memory units of 1 KiB in a get."""
 
 
-def config(folder: str, destination: str, port: int, **instance: Any) -> dict[str, Any]:
+def config(
+    folder: str, destination: str, port: int, start: str = "earliest", **instance: Any
+) -> dict[str, Any]:
     """A deployment that reads a server of the benchmark."""
     return {
         "meta": {"path": str(Path(folder) / "meta.db")},
@@ -36,7 +46,7 @@ def config(folder: str, destination: str, port: int, **instance: Any) -> dict[st
                     "address": f"127.0.0.1:{port}",
                     "username": "root",
                     "password": "",
-                    "start": "earliest",
+                    "start": start,
                 },
                 **instance,
             }
@@ -51,45 +61,154 @@ def rows_of(message: Message, view: str) -> int:
     return message.row_count if len(message.entry_bytes) else 0
 
 
-def read(connector: Connector, view: str, rows: int, units: int = UNITS) -> int:
-    """Messages, each acked, until `rows` are there; the rows that there were."""
+def read(connector: Connector, view: str, rows: int) -> int:
+    """Messages, each acked, until `rows` are there. The first is the mark: by then the processes
+    run and their kernels are loaded."""
     found = 0
-    for message in connector.messages(units):
+    for message in connector.messages(UNITS):
+        first = found == 0
         found += rows_of(message, view)
         if found >= rows:
             break
+        if first and found:
+            say("mark", found)
     return found
 
 
-def throughput(folder: str, task: dict[str, Any]) -> None:
-    """Read the whole log of a server; it connects when the subscriber comes."""
+@contextlib.contextmanager
+def destination(folder: str, task: dict[str, Any], **more: Any) -> Iterator[str]:
+    """A destination of its own; it connects to the server when its first subscriber comes."""
     name = f"bench-{time.monotonic_ns()}"
-    instance = {"runs": "once_subscribed", **task.get("instance", {})}
+    instance = {"runs": "once_subscribed", **task.get("instance", {}), **more}
     canal.start(config(folder, name, task["port"], **instance), wait=False)
-    connector = canal.connect(name)
-    say("ready", 0)
-    connector.subscribe()
-    say("end", read(connector, task["view"], task["rows"], task.get("units", UNITS)))
+    try:
+        yield name
+    finally:
+        canal.stop(name)
+
+
+def throughput(folder: str, task: dict[str, Any]) -> None:
+    """Read the whole log of a server."""
+    with destination(folder, task) as name, canal.connect(name) as connector:
+        say("ready", 0)
+        connector.subscribe()
+        say("end", read(connector, task["view"], task["rows"]))
+        sys.stdin.readline()
+
+
+def latency(folder: str, task: dict[str, Any]) -> None:
+    """Note when each row of a live server is in hand: arrays of ids and of CLOCK_MONOTONIC."""
+    ids: list[np.ndarray[Any, Any]] = []
+    times: list[np.ndarray[Any, Any]] = []
+    rows = 0
+    name = f"bench-{time.monotonic_ns()}"
+    canal.start(config(folder, name, task["port"], start="latest"))
+    with canal.connect(name) as connector:
+        connector.subscribe()
+        say("ready", 0)
+        for message in connector.messages(1000):
+            for batch in message.batches:
+                found = batch.column("after").field("id").to_numpy(zero_copy_only=False)
+                ids.append(found)
+                times.append(np.full(len(found), time.monotonic_ns()))
+                rows += len(found)
+            if rows >= task["rows"]:
+                break
+    np.savez(task["out"], id=np.concatenate(ids), ns=np.concatenate(times))
+    say("end", rows)
     sys.stdin.readline()
-    connector.close()
     canal.stop(name)
-    say("stopped", 0)
 
 
-TASKS: dict[str, Callable[[str, dict[str, Any]], None]] = {"throughput": throughput}
+def standing(folder: str, task: dict[str, Any]) -> None:
+    """Read everything, then wait for more as a subscriber does."""
+    with destination(folder, task) as name, canal.connect(name) as connector:
+        connector.subscribe()
+        stopped = threading.Event()
+        rows = 0
+
+        def wait() -> None:
+            sys.stdin.readline()
+            stopped.set()
+
+        waiting = threading.Thread(target=wait)
+        for message in connector.messages(UNITS, stopped=stopped):
+            rows += rows_of(message, "arrow")
+            if rows >= task["rows"] and not waiting.ident:
+                say("end", rows)
+                waiting.start()
+        waiting.join()
 
 
-def main() -> None:
-    import ray
+def first_row(folder: str, task: dict[str, Any]) -> None:
+    """Wait for a destination that another process starts, then for its first row."""
+    say("ready", 0)
+    while True:
+        try:
+            connector = canal.connect(task["name"])
+            break
+        except InstanceNotFound:
+            time.sleep(0.02)
+    with connector:
+        connector.subscribe()
+        for message in connector.messages(1000):
+            if rows_of(message, "arrow"):
+                break
+    say("end", 1)
+    sys.stdin.readline()
+    canal.stop(task["name"])
 
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
-    say("up", 0)
-    with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
+
+def spark_rows(folder: str, task: dict[str, Any]) -> None:
+    """Micro-batches that Spark counts; the first pass, over a part of the rows, warms it."""
+    from ray_canal import spark
+
+    session = spark.session("ray_canal_bench")
+    session.sparkContext.setLogLevel("ERROR")
+    counted = 0
+    for rows, marks in ((task["rows"] // 5, False), (task["rows"], True)):
+        with destination(folder, task) as name, canal.connect(name) as connector:
+            connector.subscribe()
+            counted = _counted_by_spark(connector, session, rows, marks)
+    say("end", counted)
+    sys.stdin.readline()
+    spark.stop()
+
+
+def _counted_by_spark(connector: Connector, session: Any, rows: int, marks: bool) -> int:
+    from ray_canal import spark
+
+    counted = 0
+
+    def count(frames: dict[str, Any], _message: Any) -> None:
+        nonlocal counted
+        first = counted == 0
+        counted += sum(frame.count() for frame in frames.values())
+        if first and marks:
+            say("mark", counted)
+
+    spark.run(connector, session, count, timeout=0.05, until=lambda _: counted >= rows)
+    return counted
+
+
+TASKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+    "throughput": throughput,
+    "latency": latency,
+    "standing": standing,
+    "first_row": first_row,
+    "spark": spark_rows,
+}
+
+
+def main(shape: str) -> None:
+    with clusters.running(shape), tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
+        warm()  # what the client's views need; the destinations' processes load theirs
+        say("up", 0)
         while line := sys.stdin.readline():
             task = json.loads(line)
             TASKS[task["do"]](folder, task)
-    ray.shutdown()
+            say("stopped", 0)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else "plain")

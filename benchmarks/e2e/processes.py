@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 MARK = "RAY_CANAL_BENCH_RUN"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -24,7 +23,12 @@ class Usage:
 
 def marked(mark: str) -> list[int]:
     """Processes that inherited the mark."""
-    wanted = f"{MARK}={mark}\0".encode()
+    return with_environment(MARK, mark)
+
+
+def with_environment(name: str, value: str) -> list[int]:
+    """Processes whose environment at their start had this."""
+    wanted = f"{name}={value}\0".encode()
     return [pid for pid in _pids() if wanted in _read(f"/proc/{pid}/environ") + b"\0"]
 
 
@@ -49,19 +53,15 @@ def usage(pids: Iterable[int]) -> Usage:
     return Usage(cpu_s(known), now, peak)
 
 
-def names_mb(pids: Iterable[int]) -> dict[str, float]:
-    """MB of each process by its name, shared pages counted once; for reports."""
-    found: dict[str, float] = {}
-    for pid in pids:
-        words = _read(f"/proc/{pid}/cmdline").split(b"\0")
-        name = Path(words[0].decode(errors="replace")).name if words[0] else "?"
-        if name.startswith("python") and len(words) > 1:
-            script = next((w for w in words[1:] if not w.startswith(b"-")), b"")
-            name = Path(script.decode(errors="replace")).name or name
-        found[name] = (
-            found.get(name, 0.0) + _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:") * _KB_MB
-        )
-    return found
+def title(pid: int) -> str:
+    """What a process calls itself; Ray's workers name their actor."""
+    return _read(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace").strip()
+
+
+def private_mb(pid: int) -> float:
+    """Memory but for the shared object store, shared libraries in part."""
+    path = f"/proc/{pid}/smaps_rollup"
+    return (_kilobytes(path, "Pss_Anon:") + _kilobytes(path, "Pss_File:")) * _KB_MB
 
 
 def _pids() -> Iterator[int]:

@@ -1,9 +1,10 @@
 """Throughput: rounds over all readers, one server for each workload.
 
 The clock of a run goes from the moment at which the server began the dump, by the server's own
-clock, to the reader's line that its last row is in its hands; of Java peers from the first rows on,
-when the JVM is warm. So processes' starts are outside. CPU seconds are of all the reader's
-processes, Ray's own among them, between the same two moments.
+clock, to the reader's line that its last row is in its hands; of Java peers from the first quarter
+of the rows on, when the JVM is warm, of this tree from its first message on, when its processes
+have loaded their kernels. Rows before do not count. So processes' starts are outside. CPU seconds
+are of all the reader's processes, Ray's own among them, between the same two moments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbin
 from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
-_START_S, _RUN_S = 120.0, 600.0
+START_S, RUN_S = 120.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,7 @@ def measure(
         cluster: Child | None = None
         if any(name in OURS for name in names):
             telling("starting Ray")
-            cluster = stack.enter_context(Child(OURS_COMMAND))
-            cluster.wait("up", _START_S)
+            cluster = stack.enter_context(cluster_of("plain"))
         for made in workloads:
             with source(made) as served:
                 for number in range(1, rounds + 1):
@@ -79,6 +79,18 @@ def measure(
                             yield Result(made.name, name, run)
 
 
+def cluster_of(shape: str) -> Child:
+    """The child that has a Ray cluster (benchmarks/e2e/ours.py), running."""
+    child = Child([*OURS_COMMAND, shape])
+    try:
+        child.address = child.wait("address", START_S)["address"] if shape == "plain" else ""
+        child.wait("up", START_S)
+    except BaseException:
+        child.__exit__()
+        raise
+    return child
+
+
 def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:
     served.end_dumps()
     if not reader.says:
@@ -88,22 +100,24 @@ def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> R
         return ours(cluster, served, made, reader.view)
     rows = reader.rows(made)
     with Child(reader.command(served.server.port, rows), reader.folder) as child:
-        child.wait("ready", _START_S)
-        return _clocked(child, made, served, reader.warm > 0)
+        child.wait("ready", START_S)
+        return clocked(child, made, served, reader.warm > 0)
 
 
 def ours(cluster: Child, served: Source, made: Made, view: str, **instance: object) -> Run:
     """One run of this tree, by a destination of its own. `instance`: more of its configuration."""
     task = {"do": "throughput", "view": view, "port": served.server.port, "rows": made.rows}
     cluster.tell({**task, "instance": instance})
-    cluster.wait("ready", _START_S)
-    run = _clocked(cluster, made, served, warm=False)
+    cluster.wait("ready", START_S)
+    run = clocked(cluster, made, served, warm=True)
     cluster.tell({})
-    cluster.wait("stopped", _START_S)
+    cluster.wait("stopped", START_S)
     return run
 
 
-def _clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
+def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
+    """A run of a child that reads, or is about to. `warm`: it says from when on it counts. Raises
+    ChildFailed."""
     before: list[float] = []
 
     def dump_began() -> bool:
@@ -114,12 +128,12 @@ def _clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
 
     first_rows = 0
     if warm:
-        mark = child.wait("mark", _RUN_S)
+        mark = child.wait("mark", RUN_S)
         before[:] = [cpu_s(child.pids()), served.cpu_s()]
         began_ns, first_rows = mark["ns"], mark["rows"]
-        end = child.wait("end", _RUN_S)
+        end = child.wait("end", RUN_S)
     else:
-        end = child.wait("end", _RUN_S, dump_began)
+        end = child.wait("end", RUN_S, dump_began)
         dump_ns = served.dump_began_ns()
         if dump_ns is None or not before:
             raise ChildFailed("the server has no dump of it; too few rows to measure")

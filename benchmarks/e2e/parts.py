@@ -1,0 +1,192 @@
+"""What is measured besides throughput: latency, a standing instance, its start, Spark, growth.
+
+Each function returns plain figures for bench.json; goals.py says what they should be.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.e2e.child import ROOT, Child, ChildFailed, environment
+from benchmarks.e2e.clusters import NODE_CORES, limits_available
+from benchmarks.e2e.processes import cpu_s, private_mb, title
+from benchmarks.e2e.rounds import RUN_S, START_S, clocked, cluster_of, ours
+from benchmarks.e2e.server import Source, source
+from benchmarks.systems import NotAvailable
+from benchmarks.workloads import Made
+
+Telling = Callable[[str], None]
+Figures = dict[str, Any]
+
+LINGER_MS = 5.0
+_WRITERS = 2
+_PIPELINE = frozenset(
+    {"Controller", "StoreActor", "Fetcher", "Parser", "TransactionBufferActor", "Spiller",
+     "decode_chunk"}
+)  # fmt: skip
+"""What Ray calls the processes of the actors and tasks of ray_canal.actors.spawn."""
+
+
+def latency(per_s: float, seconds: float, telling: Telling) -> Figures:
+    """From the moment at which a commit had returned to its writer to the row in the hands of a
+    client by Ray handle: under a steady rate, and with one transaction now and then."""
+    with source() as served, cluster_of("plain") as cluster:
+        telling(f"latency at {per_s:,.0f} transactions/s")
+        busy = _latency(cluster, served, 0, per_s, int(per_s * seconds))
+        telling("latency of an idle source")
+        idle = _latency(cluster, served, 10_000_000, 2.0, max(8, int(seconds)))
+    return {"linger_ms": LINGER_MS, "busy": busy, "idle": idle}
+
+
+def _latency(cluster: Child, served: Source, first: int, per_s: float, rows: int) -> Figures:
+    writers = _WRITERS if per_s > 100 else 1
+    each = rows // writers
+    port = str(served.server.port)
+    with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
+        out = Path(folder)
+        task = {"do": "latency", "port": served.server.port, "rows": each * writers}
+        cluster.tell({**task, "out": str(out / "client.npz")})
+        cluster.wait("ready", START_S)
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.e2e.writer", port, str(first + number),
+                 str(writers), str(each), str(per_s / writers), str(out / f"{number}.npz")],
+                cwd=ROOT,
+            )
+            for number in range(writers)
+        ]  # fmt: skip
+        if any(writer.wait() for writer in started):
+            raise ChildFailed("a writer failed")
+        cluster.wait("end", RUN_S)
+        cluster.tell({})
+        cluster.wait("stopped", START_S)
+        committed = _by_id([out / f"{number}.npz" for number in range(writers)])
+        received = _by_id([out / "client.npz"])
+    span_s = (committed[1].max() - committed[1].min()) / 1e9
+    if not np.array_equal(committed[0], received[0]):
+        raise ChildFailed("the client has not the rows that were written, once each")
+    waited_ms = (received[1] - committed[1]) / 1e6
+    return {
+        "transactions": len(waited_ms),
+        "per_s": round(len(waited_ms) / span_s, 1),
+        "p50_ms": round(float(np.percentile(waited_ms, 50)), 2),
+        "p99_ms": round(float(np.percentile(waited_ms, 99)), 2),
+        "max_ms": round(float(waited_ms.max()), 2),
+    }
+
+
+def _by_id(files: list[Path]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    loaded = [np.load(file) for file in files]
+    ids = np.concatenate([each["id"] for each in loaded])
+    times = np.concatenate([each["ns"] for each in loaded])
+    order = np.argsort(ids)
+    return ids[order], times[order]
+
+
+def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
+    """Memory of a destination that has read a whole workload, its CPU while nothing happens, and
+    seconds from `ray-canal start` on a running cluster to the first row in a client's hands."""
+    with source(made) as served, cluster_of("plain") as cluster:
+        telling("memory of an instance")
+        port = served.server.port
+        cluster.tell({"do": "standing", "port": port, "rows": made.rows})
+        cluster.wait("end", RUN_S)
+        time.sleep(2.0)
+        processes = {pid: title(pid) for pid in cluster.pids()}
+        own = {pid: name for pid, name in processes.items() if _is_ours(name)}
+        rays = [pid for pid in processes if pid not in own and pid != cluster.process.pid]
+        memory = {f"{name} {pid}": round(private_mb(pid), 1) for pid, name in own.items()}
+        telling(f"CPU of an idle instance, {idle_s:.0f} s")
+        before = cpu_s(own), cpu_s(rays)
+        time.sleep(idle_s)
+        used = cpu_s(own) - before[0], cpu_s(rays) - before[1]
+        cluster.tell({})
+        cluster.wait("stopped", START_S)
+        telling("ray-canal start")
+        starts = [_start_s(cluster, port, number) for number in range(4)]
+    return {
+        "memory_mb": round(sum(memory.values()), 1),
+        "memory_of_each_mb": memory,
+        "idle_cpu_percent": round(100 * used[0] / idle_s, 2),
+        "idle_cpu_percent_of_ray": round(100 * used[1] / idle_s, 2),
+        "start_first_s": round(starts[0], 2),
+        "start_s": round(statistics.median(starts[1:]), 2),
+    }
+
+
+def _is_ours(name: str) -> bool:
+    """A process of the pipeline; idle workers and agents belong to Ray."""
+    return name.removeprefix("ray::").partition(".")[0] in _PIPELINE
+
+
+def _start_s(cluster: Child, port: int, number: int) -> float:
+    """Seconds from the command's start to the first row in the hands of a client that waits."""
+    name = f"started-{number}"
+    with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
+        deployment = Path(folder) / "canal.toml"
+        deployment.write_text(
+            f'[meta]\npath = "meta.db"\n[[instance]]\ndestination = "{name}"\n[instance.source]\n'
+            f'address = "127.0.0.1:{port}"\nusername = "root"\nstart = "earliest"\n',
+            encoding="utf-8",
+        )
+        cluster.tell({"do": "first_row", "name": name})
+        cluster.wait("ready", START_S)
+        began_ns = time.monotonic_ns()
+        command = [sys.executable, "-m", "ray_canal.cli", "start", str(deployment), "--detach"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(RAY_ADDRESS=cluster.address),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise ChildFailed(f"ray-canal start: {done.stderr.strip()[-300:]}")
+        end = cluster.wait("end", START_S)
+        cluster.tell({})
+        cluster.wait("stopped", START_S)
+    return float(end["ns"] - began_ns) / 1e9
+
+
+def spark(made: Made, telling: Telling) -> Figures:
+    """Rows/s of micro-batches that Spark counts, by one executor with one core."""
+    with source(made) as served:
+        telling("Spark: session")
+        with cluster_of("spark") as cluster:
+            telling("Spark: micro-batches")
+            cluster.tell({"do": "spark", "port": served.server.port, "rows": made.rows})
+            run = clocked(cluster, made, served, warm=True)
+            cluster.tell({})
+            cluster.wait("stopped", START_S)
+    return {
+        "workload": made.name,
+        "rows": run.rows,
+        "rows_per_s": round(run.rows / run.seconds),
+        "cpu_s_per_m_rows": round(run.cpu_s / run.rows * 1e6, 2),
+        "peak_mb": round(run.peak_mb, 1),
+    }
+
+
+def growth(made: Made, runs: int, telling: Telling) -> Figures:
+    """Rows/s with 1 to 4 decoder nodes, each limited to a part of a core. Raises NotAvailable."""
+    if reason := limits_available():
+        raise NotAvailable(reason)
+    points = []
+    for decoders in range(1, 5):
+        telling(f"growth: {decoders} decoder nodes")
+        with source(made) as served, cluster_of(str(decoders)) as cluster:
+            found = [ours(cluster, served, made, "arrow", decoders=decoders) for _ in range(runs)]
+        rates = [run.rows / run.seconds for run in found]
+        points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
+    first = points[0]["rows_per_s"]
+    return {
+        "workload": made.name,
+        "cores_of_a_node": NODE_CORES,
+        "points": [{**p, "times_one": round(p["rows_per_s"] / first, 2)} for p in points],
+    }
