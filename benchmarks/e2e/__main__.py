@@ -5,16 +5,19 @@ At full scale `run` takes about a quarter of an hour; `--scale 0.1 --rounds 1 --
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import workloads as work
 from benchmarks.command import BENCH_JSON, ROOT, chosen, console, machine, made_of
@@ -79,20 +82,31 @@ def run(
         console.print(f"written: {picture}")
 
 
+@contextlib.contextmanager
+def _telling(total: int | None) -> Iterator[Callable[[str], None]]:
+    """Tells what is being done: a moving line in a terminal, else a line each."""
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{time.strftime('%H:%M:%S')} {text}")
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+
+        def tell(text: str) -> None:
+            progress.update(task, description=text)
+            progress.advance(task)
+
+        yield tell
+
+
 def throughput(
     made: Sequence[work.Made], readers: Sequence[str], rounds: int
 ) -> tuple[list[fig.Figure], dict[str, str]]:
     """Figures, and why readers are missing; both are printed."""
     runs: dict[tuple[str, str], list[Run]] = {}
     missing: dict[str, str] = {}
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(made) * len(readers) * rounds)
-
-        def telling(text: str) -> None:
-            progress.update(task, description=text)
-
+    with _telling(len(made) * len(readers) * rounds) as telling:
         for result in measure(made, readers, rounds, telling):
-            progress.advance(task)
             if result.run is None:
                 missing[result.reader] = result.missing
             else:
@@ -111,18 +125,12 @@ def _other_parts(
     """Figures of each part; what could not be measured says why under `not_measured`."""
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("")
-
-        def telling(text: str) -> None:
-            progress.update(task, description=text)
-
+    with _telling(None) as telling:
         measures: dict[str, Callable[[], dict[str, Any]]] = {
             "latency": lambda: parts.latency(rate, seconds, telling),
             "instance": lambda: parts.instance(_made_one("W1", scale), idle, telling),
             "spark": lambda: parts.spark(_made_one("W1", scale), telling),
-            "growth": lambda: parts.growth(_made_one("W3", scale), rounds, telling),
+            "growth": lambda: parts.growth(_made_one("W1", scale), rounds, telling),
         }
         for name, measured in measures.items():
             if name in wanted:
@@ -173,4 +181,6 @@ def check(
 
 
 if __name__ == "__main__":
+    # Servers and clusters are ended by their blocks.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     app()

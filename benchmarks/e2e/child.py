@@ -115,4 +115,7 @@ class Child:
         for pid in self.pids():  # only what carries this mark, so what it started
             with contextlib.suppress(OSError):
                 os.kill(pid, 9)
+        self._reader.join(5.0)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
         self._errors.close()

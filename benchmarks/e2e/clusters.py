@@ -1,27 +1,30 @@
 """Ray clusters for the child that has them: a plain one, one for Spark, one with decoder nodes.
 
 Decoder nodes are raylets of their own on this machine (`ray.cluster_utils`), with one CPU each for
-Ray, of which a control group gives them a part, so that several of them fit onto few cores.
+Ray, of which a control group gives their decode tasks a part, so that several fit onto few cores.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e.peers.saying import say
-from benchmarks.e2e.processes import with_environment
+from benchmarks.e2e.processes import environment_of, with_title
 
 NODE = "RAY_CANAL_BENCH_NODE"
-NODE_CORES = 0.2
-"""Part of a core that a decoder node gets."""
+NODE_CORES = 0.1
+"""Part of a core that a node's decode tasks get."""
 
 _CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 20_000
+_WATCH_S = 0.2
+DECODING = "ray::decode_chunk"
 _STORE_BYTES = 1 << 30
 
 
@@ -62,9 +65,13 @@ def _decoder_nodes(count: int) -> Iterator[None]:
             cluster.add_node(
                 num_cpus=1, object_store_memory=256 << 20, env_vars={NODE: str(number)}
             )
-            group = stack.enter_context(_group(f"ray_canal_bench_{os.getpid()}_{number}"))
-            _limit(group, with_environment(NODE, str(number)))
         _warm_nodes(count)
+        groups = {
+            str(number): stack.enter_context(_group(f"ray_canal_bench_{os.getpid()}_{number}"))
+            for number in range(count)
+        }
+        watch = threading.Thread(target=_limit_decoders, args=(groups,), daemon=True)
+        watch.start()
         yield
         ray.shutdown()
         cluster.shutdown()
@@ -107,7 +114,15 @@ def _group(name: str) -> Iterator[Path]:
             folder.rmdir()
 
 
-def _limit(group: Path, pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended
-            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+def _limit_decoders(groups: dict[str, Path]) -> None:
+    """Put each worker that is seen decoding into its node's group; the other actors' processes,
+    which Ray may place on any node, keep the machine's cores."""
+    seen: set[int] = set()
+    while True:
+        for pid in with_title(DECODING) - seen:
+            seen.add(pid)
+            group = groups.get(environment_of(pid).get(NODE, ""))
+            if group is not None:
+                with contextlib.suppress(OSError):  # it has ended
+                    (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        time.sleep(_WATCH_S)

@@ -15,7 +15,8 @@ _GREY = "#666"
 
 def svg(figures: Sequence[Figure], caption: str) -> str:
     """A picture of the medians. Raises ValueError: no figures."""
-    least = 10 ** math.floor(math.log10(min(f.rows_per_s for f in figures)))
+    # Room for the shortest bar.
+    least = 10 ** math.floor(math.log10(min(f.rows_per_s for f in figures)) - 0.2)
     most = max(f.rows_per_s for f in figures)
     decades = math.log10(most / least)
 
