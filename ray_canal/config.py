@@ -268,6 +268,7 @@ class RayConfig(_Section):
 
     address: str = ""
     namespace: str = "ray_canal"
+    spare: bool = True  # keep a process ready, so that a destination comes back sooner
 
 
 class TsdbConfig(_Section):

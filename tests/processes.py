@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER = (
+STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER, SPARE = (
     f"ray::{name}"
     for name in (
         "StoreActor",
@@ -20,6 +20,7 @@ STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER = (
         "TransactionBufferActor",
         "TcpServerActor",
         "Spiller",
+        "Spare",
     )
 )
 RAYLET, GCS = "raylet", "gcs_server"

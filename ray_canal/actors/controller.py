@@ -21,6 +21,7 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
+from ray_canal.actors.spare import keep_one
 from ray_canal.config import CanalConfig
 from ray_canal.errors import InstanceNotFound
 
@@ -46,6 +47,8 @@ class Controller:
         else:
             self._want(CanalConfig.model_validate_json(config_json))
         self._watch = asyncio.create_task(self._keep_running())
+        if CanalConfig.model_validate_json(config_json).ray.spare:
+            self._spare = asyncio.create_task(keep_one())
 
     def _want(self, config: CanalConfig) -> list[str]:
         for instance in config.instance:

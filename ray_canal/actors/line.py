@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -187,8 +188,9 @@ class Line:
             try:
                 await asyncio.wait_for(asyncio.wrap_future(spiller.close.remote().future()), 5.0)
             except (asyncio.TimeoutError, RayError):
-                logger.warning("the folder %s was not removed", self._folder)
+                logger.warning("the process that had %s did not answer", self._folder)
             ray.kill(spiller)
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
 
 def spill_folder(config: InstanceConfig, meta: MetaConfig) -> Path:

@@ -22,6 +22,7 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
+from ray_canal.actors.spare import fetcher_of
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
@@ -54,7 +55,7 @@ class Pump:
         self._config = config
         self._instance_json = config.model_dump_json()
         self._decoders = decoder_count(config)
-        self._fetcher = spawn.fetcher(self._instance_json, fused=self._decoders == 0)
+        self._fetcher: Any = None
         self._parser: Any = None
         self._buffer: Any = None
         self.finished = False
@@ -70,6 +71,7 @@ class Pump:
         """Stand at the source, with the schema history that is known. Returns where (and where the
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
+        self._fetcher = await fetcher_of(self._instance_json, self._decoders == 0)
         (opened,) = await self._watched(self._open(cursors, records, delivered))
         return opened  # type: ignore[no-any-return]
 
@@ -224,6 +226,8 @@ class Pump:
 
     async def source_status(self, oldest: EntryPosition | None = None) -> Any:
         """The fetcher's SourceStatus (see there), or None if it does not answer at once."""
+        if self._fetcher is None:
+            return None
         call = self._fetcher.status.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             return await asyncio.wait_for(asyncio.wrap_future(call.remote(oldest).future()), 1.0)
@@ -231,6 +235,8 @@ class Pump:
 
     async def close(self) -> None:
         """End every stage. What is in flight is dropped; it is not acked, so it comes again."""
+        if self._fetcher is None:
+            return
         interrupt = self._fetcher.interrupt.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             await asyncio.wait_for(asyncio.wrap_future(interrupt.remote().future()), 2.0)

@@ -152,6 +152,24 @@ def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
     return handle
 
 
+def spare(name: str) -> ActorHandle[Any]:
+    """See spare.py. It belongs to nobody, and ends by itself."""
+    from ray_canal.actors.spare import Fetcher
+
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
+        .options(
+            name=name,
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_cpus=_ACTOR_CPUS,
+            max_restarts=0,
+        )
+        .remote(name)
+    )
+    return handle
+
+
 def parser(instance_json: str) -> ActorHandle[Any]:
     from ray_canal.actors.parser import Parser
 

@@ -71,7 +71,12 @@ class EventStore:
         return self._ring.capacity
 
     def has_room(self, extra_bytes: int) -> bool:
-        """Whether so many bytes of binlog more fit. An empty log takes a chunk of any size."""
+        """Whether so many bytes of binlog more fit, once all, even who is away, have passed over
+        what they had consumed before. An empty log takes a chunk of any size."""
+        if self._ring.has_room(extra_bytes):
+            return True
+        for one in self._subscribers.values():
+            self._pass_over(one, one.consumed_up_to(self._ring.since(one.next)))
         return self._ring.has_room(extra_bytes)
 
     def put(self, chunk: LogChunk, payload: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,6 +128,16 @@ class Subscriber:
     def whole_view(self, slot: Slot) -> View | None:
         """The same; None of a slot that is only on disk."""
         return None if slot.chunk is None else self.view(slot)
+
+    def consumed_up_to(self, slots: Iterable[Slot]) -> int:
+        """Behind the last of these slots, which begin where it stands, that lies before its cursor
+        as a whole. Log sequence."""
+        end = self.next
+        for slot in slots:
+            if self.cursor is None or slot.after > self.cursor:
+                break
+            end = slot.end
+        return end
 
     def forget(self, slot: Slot) -> None:
         """The slot has left the log."""

@@ -12,7 +12,20 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.processes import BUFFER, CONTROLLER, FETCHER, GCS, PARSER, RAYLET, STORE, running, send
+from tests.processes import (
+    BUFFER,
+    CONTROLLER,
+    FETCHER,
+    GCS,
+    PARSER,
+    RAYLET,
+    SERVER,
+    SPARE,
+    SPILLER,
+    STORE,
+    running,
+    send,
+)
 from tests.proxy import Proxy
 from tests.servers import Server
 
@@ -38,6 +51,13 @@ class Deployment(Protocol):
     def subscriber_pid(self) -> int:
         """One of them."""
         ...
+
+    def spilling_pid(self) -> int:
+        """The one whose part of the log goes to disk."""
+        ...
+
+
+_SPILL_LIMIT_S = 30.0
 
 
 def _pid(run: Deployment, *roles: str) -> int | None:
@@ -66,6 +86,25 @@ def stop(role: str, *seconds: float) -> Callable[[Deployment], None]:
             send(pid, signal.SIGCONT)
 
     return fault
+
+
+def while_spilling(fault: Callable[[Deployment], None]) -> Callable[[Deployment], None]:
+    """The fault, while a subscriber stands still so that the log goes to disk."""
+
+    def both(run: Deployment) -> None:
+        pid = run.spilling_pid()
+        send(pid, signal.SIGSTOP)
+        try:
+            end = time.monotonic() + _SPILL_LIMIT_S
+            while not running(SPILLER, run.head_pid) and time.monotonic() < end:
+                time.sleep(0.1)
+            if not running(SPILLER, run.head_pid):
+                print(f"(the log was not full in {_SPILL_LIMIT_S:.0f} s)", flush=True)
+            fault(run)
+        finally:
+            send(pid, signal.SIGCONT)
+
+    return both
 
 
 def end_of_ray(role: str) -> Callable[[Deployment], None]:
@@ -111,6 +150,9 @@ FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
     "kill buffer": ("actor", 2, kill(BUFFER)),
     "kill workers": ("actor", 2, kill(WORKER, ANY_WORKER)),
     "kill controller": ("actor", 2, kill(CONTROLLER)),
+    "kill server": ("actor", 2, kill(SERVER)),
+    "kill spiller": ("actor", 2, while_spilling(kill(SPILLER))),
+    "kill fetcher and spare": ("actor", 1, kill(FETCHER, SPARE)),
     "kill store and controller": ("actor", 2, kill(STORE, CONTROLLER)),
     "kill store and fetcher": ("actor", 2, kill(STORE, FETCHER)),
     "kill subscriber": ("subscriber", 3, lambda run: run.kill_subscriber()),
@@ -124,6 +166,8 @@ FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
     "stop store": ("stopped", 2, stop(STORE, 1.0, 4.0, 24.0)),
     "stop fetcher": ("stopped", 3, stop(FETCHER, 1.0, 4.0, 12.0)),
     "stop parser": ("stopped", 1, stop(PARSER, 1.0, 12.0)),
+    "stop server": ("stopped", 1, stop(SERVER, 1.0, 4.0)),
+    "stop spiller": ("stopped", 2, while_spilling(stop(SPILLER, 1.0, 4.0))),
     "stop controller": ("stopped", 1, stop(CONTROLLER, 4.0)),
     "stop raylet": ("stopped", 1, stop(RAYLET, 1.0, 4.0)),
     "stop subscriber": ("stopped", 2, stop("subscriber", 1.0, 4.0)),

@@ -1,4 +1,4 @@
-"""A fault run: writers on a real server, three subscribers, random faults, and the judgement.
+"""A fault run: writers on a real server, four subscribers, random faults, and the judgement.
 
 Everything that is random comes from one seed. After each fault a marker row is written; the
 recovery has ended when every subscriber has received it.
@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -39,7 +40,10 @@ SUBSCRIBERS = {
     1: (rf"{DATABASE}\..*", 512, "block"),
     2: (rf"{DATABASE}\.(t0[0-4]|marker)", 2048, "spill"),
     3: (rf"{DATABASE}\.(t0[5-9]|marker)", 64, "detach"),
+    4: (rf"{DATABASE}\.(t0[2-7]|marker)", 256, "block"),
 }
+BY_TCP = 4
+SPILLING = 2
 
 
 class FaultRun:
@@ -57,6 +61,7 @@ class FaultRun:
         self._burst_rows = burst_rows
         self.rng = random.Random(seed)
         self.proxy = Proxy((server.host, server.port))
+        self._tcp_port = free_port()
         self.work = Workload(server, seed=seed, tables=TABLES, database=DATABASE)
         # Ray's socket paths must be short.
         self._ray_temp = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
@@ -83,11 +88,12 @@ class FaultRun:
                 f'[meta]\npath = "{self.folder / "meta.db"}"\n'
                 f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
                 "chunk_bytes = 262144\n"  # small, so that subscribers fall behind the log
-                "[instance.store]\nbuffer_size = 8192\n"
+                "[instance.store]\nbuffer_size = 2048\n"
                 f'[instance.source]\naddress = "{self.proxy.address}"\nusername = "root"\n'
                 f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
                 "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
                 "reconnect_max_s = 2.0\n"
+                f'[server]\nhost = "127.0.0.1"\nport = {self._tcp_port}\n'
             )
             self._launch_head()
             # Who subscribes later starts behind what others have acked.
@@ -129,10 +135,11 @@ class FaultRun:
 
     def _launch_subscriber(self, client_id: int) -> None:
         tables, batch_size, policy = SUBSCRIBERS[client_id]
+        tcp = (f"127.0.0.1:{self._tcp_port}",) if client_id == BY_TCP else ()
         self._subscribers[client_id] = self._spawn(
             f"subscriber.{client_id}.log", "tests.fault.subscriber",
             self.folder / f"address.{self._heads}", "faults", client_id, tables, batch_size,
-            policy, self.folder / f"journal.{client_id}",
+            policy, self.folder / f"journal.{client_id}", *tcp,
         )  # fmt: skip
 
     def _kill_all(self) -> None:
@@ -162,6 +169,9 @@ class FaultRun:
 
     def subscriber_pid(self) -> int:
         return self._subscribers[self.rng.choice(sorted(self._subscribers))].pid
+
+    def spilling_pid(self) -> int:
+        return self._subscribers[SPILLING].pid
 
     def _write(self) -> None:
         while not self._stop.wait(0.2):
@@ -245,6 +255,8 @@ class FaultRun:
         for client_id, judge in self.judges.items():
             mine = {t: r for t, r in expected.items() if judge.filter.fullmatch(f"{DATABASE}.{t}")}
             assert mine, f"subscriber {client_id} has no tables"
+            if client_id == BY_TCP:  # entries are text: of its rows the keys are compared
+                mine = {table: {key: (key,) for key in rows} for table, rows in mine.items()}
             assert judge.differences(mine) == [], f"subscriber {client_id}"
             assert judge.missing(binlogs) == "", f"subscriber {client_id}"
 
@@ -260,6 +272,12 @@ class FaultRun:
             p50, p99 = (_percentile(times, q) for q in (50, 99))
             lines.append(f"{group:12} {len(times):6} {p50:7.2f} {p99:7.2f} {max(times):7.2f}")
         return "\n".join(lines)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:

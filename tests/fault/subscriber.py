@@ -1,8 +1,9 @@
 """A subscriber in its own process that journals what it receives and never gives up.
 
     python -m tests.fault.subscriber ADDRESS_FILE DESTINATION CLIENT_ID FILTER BATCH_SIZE POLICY
-        JOURNAL
+        JOURNAL [HOST:PORT]
 
+With HOST:PORT it goes by Canal's TCP port, without Ray, and of each row it journals the key.
 Every message is written and fsync'd before its ack, every ack after it. "start" stands where what
 was not acked may come again.
 """
@@ -14,7 +15,21 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+
 from tests.consumer import to_ipc, write
+
+_IMAGE = pa.struct([("id", pa.int64())])
+ROWS = pa.schema(
+    [
+        ("journal_name", pa.string()),
+        ("position", pa.int64()),
+        ("row", pa.int64()),
+        ("before", _IMAGE),
+        ("after", _IMAGE),
+    ]
+)
+"""Of a batch of keys; its metadata names the table, as that of batches does."""
 
 
 def main(
@@ -25,18 +40,20 @@ def main(
     batch_size: str,
     policy: str,
     journal: str,
+    tcp: str = "",
 ) -> None:
-    import ray
-
     address = Path(address_file)
     while not address.exists():
         time.sleep(0.05)
-    ray.init(address=address.read_text(), log_to_driver=False, configure_logging=False)
+    if not tcp:
+        import ray
+
+        ray.init(address=address.read_text(), log_to_driver=False, configure_logging=False)
     with Path(journal).open("ab") as out:
         while True:
             write(out, ("start", None))
             try:
-                follow(out, destination, int(client_id), tables, int(batch_size), policy)
+                follow(out, destination, int(client_id), tables, int(batch_size), policy, tcp)
             except _retryable() as error:
                 print(f"{time.time():.1f} {type(error).__name__}: {error}", flush=True)
                 time.sleep(0.1)
@@ -54,25 +71,61 @@ def _retryable() -> tuple[type[Exception], ...]:
 
 
 def follow(
-    out: IO[bytes], destination: str, client_id: int, tables: str, batch_size: int, policy: Any
+    out: IO[bytes],
+    destination: str,
+    client_id: int,
+    tables: str,
+    batch_size: int,
+    policy: Any,
+    tcp: str,
 ) -> None:
     import ray_canal as canal
     from ray_canal.errors import InstanceRestarted
 
-    with canal.connect(destination, client_id) as connector:
-        connector.subscribe(tables, policy=policy)
+    with canal.connect(destination, client_id, address=tcp) as connector:
+        connector.subscribe(tables, **({} if tcp else {"policy": policy}))
         write(out, ("subscribed", None))
         while True:
             message = connector.get_without_ack(batch_size, timeout=0.2)
             if not message:
                 continue
             try:
-                parts: Any = [[to_ipc(b) for b in part] for part in message.batches_by_part()]
+                found = [keys_of(message)] if tcp else message.batches_by_part()
+                parts: Any = [[to_ipc(b) for b in part] for part in found]
                 write(out, ("message", parts))
                 connector.ack(message.id)
                 write(out, ("ack", message.id))
             except InstanceRestarted:
                 write(out, ("start", None))
+
+
+def keys_of(message: Any) -> list[pa.RecordBatch]:
+    """A batch for each entry of rows: the rows' ids, and of their images the key."""
+    from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+
+    found = []
+    for entry in message.entries:
+        if entry.entryType != pb.ROWDATA:
+            continue
+        change = pb.RowChange.FromString(entry.storeValue)
+        rows = [
+            {
+                "journal_name": entry.header.logfileName,
+                "position": entry.header.logfileOffset,
+                "row": number,
+                "before": key_of(row.beforeColumns),
+                "after": key_of(row.afterColumns),
+            }
+            for number, row in enumerate(change.rowDatas)
+        ]
+        if rows:
+            names = {"canal.schema": entry.header.schemaName, "canal.table": entry.header.tableName}
+            found.append(pa.RecordBatch.from_pylist(rows, ROWS).replace_schema_metadata(names))
+    return found
+
+
+def key_of(columns: Any) -> dict[str, int] | None:
+    return next(({"id": int(each.value)} for each in columns if each.name == "id"), None)
 
 
 if __name__ == "__main__":

@@ -399,3 +399,25 @@ def test_many_small_chunks_fill_the_index_before_the_disk(monkeypatch: pytest.Mo
     stats = store.stats()
     assert stats["bytes_on_disk"] == 200 * moved
     assert 5_000 < stats["index_bytes"] <= 10_000
+
+
+def test_who_is_away_does_not_hold_what_lies_before_its_cursor() -> None:
+    """After a restart the log begins at the slowest cursor; the others may not be there."""
+    log = MadeLog()
+    for _ in range(12):
+        log.transaction(1)
+    store = EventStore(StoreConfig(buffer_size=16, memunit_bytes=1024), START)
+    store.subscribe(1, EVERYTHING, None)
+    store.subscribe(2, EVERYTHING, log.cursor_after(18))
+    buffer = TransactionBuffer(START, thin_empty_transactions=False)
+    for number in range(12):
+        first = 3 * number
+        if not store.has_room(1):
+            while (batch := store.get(1, 16)) is not None:
+                store.ack(1, batch.id)
+        # Six chunks lie before the cursor; four more fill the log.
+        assert store.has_room(1) == (number < 10)
+        if number < 10:
+            start = 4 if number == 0 else None
+            info = info_of(log.entries[first : first + 3], number, start)
+            store.put(buffer.add(info), number)

@@ -116,6 +116,8 @@ class Run:
             admitted(pattern), first, acked, frozenset(range(acked)),
             last_id=self.last_ids.get(client_id, 0),
         )  # fmt: skip
+        # What lies there and is not for it is passed over at once, whatever its filter is later.
+        self.model.subscribers[client_id].next = self.base + self.store._subscribers[client_id].next
 
     def do_refilter(self, client_id: int) -> None:
         pattern = self.random.choice(FILTERS)

@@ -1,0 +1,32 @@
+"""The spare: a destination whose fetcher was killed goes on in it, and another one comes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+import ray_canal as canal
+from ray_canal.actors import spare
+from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
+from tests.processes import FETCHER, SPARE, running, send, wait_for
+from tests.servers import Server
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: None) -> None:
+    table(mysql97, "spare")
+    others = set(running(FETCHER))
+    config = deployment(mysql97, "spare", "spare")
+    with started(config), canal.connect("spare", CLIENT, namespace="spare") as connector:
+        connector.subscribe()
+        insert(mysql97, "spare", 1)
+        assert next_ids(connector, 1) == [1]
+        wait_for(lambda: spare._find() is not None, 60, "a spare is ready")
+        (ready,) = running(SPARE)
+        (old,) = set(running(FETCHER)) - others
+        send(old, signal.SIGKILL)
+        insert(mysql97, "spare", 2)
+        assert next_ids(connector, 1) == [2]
+        wait_for(lambda: set(running(FETCHER)) - others == {ready}, 30, "it is the fetcher")
+    wait_for(lambda: ready not in running(FETCHER), 30, "who was taken ends with its destination")
