@@ -21,7 +21,7 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
-from ray_canal.actors.spare import keep_one
+from ray_canal.actors.reserve import keep_one
 from ray_canal.config import CanalConfig
 from ray_canal.errors import InstanceNotFound
 

@@ -22,7 +22,7 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
-from ray_canal.actors.spare import fetcher_of
+from ray_canal.actors.reserve import fetcher_of
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning

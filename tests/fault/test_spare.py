@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import ray_canal as canal
-from ray_canal.actors import spare
+from ray_canal.actors import reserve
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
 from tests.processes import FETCHER, SPARE, running, send, wait_for
 from tests.servers import Server
@@ -22,7 +22,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         connector.subscribe()
         insert(mysql97, "spare", 1)
         assert next_ids(connector, 1) == [1]
-        wait_for(lambda: spare._find() is not None, 60, "a spare is ready")
+        wait_for(lambda: reserve.find() is not None, 60, "a spare is ready")
         (ready,) = running(SPARE)
         (old,) = set(running(FETCHER)) - others
         send(old, signal.SIGKILL)

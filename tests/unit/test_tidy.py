@@ -118,6 +118,7 @@ TESTED_ELSEWHERE = {
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/decoder": "tests/integration/test_main_job.py",
     "actors/fetcher": "tests/integration/test_main_job.py",
+    "actors/reserve": "tests/fault/test_spare.py",
     "actors/spare": "tests/fault/test_spare.py",
     "actors/parser": "tests/integration/test_main_job.py",
     "actors/pump": "tests/integration/test_main_job.py",
