@@ -64,17 +64,18 @@ lint: setup
 servers: setup
 	$(BIN)/python -m tests.servers fetch
 
-## make bench    measure speed against peers on one thread, write benchmarks/bench.json
+## make bench    measure decoding on one thread against peers, into benchmarks/bench.json
 bench: setup servers
 	$(BIN)/python -m benchmarks run --out benchmarks/bench.json
 
-## make bench-e2e  measure end to end against peers, add it to benchmarks/bench.json (minutes)
+## make bench-e2e  measure end to end against peers, into benchmarks/bench.json (a quarter of an hour)
 bench-e2e: setup servers
-	$(BIN)/python -m benchmarks.e2e run --out benchmarks/bench.json
+	$(BIN)/python -m benchmarks.e2e run --out benchmarks/bench.json --picture docs/performance.svg
 
-## make bench-check  fail when a ratio to mysqlbinlog lost over 20 % since benchmarks/bench.json
+## make bench-check  fail when a ratio to a peer lost over 20 % since benchmarks/bench.json
 bench-check: setup servers
 	$(BIN)/python -m benchmarks check
+	$(BIN)/python -m benchmarks.e2e check
 
 ## make clean    remove the virtual environment and every cache of this folder
 clean:

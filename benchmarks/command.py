@@ -16,7 +16,6 @@ from rich.progress import Progress
 
 from benchmarks import workloads as work
 
-ROOT = Path(__file__).parents[1]
 BENCH_JSON = Path(__file__).with_name("bench.json")
 console = Console(width=120 if not sys.stdout.isatty() else None)
 

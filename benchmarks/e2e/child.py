@@ -30,9 +30,10 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """A started process. As a context manager it ends with its block, and all that it started."""
+    """A started process, `more` in its environment. As a context manager it ends with its block, and
+    all that it started."""
 
-    def __init__(self, command: list[str], folder: Path | None = None) -> None:
+    def __init__(self, command: list[str], folder: Path | None = None, **more: str) -> None:
         self.mark = uuid.uuid4().hex
         self.address = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
@@ -40,7 +41,7 @@ class Child:
         self.process = subprocess.Popen(
             command,
             cwd=folder or ROOT,
-            env=environment(**{MARK: self.mark}),
+            env=environment(**{MARK: self.mark, **more}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

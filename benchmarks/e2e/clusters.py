@@ -42,6 +42,7 @@ def running(shape: str) -> Iterator[None]:
 
         provide_java()  # before Ray starts: executors inherit the PATH
     ray.init(
+        "local",  # not another one of this machine
         num_cpus=4 if shape == "spark" else 3,
         include_dashboard=False,
         log_to_driver=False,
@@ -75,7 +76,6 @@ def _decoder_nodes(count: int) -> Iterator[None]:
         yield
         ray.shutdown()
         cluster.shutdown()
-        time.sleep(1.0)  # a control group goes when it is empty
 
 
 def _warm_nodes(count: int) -> None:
@@ -110,8 +110,17 @@ def _group(name: str) -> Iterator[Path]:
         )
         yield folder
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path, timeout_s: float = 15.0) -> None:
+    """A control group can go when its last process has."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             folder.rmdir()
+            return
+        time.sleep(0.1)
 
 
 def _limit_decoders(groups: dict[str, Path]) -> None:

@@ -9,6 +9,7 @@ are of all the reader's processes, Ray's own among them, between the same two mo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -79,16 +80,18 @@ def measure(
                             yield Result(made.name, name, run)
 
 
-def cluster_of(shape: str) -> Child:
-    """The child that has a Ray cluster (benchmarks/e2e/ours.py), running."""
-    child = Child([*OURS_COMMAND, shape])
-    try:
-        child.address = child.wait("address", START_S)["address"] if shape == "plain" else ""
+@contextlib.contextmanager
+def cluster_of(shape: str) -> Iterator[Child]:
+    """The child that has a Ray cluster (benchmarks/e2e/ours.py), running. Its files are its own, so
+    that no other process of the machine takes it for the one to join."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder,
+        Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child,
+    ):
+        if not shape.isdigit():
+            child.address = child.wait("address", START_S)["address"]
         child.wait("up", START_S)
-    except BaseException:
-        child.__exit__()
-        raise
-    return child
+        yield child
 
 
 def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:

@@ -181,4 +181,6 @@ READERS = {
     )
 }  # fmt: skip
 OURS = (ARROW, ENTRIES)
+QUICK = (*OURS, RAW, BARE, *ZONGJI)
+"""Readers that take seconds: what the check compares."""
 OURS_COMMAND = [sys.executable, "-m", "benchmarks.e2e.ours"]
