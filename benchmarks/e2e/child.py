@@ -30,8 +30,8 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """A started process, `more` in its environment. As a context manager it ends with its block, and
-    all that it started."""
+    """A started process, `more` in its environment. As a context manager it ends with its block,
+    and so does all that it started."""
 
     def __init__(self, command: list[str], folder: Path | None = None, **more: str) -> None:
         self.mark = uuid.uuid4().hex
