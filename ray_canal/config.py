@@ -264,11 +264,23 @@ class ServerConfig(_Section):
 
 
 class RayConfig(_Section):
-    """How to reach Ray. `address` empty: the running cluster, else a local one."""
+    """How to reach Ray. `address` empty: the running cluster, else a local one.
+
+    `destinations_per_process` 0: each destination has a process for its log and one for its
+    upstream; else so many share one process with both. "auto": 0 while there is a CPU for each.
+    """
 
     address: str = ""
     namespace: str = "ray_canal"
     spare: bool = True  # keep a process ready, so that a destination comes back sooner
+    destinations_per_process: Literal["auto"] | int = "auto"
+
+    @model_validator(mode="after")
+    def _share(self) -> RayConfig:
+        share = self.destinations_per_process
+        if isinstance(share, int) and share < 0:
+            raise ValueError("destinations_per_process must be 0, a positive number, or 'auto'")
+        return self
 
 
 class TsdbConfig(_Section):

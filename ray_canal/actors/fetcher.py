@@ -92,4 +92,6 @@ class Fetcher:
         self._source.interrupt()
 
     def close(self) -> None:
+        """Free what outlives a fetcher where it has no process of its own."""
         self._source.close()
+        self._lag.close()

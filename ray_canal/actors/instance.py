@@ -58,10 +58,9 @@ class Instance:
     """The life of one destination. `self._changed` is woken by whatever a waiting call may wait
     for."""
 
-    # Ray awaits an async constructor of an async actor.
-    async def __init__(  # type: ignore[misc]
-        self, instance_json: str, meta_json: str, namespace: str
-    ) -> None:
+    def __init__(self, instance_json: str, meta_json: str, here: Any = None) -> None:
+        """Inside a running event loop. `here`: the actor that this is a part of, where upstreams
+        are to run there, too."""
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
         meta = self._meta_config = MetaConfig.model_validate_json(meta_json)
@@ -83,7 +82,10 @@ class Instance:
         self._line: Line | None = None
         self._opening: Line | None = None
         self._subscribers: dict[int, SubscriberMeta] = {}
-        self._asides = Asides(self._config, self._new_folder, self._changed, self, self._schemas)
+        self._here = here
+        self._asides = Asides(
+            self._config, self._new_folder, self._changed, self, self._schemas, here
+        )
         self._rates = Rates()
         self._last_event_time = 0
         self._generations = 0
@@ -160,7 +162,7 @@ class Instance:
         if not at and self._start is not None:
             at = [LogPosition(self._identity, self._start)]
         line = self._opening = Line(
-            self._config, self._new_folder(), self._changed, self._asides.detach
+            self._config, self._new_folder(), self._changed, self._asides.detach, self._here
         )
         records = self._schemas.records()
         delivered = "" if self._delivered is None else self._delivered.gtid
@@ -246,9 +248,6 @@ class Instance:
             cast(Policy, subscriber.policy or store.policy),
             store.transactions if whole is None else whole,
         )
-
-    async def alive(self) -> None:
-        """Answer: this process is not stopped, and its event loop turns."""
 
     async def wait_running(self, timeout: float) -> None:
         """Return when the instance stands at its source; raise what keeps it from there."""

@@ -22,6 +22,7 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
+from ray_canal.actors.part import Part
 from ray_canal.actors.reserve import fetcher_of
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
@@ -32,33 +33,37 @@ from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
-_WAIT_S = 1.0  # how long an idle fetcher holds a call before it answers "nothing"
-_PING_S = 1.0
+_REACHABLE_AGAIN_S = 0.02
+_WAIT_S = 10.0  # how long an idle fetcher holds a call before it answers "nothing"
+_PING_S_MAX = 3.0
 _DECODE_STALL_S = 120.0
 """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
 
 Deliver = Callable[[LogChunk, Any], Awaitable[None]]
 
 
-def decoder_count(config: InstanceConfig) -> int:
-    """`decoders`, or the choice of "auto": fused on small clusters, else most of the CPUs."""
+def decoder_count(config: InstanceConfig, *, shared: bool) -> int:
+    """`decoders`, or the choice of "auto": fused on small clusters and where destinations share a
+    process, else most of the CPUs."""
     if isinstance(config.decoders, int):
         return config.decoders
     cpus = int(ray.cluster_resources().get("CPU", 1))
-    return 0 if cpus <= 4 else min(cpus - 2, 16)
+    return 0 if shared or cpus <= 4 else min(cpus - 2, 16)
 
 
 class Pump:
     """One generation of a destination's upstream. Any failure ends it; a new one is made."""
 
-    def __init__(self, config: InstanceConfig) -> None:
+    def __init__(self, config: InstanceConfig, here: Any) -> None:
+        """`here`: the actor whose process the fetcher is to share, None: it has its own."""
         self._config = config
         self._instance_json = config.model_dump_json()
-        self._decoders = decoder_count(config)
+        self._decoders = decoder_count(config, shared=here is not None)
         self._fetcher: Any = None
         self._parser: Any = None
         self._buffer: Any = None
-        self.finished = False
+        self.finished = self._closed = False
+        self._here = here
         self.chunks_in_flight = 0
 
     @property
@@ -71,7 +76,10 @@ class Pump:
         """Stand at the source, with the schema history that is known. Returns where (and where the
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
-        self._fetcher = await fetcher_of(self._instance_json, self._decoders == 0)
+        if self._here is None:
+            self._fetcher = await fetcher_of(self._instance_json, self._decoders == 0)
+        else:
+            self._fetcher = await self._fetcher_within()
         (opened,) = await self._watched(self._open(cursors, records, delivered))
         return opened  # type: ignore[no-any-return]
 
@@ -95,6 +103,18 @@ class Pump:
         )
         new = await parser.begin.remote(tuple(records), server, position, continues)
         return start, identity, new
+
+    async def _fetcher_within(self) -> Any:
+        """A fetcher in this process. An actor that was restarted is told a little later that it can
+        be called again."""
+        while True:
+            with contextlib.suppress(ray.exceptions.ActorUnavailableError):
+                await self._here.hold.remote(())
+                break
+            await asyncio.sleep(_REACHABLE_AGAIN_S)
+        made = spawn.fetcher_within(self._here)
+        made.make.remote(self._instance_json, self._decoders == 0)
+        return made
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
         """Pump until the source ends (binlog files) or something fails.
@@ -142,15 +162,15 @@ class Pump:
                         "or gets no time; another one takes over"
                     ) from None
                 started.add(name)
-            await asyncio.sleep(_PING_S)
+            await asyncio.sleep(min(_PING_S_MAX, limit_s / 5))
 
     def _stages(self) -> dict[str, Any]:
-        """The actors of this generation by what an error calls them."""
+        """The processes of this generation, beside the store's, by what an error calls them."""
         found = {"fetcher": self._fetcher, "parser": self._parser, "buffer": self._buffer}
         return {
             name: stage
             for name, stage in found.items()
-            if stage is not None and not isinstance(stage, TransactionBuffer)
+            if stage is not None and not isinstance(stage, TransactionBuffer | Part)
         }
 
     async def _produce_fused(
@@ -226,7 +246,7 @@ class Pump:
 
     async def source_status(self, oldest: EntryPosition | None = None) -> Any:
         """The fetcher's SourceStatus (see there), or None if it does not answer at once."""
-        if self._fetcher is None:
+        if self._fetcher is None or self._closed:
             return None
         call = self._fetcher.status.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
@@ -235,11 +255,12 @@ class Pump:
 
     async def close(self) -> None:
         """End every stage. What is in flight is dropped; it is not acked, so it comes again."""
+        self._closed = True
         if self._fetcher is None:
             return
         interrupt = self._fetcher.interrupt.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             await asyncio.wait_for(asyncio.wrap_future(interrupt.remote().future()), 2.0)
-        for stage in self._stages().values():
+        for stage in {"fetcher": self._fetcher, **self._stages()}.values():
             with contextlib.suppress(Exception):
-                ray.kill(stage)
+                spawn.end(stage)

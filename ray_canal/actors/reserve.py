@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -20,7 +21,7 @@ from ray_canal.actors import spawn
 logger = logging.getLogger(__name__)
 
 _KEY = "ray_canal:spare"
-_CHECK_PERIOD_S = 1.0
+_CHECK_PERIOD_S = 2.0
 _SETTLE_S = 3.0
 """So long is waited before a new one is made: its start takes the CPU that a recovery needs."""
 _START_LIMIT_S = 120.0
@@ -41,11 +42,11 @@ async def fetcher_of(instance_json: str, fused: bool) -> Any:
     return spawn.fetcher(instance_json, fused)
 
 
-async def keep_one() -> None:
-    """See to it for ever that there is a spare."""
+async def keep_one(wanted: Callable[[], bool]) -> None:
+    """See to it for ever that there is a spare while one is `wanted`."""
     while True:
         try:
-            if await asyncio.to_thread(find) is None:
+            if wanted() and await asyncio.to_thread(find) is None:
                 await asyncio.sleep(_SETTLE_S)
                 await _make()
         except Exception as error:

@@ -6,7 +6,7 @@ ready, for the whole cluster (reserve.py).
 
 A spare is owned by nobody, so that it outlives the controller, and who took it must not be survived
 by it: a free one lives as long as its name is in Ray's key-value store, one that was taken as long
-as somebody asks whether it is alive (pump.py does, each second).
+as somebody asks whether it is alive (pump.py does, every few seconds).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ray_canal.config import InstanceConfig
 
 _BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 _LEASE_S = 60.0
-_CHECK_PERIOD_S = 1.0
+_CHECK_PERIOD_S = 5.0
 
 
 class Fetcher(fetcher.Fetcher):

@@ -6,17 +6,22 @@ decides what they do.
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
 
+from ray_canal.actors.part import Part
+from ray_canal.actors.places import Places
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotFound
 from ray_canal.protocol.position import EntryPosition
 
 NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"
+STORE_PREFIX = "canal-store:"
 _SERVER_PREFIX = "canal-server:"
 
 # Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
@@ -28,10 +33,10 @@ _ON_HEAD = {"node:__internal_head__": 0.001}
 CONTROL_GROUP = "control"
 # The one call that asks whether an actor's process runs.
 HEALTH_GROUP = "health"
-
-
-def store_name(destination: str) -> str:
-    return f"canal-store:{destination}"
+# The upstreams that share a store's process, on an event loop beside the stores'. However many
+# clients wait there, these calls pass.
+UPSTREAM_GROUP = "upstream"
+_CALLS_MAX = 10_000
 
 
 def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
@@ -55,14 +60,15 @@ def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
     return handle
 
 
-def store(instance_json: str, meta_json: str, destination: str, namespace: str) -> ActorHandle[Any]:
-    """A destination's store actor. Restarted by Ray; its constructor is its recovery."""
-    from ray_canal.actors.store import StoreActor
+def store_process(process: str, namespace: str) -> ActorHandle[Any]:
+    """The store actor of that name; made if there is none. Restarted by Ray; its constructor is
+    its recovery."""
+    from ray_canal.actors.host import StoreActor
 
     handle: ActorHandle[Any] = (
-        ray.remote(StoreActor)
+        ray.remote(concurrency_groups={UPSTREAM_GROUP: _CALLS_MAX})(StoreActor)
         .options(
-            name=store_name(destination),
+            name=process,
             namespace=namespace,
             lifetime="detached",
             get_if_exists=True,
@@ -70,35 +76,44 @@ def store(instance_json: str, meta_json: str, destination: str, namespace: str) 
             resources=_ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
-            max_concurrency=1000,
+            max_concurrency=_CALLS_MAX,
         )
-        .remote(instance_json, meta_json, namespace)
+        .remote(process, namespace)
     )
     return handle
 
 
-def find_store(destination: str, namespace: str = NAMESPACE) -> ActorHandle[Any]:
-    """The running store actor of a destination. Raises InstanceNotFound."""
+def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
+    """The running store actor of that name."""
     try:
-        handle: ActorHandle[Any] = ray.get_actor(store_name(destination), namespace=namespace)
+        handle: ActorHandle[Any] = ray.get_actor(process, namespace=namespace)
     except ValueError:
+        return None
+    return handle
+
+
+def find_store(destination: str, namespace: str = NAMESPACE) -> Part:
+    """A destination's store, wherever it runs. Raises InstanceNotFound."""
+    place = Places(namespace).get(destination)
+    actor = None if place is None else find_store_process(place.process, namespace)
+    if actor is None:
         running = ", ".join(destinations(namespace)) or "none"
         raise InstanceNotFound(
             f"no destination {destination!r} is running in this cluster (running: {running}); "
             "start it with `ray-canal start CONFIG`"
-        ) from None
-    return handle
+        )
+    return Part(actor, "call", destination)
 
 
 def destinations(namespace: str = NAMESPACE) -> list[str]:
     """The destinations that have a store actor."""
-    prefix = store_name("")
-    named = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(
-        entry["name"].removeprefix(prefix)
-        for entry in named
-        if entry["namespace"] == namespace and entry["name"].startswith(prefix)
-    )
+    running = {
+        entry["name"]
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == namespace
+    }
+    places = Places(namespace).all()
+    return sorted(name for name, place in places.items() if place.process in running)
 
 
 def servers(server_json: str, replicas: int, namespace: str) -> list[ActorHandle[Any]]:
@@ -152,6 +167,12 @@ def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
     return handle
 
 
+def fetcher_within(store_actor: ActorHandle[Any]) -> Part:
+    """In the store's own process, to be made by its call `make`; see Upstreams."""
+    key, numbers = uuid.uuid4().hex, itertools.count()
+    return Part(store_actor, "upstream", key, numbers, concurrency_group=UPSTREAM_GROUP)
+
+
 def spare(name: str) -> ActorHandle[Any]:
     """See spare.py. It belongs to nobody, and ends by itself."""
     from ray_canal.actors.spare import Fetcher
@@ -168,6 +189,14 @@ def spare(name: str) -> ActorHandle[Any]:
         .remote(name)
     )
     return handle
+
+
+def end(stage: Any) -> None:
+    """A stage is not needed any more."""
+    if isinstance(stage, Part):
+        stage.end.remote()
+    else:
+        ray.kill(stage)
 
 
 def parser(instance_json: str) -> ActorHandle[Any]:

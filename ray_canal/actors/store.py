@@ -1,4 +1,4 @@
-"""The store actor: one per destination, the only owner of its log and its cursors.
+"""A destination's store: the only owner of its log and its cursors.
 
 Here are the calls of clients; the life of the destination is in instance.py. Batches of an earlier
 generation are void: their ack raises InstanceRestarted and they are delivered again. A returned
@@ -42,7 +42,7 @@ from ray_canal.protocol.subscription import (
 )
 
 
-class StoreActor(Instance):
+class Store(Instance):
     """Calls of clients: subscribe, get, ack, rollback."""
 
     async def subscribe(

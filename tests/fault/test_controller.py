@@ -56,7 +56,7 @@ def test_a_store_that_sleeps_is_replaced(mysql97: Server) -> None:
         insert(mysql97, name, 1)
         assert next_ids(connector, 1) == [1]
         # The controller has seen it answer, else it would give it more time.
-        wait_for(lambda: canal.status(name, namespace=name)[name]["uptime_s"] > 5, 60, "5 s")
+        wait_for(lambda: canal.status(name, namespace=name)[name]["uptime_s"] > 9, 60, "9 s")
         (sleeping,) = set(running(STORE)) - others
         with stopped(sleeping):
             insert(mysql97, name, 2)

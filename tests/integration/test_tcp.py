@@ -100,7 +100,7 @@ def test_our_client_receives_the_files_and_a_restarted_store_is_told(served: str
         connector.ack(first.id)
         held = connector.get_without_ack(100, timeout=2.0)
         epoch = canal.status("tcp-shop")["tcp-shop"]["epoch"]
-        ray.kill(spawn.find_store("tcp-shop"), no_restart=False)
+        ray.kill(spawn.find_store("tcp-shop").actor, no_restart=False)
         until(lambda: canal.status("tcp-shop")["tcp-shop"].get("epoch", epoch) > epoch)
         with pytest.raises(InstanceRestarted):
             connector.ack(held.id)

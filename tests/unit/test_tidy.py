@@ -106,6 +106,7 @@ TESTED_ELSEWHERE = {
     "parse/column_definition": "tests/unit/parse/test_create_table.py",
     "server/frames": "tests/unit/server/test_connection.py",
     "actors/calls": "tests/integration/test_main_job.py",
+    "actors/host": "tests/integration/test_shared.py",
     "actors/aside": "tests/integration/test_subscribers.py",
     "actors/instance": "tests/integration/test_main_job.py",
     "actors/line": "tests/integration/test_subscribers.py",

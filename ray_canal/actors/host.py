@@ -1,0 +1,76 @@
+"""The store actor: a process that holds the stores of one destination, or of several.
+
+Its state is what its stores' is; which they are is in Places. The constructor takes up all that
+have their place here, so it is recovery for each of them. Stores share the event loop and nothing
+else: a failure of one is its own, the end of the process is a restart for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from ray_canal.actors.places import Place, Places
+from ray_canal.actors.store import Store
+from ray_canal.errors import InstanceRestarted
+
+
+class StoreActor:
+    """Passes calls on to stores, and to the upstreams that run here."""
+
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(self, process: str, namespace: str) -> None:  # type: ignore[misc]
+        self._process = process
+        self._places = Places(namespace)
+        self._stores: dict[str, Store] = {}
+        self._upstreams: Any = None
+        for destination, place in self._places.all().items():
+            self._take_up(destination, place)
+
+    def _take_up(self, destination: str, place: Place | None) -> Store | None:
+        if place is None or place.process != self._process:
+            return None
+        here = ray.get_runtime_context().current_actor if place.shared else None
+        store = Store(place.instance_json, place.meta_json, here)
+        self._stores[destination] = store
+        return store
+
+    async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
+        """A call of one destination's store; see Store. Raises InstanceRestarted: not here."""
+        store = self._stores.get(destination)
+        if store is None:
+            store = self._take_up(destination, self._places.get(destination))
+        if store is None:
+            raise InstanceRestarted(
+                f"{destination} is not held by {self._process} (any more); look it up again"
+            ).at(destination=destination)
+        return await getattr(store, method)(*arguments, **named)
+
+    async def hold(self, destinations: Sequence[str]) -> None:
+        """Answer: this process is not stopped, its event loop turns, and these are held."""
+        for destination in destinations:
+            if destination not in self._stores:
+                self._take_up(destination, self._places.get(destination))
+
+    async def drop(self, destination: str) -> None:
+        """Stop a destination and forget it."""
+        store = self._stores.pop(destination, None)
+        if store is not None:
+            await store.stop()
+
+    async def stop(self) -> None:
+        """Stop them all."""
+        await asyncio.gather(*(self.drop(destination) for destination in list(self._stores)))
+
+    async def upstream(self, key: str, number: int, method: str, *arguments: Any) -> Any:
+        """A call of an upstream that runs here; see Upstreams. On the event loop of its group."""
+        if self._upstreams is None:
+            # Where each fetcher has a process, this one does without what they need.
+            from ray_canal.actors.fetcher import Fetcher
+            from ray_canal.actors.upstreams import Upstreams
+
+            self._upstreams = Upstreams(Fetcher)
+        return await self._upstreams.call(key, number, method, *arguments)
