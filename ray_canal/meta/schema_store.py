@@ -93,8 +93,8 @@ def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
 
 
 def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
-    """The store at `path`; by default beside the cursors: in their MySQL, or their file. Raises
-    ConfigError, MetaUnavailable."""
+    """The store at `path`; by default beside the cursors: in their MySQL or Redis, or a file
+    beside theirs. Raises ConfigError, MetaUnavailable."""
     from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 
     if meta.backend == "memory" and not path:
@@ -103,4 +103,8 @@ def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
         from ray_canal.meta.schema_mysql import MysqlSchemaStore
 
         return MysqlSchemaStore(meta)
+    if meta.backend == "redis" and not path:
+        from ray_canal.meta.schema_redis import RedisSchemaStore
+
+        return RedisSchemaStore(meta)
     return SqliteSchemaStore(path or str(Path(meta.path).with_suffix(".tsdb.db")))

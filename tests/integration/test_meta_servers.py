@@ -19,7 +19,7 @@ from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import open_backend
 from ray_canal.meta.schema_store import SchemaStore, open_schema_store
-from tests.meta_conformance import Conformance, Reopen, SchemaConformance
+from tests.meta_conformance import Conformance, Reopen, SchemaConformance, record
 from tests.servers import Server
 from tests.servers.redis import RedisServer, start_redis
 
@@ -58,18 +58,15 @@ class TestOnServers(Conformance):
     """All that a backend must do, on MySQL 9.7 and 5.6, MariaDB and Redis."""
 
 
-@pytest.fixture(params=["mysql97", "mysql56", "mariadb"])
-def store(request: pytest.FixtureRequest) -> Iterator[SchemaStore]:
-    server = request.getfixturevalue(request.param)
-    name = f"schemas_{uuid.uuid4().hex[:12]}"
-    config = MetaConfig(backend="mysql", address=server.address, username="root", database=name)
+@pytest.fixture
+def store(config: MetaConfig) -> Iterator[SchemaStore]:
     opened = open_schema_store(config, "")
     yield opened
     opened.close()
 
 
 class TestSchemasOnServers(SchemaConformance):
-    """All that a schema store must do, on MySQL 9.7 and 5.6 and MariaDB."""
+    """All that a schema store must do, on MySQL 9.7 and 5.6, MariaDB and Redis."""
 
 
 _WRITER = """
@@ -109,6 +106,16 @@ def test_an_owner_that_is_stopped_while_it_writes_holds_nobody_up(
         finally:
             old.kill()
     assert backend.load("orders") == {1: "mine"}
+
+
+def test_a_head_that_moves_finds_the_history_again(config: MetaConfig) -> None:
+    """What the first one wrote, a second connection from elsewhere reads, and no file is needed."""
+    first = open_schema_store(config, "")
+    first.append("d", [record(1), record(2)])
+    first.close()
+    second = open_schema_store(config.model_copy(update={"path": "/nowhere/meta.db"}), "")
+    assert second.records("d") == [record(1), record(2)]
+    second.close()
 
 
 def test_a_lost_connection_is_made_anew(mysql97: Server) -> None:

@@ -99,6 +99,8 @@ TESTED_ELSEWHERE = {
     "meta/mysql": "tests/integration/test_meta_servers.py",
     "meta/mysql_database": "tests/integration/test_meta_servers.py",
     "meta/schema_mysql": "tests/integration/test_meta_servers.py",
+    "meta/redis_server": "tests/integration/test_meta_servers.py",
+    "meta/schema_redis": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
     "meta/schema_sqlite": "tests/unit/meta/test_schema_store.py",
     "driver/catalog_tables": "tests/integration/test_schema_history.py",
