@@ -26,6 +26,7 @@ _PERIOD_US = 20_000
 _WATCH_S = 0.2
 DECODING = "ray::decode_chunk"
 _STORE_BYTES = 1 << 30
+_NODE_STORE_BYTES = 256 << 20
 
 
 @contextlib.contextmanager
@@ -33,8 +34,8 @@ def running(shape: str) -> Iterator[None]:
     """A cluster that this process is connected to; its address is told."""
     import ray
 
-    if shape.isdigit():
-        with _decoder_nodes(int(shape)):
+    if shape == "growing":
+        with _head_alone():
             yield
         return
     if shape == "spark":
@@ -53,39 +54,39 @@ def running(shape: str) -> Iterator[None]:
     ray.shutdown()
 
 
+_nodes = contextlib.ExitStack()
+_groups: dict[str, Path] = {}
+_cluster: Any = None
+
+
 @contextlib.contextmanager
-def _decoder_nodes(count: int) -> Iterator[None]:
+def _head_alone() -> Iterator[None]:
+    """A head node without CPUs for decoding; `add_decoder_node` gives it some."""
+    global _cluster  # a process has one
     import ray
     from ray.cluster_utils import Cluster
 
     head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": _STORE_BYTES}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    ray.init(address=cluster.address, log_to_driver=False)
-    with contextlib.ExitStack() as stack:
-        for number in range(count):
-            cluster.add_node(
-                num_cpus=1, object_store_memory=256 << 20, env_vars={NODE: str(number)}
-            )
-        _warm_nodes(count)
-        groups = {
-            str(number): stack.enter_context(_group(f"ray_canal_bench_{os.getpid()}_{number}"))
-            for number in range(count)
-        }
-        watch = threading.Thread(target=_limit_decoders, args=(groups,), daemon=True)
-        watch.start()
+    _cluster = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=_cluster.address, log_to_driver=False)
+    threading.Thread(target=_limit_decoders, daemon=True).start()
+    with _nodes:
         yield
         ray.shutdown()
-        cluster.shutdown()
+        _cluster.shutdown()
 
 
-def _warm_nodes(count: int) -> None:
-    """Load the kernels into a worker of each node."""
+def add_decoder_node() -> None:
+    """One more node; returns when a worker of each node has loaded the kernels."""
     import ray
 
     from ray_canal.warm import warm
 
+    number = str(len(_groups))
+    _cluster.add_node(num_cpus=1, object_store_memory=_NODE_STORE_BYTES, env_vars={NODE: number})
+    _groups[number] = _nodes.enter_context(_group(f"ray_canal_bench_{os.getpid()}_{number}"))
     loading = ray.remote(warm).options(num_cpus=1, scheduling_strategy="SPREAD")
-    ray.get([loading.remote() for _ in range(count)])
+    ray.get([loading.remote() for _ in _groups])
 
 
 def limits_available() -> str:
@@ -123,14 +124,14 @@ def _remove(folder: Path, timeout_s: float = 15.0) -> None:
         time.sleep(0.1)
 
 
-def _limit_decoders(groups: dict[str, Path]) -> None:
+def _limit_decoders() -> None:
     """Put each worker that is seen decoding into its node's group; the other actors' processes,
     which Ray may place on any node, keep the machine's cores."""
     seen: set[int] = set()
     while True:
         for pid in with_title(DECODING) - seen:
             seen.add(pid)
-            group = groups.get(environment_of(pid).get(NODE, ""))
+            group = _groups.get(environment_of(pid).get(NODE, ""))
             if group is not None:
                 with contextlib.suppress(OSError):  # it has ended
                     (group / "cgroup.procs").write_text(str(pid), encoding="ascii")

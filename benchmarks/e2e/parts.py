@@ -178,12 +178,18 @@ def growth(made: Made, runs: int, telling: Telling) -> Figures:
     if reason := limits_available():
         raise NotAvailable(reason)
     points = []
-    for decoders in range(1, 5):
-        telling(f"growth: {decoders} decoder nodes")
-        with source(made) as served, cluster_of(str(decoders)) as cluster:
-            found = [ours(cluster, served, made, "arrow", decoders=decoders) for _ in range(runs)]
-        rates = [run.rows / run.seconds for run in found]
-        points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
+    telling("growth: a cluster")
+    with source(made) as served, cluster_of("growing") as cluster:
+        for decoders in range(1, 5):
+            telling(f"growth: {decoders} decoder nodes")
+            cluster.tell({"do": "add_node"})
+            cluster.wait("stopped", START_S)
+            found = []
+            for _ in range(runs):
+                served.end_dumps()
+                found.append(ours(cluster, served, made, "arrow", decoders=decoders))
+            rates = [run.rows / run.seconds for run in found]
+            points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
     first = points[0]["rows_per_s"]
     return {
         "workload": made.name,

@@ -27,7 +27,7 @@ from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbin
 from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
-START_S, RUN_S = 120.0, 600.0
+START_S, RUN_S = 180.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def cluster_of(shape: str) -> Iterator[Child]:
         tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder,
         Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child,
     ):
-        if not shape.isdigit():
+        if shape != "growing":
             child.address = child.wait("address", START_S)["address"]
         child.wait("up", START_S)
         yield child
