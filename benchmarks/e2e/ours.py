@@ -24,6 +24,7 @@ import numpy as np
 import ray_canal as canal
 from benchmarks.e2e import clusters
 from benchmarks.e2e.peers.saying import say
+from ray_canal.actors import reserve
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.errors import InstanceNotFound
@@ -31,6 +32,9 @@ from ray_canal.warm import warm
 
 UNITS = 16 << 10
 """Memory units of 1 KiB in a get."""
+
+_SPARE_S = 90.0
+"""So long a spare process is waited for."""
 
 
 def config(
@@ -62,8 +66,8 @@ def rows_of(message: Message, view: str) -> int:
 
 
 def read(connector: Connector, view: str, rows: int) -> int:
-    """Messages, each acked, until `rows` are there. The first is the mark: by then the processes
-    run and their kernels are loaded."""
+    """Messages, each acked, until `rows` are there. The first is the mark: by then all processes
+    run and have loaded their kernels."""
     found = 0
     for message in connector.messages(UNITS):
         first = found == 0
@@ -88,8 +92,12 @@ def destination(folder: str, task: dict[str, Any], **more: Any) -> Iterator[str]
 
 
 def throughput(folder: str, task: dict[str, Any]) -> None:
-    """Read the whole log of a server."""
+    """Read the whole log of a server. The spare process becomes the fetcher, so that no start of a
+    process falls into the time from the dump to the last row."""
     with destination(folder, task) as name, canal.connect(name) as connector:
+        deadline = time.monotonic() + _SPARE_S
+        while not reserve.free_name() and time.monotonic() < deadline:
+            time.sleep(0.1)
         say("ready", 0)
         connector.subscribe()
         say("end", read(connector, task["view"], task["rows"]))

@@ -104,6 +104,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
         processes = {pid: title(pid) for pid in cluster.pids()}
         own = {pid: name for pid, name in processes.items() if _is_ours(name)}
         rays = [pid for pid in processes if pid not in own and pid != cluster.process.pid]
+        spare = [pid for pid, name in processes.items() if name.startswith("ray::Spare")]
         memory = {f"{name} {pid}": round(private_mb(pid), 1) for pid, name in own.items()}
         telling(f"CPU of an idle instance, {idle_s:.0f} s")
         before = cpu_s(own), cpu_s(rays)
@@ -116,6 +117,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
     return {
         "memory_mb": round(sum(memory.values()), 1),
         "memory_of_each_mb": memory,
+        "memory_of_spare_mb": round(sum(map(private_mb, spare)), 1),
         "idle_cpu_percent": round(100 * used[0] / idle_s, 2),
         "idle_cpu_percent_of_ray": round(100 * used[1] / idle_s, 2),
         "start_first_s": round(starts[0], 2),
@@ -187,7 +189,7 @@ def growth(made: Made, runs: int, telling: Telling) -> Figures:
             found = []
             for _ in range(runs):
                 served.end_dumps()
-                found.append(ours(cluster, served, made, "arrow", decoders=decoders))
+                found.append(ours(cluster, served, made, "arrow", warm=True, decoders=decoders))
             rates = [run.rows / run.seconds for run in found]
             points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
     first = points[0]["rows_per_s"]

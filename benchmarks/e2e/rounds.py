@@ -1,10 +1,10 @@
 """Throughput: rounds over all readers, one server for each workload.
 
 The clock of a run goes from the moment at which the server began the dump, by the server's own
-clock, to the reader's line that its last row is in its hands; of Java peers from the first quarter
-of the rows on, when the JVM is warm, of this tree from its first message on, when its processes
-have loaded their kernels. Rows before do not count. So processes' starts are outside. CPU seconds
-are of all the reader's processes, Ray's own among them, between the same two moments.
+clock, to the reader's line that its last row is in its hands. So processes' starts are outside. Of
+Java peers it goes from the first quarter of the rows on, when the JVM is warm; rows before do not
+count. CPU seconds are of all the reader's processes, Ray's own among them, between the same two
+moments.
 """
 
 from __future__ import annotations
@@ -100,19 +100,22 @@ def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> R
         return _whole_process(made, served)
     if reader.command is None:
         assert cluster is not None
-        return ours(cluster, served, made, reader.view)
+        return ours(cluster, served, made, reader.view, warm=False)
     rows = reader.rows(made)
     with Child(reader.command(served.server.port, rows), reader.folder) as child:
         child.wait("ready", START_S)
         return clocked(child, made, served, reader.warm > 0)
 
 
-def ours(cluster: Child, served: Source, made: Made, view: str, **instance: object) -> Run:
-    """One run of this tree, by a destination of its own. `instance`: more of its configuration."""
+def ours(
+    cluster: Child, served: Source, made: Made, view: str, *, warm: bool, **instance: object
+) -> Run:
+    """One run of this tree, by a destination of its own. `warm`: its first message does not count;
+    `instance`: more of its configuration."""
     task = {"do": "throughput", "view": view, "port": served.server.port, "rows": made.rows}
     cluster.tell({**task, "instance": instance})
     cluster.wait("ready", START_S)
-    run = clocked(cluster, made, served, warm=True)
+    run = clocked(cluster, made, served, warm)
     cluster.tell({})
     cluster.wait("stopped", START_S)
     return run
