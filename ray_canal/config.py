@@ -288,7 +288,8 @@ class TsdbConfig(_Section):
 
     `path` empty: beside the cursors' file. `on_ddl_error` says what happens to a table that a DDL
     left without a known schema: `catalog` reads it anew where that is provably right, else stops;
-    `quarantine` does so too, else keeps the table's events aside; `stop` stops at once.
+    `quarantine` does so too, else keeps the table's events aside, compressed, in up to
+    `quarantine_bytes_max`, then stops; `stop` stops at once.
     """
 
     enable: bool = True
@@ -296,6 +297,7 @@ class TsdbConfig(_Section):
     snapshot_interval_hours: float = Field(default=24.0, ge=0)
     snapshot_expire_hours: float = Field(default=360.0, gt=0)
     on_ddl_error: Literal["catalog", "quarantine", "stop"] = "catalog"
+    quarantine_bytes_max: int = Field(default=256 << 20, gt=0)
 
 
 class InstanceConfig(_Section):

@@ -15,6 +15,7 @@
     │   ├── UnsupportedEvent         an event or column type that is not decoded
     │   ├── IncidentEvent            the server says that its binlog lacks events here
     │   └── TableMetaMismatch        the table's schema does not fit its TABLE_MAP
+    │       └── QuarantineFull       and there is no room to keep its events aside
     ├── CorruptPacket                bytes that are no packet of Canal's client protocol
     ├── ConsumerError                the caller's fault
     │   ├── NotSubscribed            get or ack before subscribe
@@ -160,6 +161,10 @@ class IncidentEvent(DecodeError):
 
 class TableMetaMismatch(DecodeError):
     """The known schema of a table does not fit its TABLE_MAP event, or there is no schema."""
+
+
+class QuarantineFull(TableMetaMismatch):
+    """A table's schema is not known, and what is kept aside has reached its limit."""
 
 
 class CorruptPacket(CanalError):

@@ -82,7 +82,8 @@ class DdlMaker:
             return f"{name or self.pick(*_NAMES)} {kind} null"
         parts = [name or self.pick(*_NAMES), kind, self.pick(*_DEFAULTS)]
         if self.chance(0.06):
-            parts[1:] = ["int", "generated always as (1 + 1) virtual"]
+            kind = self.pick("virtual", "stored")
+            parts[1:] = ["int", f"generated always as (1 + 1) {kind}"]
             if self.kind == "mysql56":
                 parts[2] = ""
         if self.chance(0.06) and self.kind != "mysql56":
@@ -146,6 +147,9 @@ class DdlMaker:
             parts.append(f"key k1 ({names[0]})")
         if self.chance(0.1):
             parts.append("check (1 > 0)")
+        if self.chance(0.1):  # run by all, by none, by MySQL 8 alone, by MariaDB alone
+            for_whom = self.pick("!50001", "!99999", "!80000", "M!100000")
+            parts[0] = f"/*{for_whom} conditional int, */ {parts[0]}"
         head = "create table "
         if self.kind == "mariadb" and self.chance(0.2):
             head = "create or replace table "
@@ -154,6 +158,11 @@ class DdlMaker:
         elif self.chance(0.05):
             # One that hides no other: MariaDB logs a RENAME of it as if it were the other.
             return f"create temporary table tmp_only ({', '.join(parts)})"
+        if self.kind == "mariadb" and self.chance(0.04):
+            for row in ("start", "end"):
+                parts.append(f"{row} timestamp(6) generated always as row {row}")
+            parts.append("period for system_time (start, end)")
+            return f"{head}{self.table(existing=False)} ({', '.join(parts)}) with system versioning"
         separator = self.pick(", ", ",\n  ", " /* , */ ,")
         return (
             f"{head}{self.table(existing=False)} ({separator.join(parts)}) {self.options()}"
@@ -199,6 +208,7 @@ class DdlMaker:
             "engine=InnoDB",
             f"order by {column}",
             f"rename to {self.table(existing=False)}",
+            f"/*!50001 add column {self.pick(*_NAMES)} int, */ /*!99999 drop column x, */ force",
             "partition by hash (1) partitions 2",
             "remove partitioning",
             "force",
@@ -218,14 +228,18 @@ class DdlMaker:
         return self.pick(*options)
 
     def move(self) -> str:
-        if self.chance(0.5):
+        if self.chance(0.4):
             return f"rename table {self.table()} to {self.table(existing=False)}"
+        if self.chance(0.3):
+            pairs = [f"{self.table()} to {self.table(existing=False)}" for _ in range(2)]
+            return f"rename table {', '.join(pairs)}"
         a, b = self.table(), self.table()
         return f"rename table {a} to {SCHEMAS[0]}.tmp_x, {b} to {a}, {SCHEMAS[0]}.tmp_x to {b}"
 
     def drop(self) -> str:
         return self.pick(
             f"drop table {self.table()}",
+            f"drop table {self.table()}, {self.table()}",
             f"drop table if exists {self.table()}, {self.table(existing=False)}, nowhere.nothing",
             f"truncate {self.table()}",
         )
@@ -251,7 +265,14 @@ class DdlMaker:
         )
 
     def sequence(self) -> str:
-        return self.pick("create sequence sq", "drop sequence sq", "alter sequence sq restart 5")
+        return self.pick(
+            "create sequence sq",
+            "create or replace sequence sq start with 7",
+            "drop sequence sq",
+            "drop sequence if exists sq, sq_two",
+            "alter sequence sq restart 5",
+            "rename table sq to sq_two",
+        )
 
     def versioning(self) -> str:
         return f"alter table {self.table()} {self.pick('add', 'drop')} system versioning"

@@ -195,6 +195,9 @@ class SchemaConformance:
         store.release("d", chunks[2])
         assert store.quarantined("d") == [chunks[1], chunks[0]]
         assert store.quarantined("other") == []
+        sizes = {(c.server, c.journal_name, c.position): len(c.data) for c in chunks[:2]}
+        assert store.quarantine_sizes("d") == sizes
+        assert store.quarantine_sizes("other") == {}
 
     def test_long_bodies_and_many_records(self, store: SchemaStore) -> None:
         records = [record(n, "ddl", bytes([n % 256, 0, 39, 92]) * 50_000) for n in range(1, 12)]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.meta.schema_store import open_schema_store
+from ray_canal.errors import QuarantineFull
+from ray_canal.meta.schema_store import ChunkKey, chunk_key, open_schema_store
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 
 class KeptSchemas:
@@ -21,13 +22,17 @@ class KeptSchemas:
         self._destination = config.destination
         self._hours = config.tsdb.snapshot_expire_hours
         self._meta, self._path = meta, config.tsdb.path
+        self._bytes_max = config.tsdb.quarantine_bytes_max
         self._quarantined: set[tuple[str, str]] = set()
+        self._sizes: dict[ChunkKey, int] = {}
+        self.quarantine_bytes = 0
 
     def open(self) -> None:
         """Before any other call but `quarantined`. Raises ConfigError: damaged, refused."""
         self._store = open_schema_store(self._meta, self._path)
         held = self._store.quarantined(self._destination)
         self._quarantined = {table for chunk in held for table in chunk.tables}
+        self._measure()
 
     def records(self) -> list[SchemaRecord]:
         return self._store.records(self._destination)
@@ -36,10 +41,41 @@ class KeptSchemas:
         self._store.append(self._destination, records)
 
     def keep(self, info: ChunkInfo) -> None:
-        """Before anything of the chunk is seen: a cursor behind it needs them."""
+        """Before anything of the chunk is seen: a cursor behind it needs them. Raises
+        QuarantineFull."""
         self.append(info.records)
-        self._store.quarantine(self._destination, info.quarantined)
+        if info.quarantined:
+            self._refuse_too_much(info.quarantined)
+            self._store.quarantine(self._destination, info.quarantined)
+            self._count(info.quarantined)
         self._quarantined.update(table for held in info.quarantined for table in held.tables)
+
+    def _measure(self) -> None:
+        self._sizes = self._store.quarantine_sizes(self._destination)
+        self.quarantine_bytes = sum(self._sizes.values())
+
+    def _count(self, chunks: Sequence[Quarantined]) -> None:
+        for chunk in chunks:
+            key = chunk_key(chunk)
+            self.quarantine_bytes += len(chunk.data) - self._sizes.get(key, 0)
+            self._sizes[key] = len(chunk.data)
+
+    def _refuse_too_much(self, chunks: Sequence[Quarantined]) -> None:
+        def total() -> int:
+            more = (len(c.data) - self._sizes.get(chunk_key(c), 0) for c in chunks)
+            return self.quarantine_bytes + sum(more)
+
+        if total() > self._bytes_max:
+            self._measure()  # some of it may have been given back
+        if total() <= self._bytes_max:
+            return
+        names = sorted({f"{schema}.{table}" for c in chunks for schema, table in c.tables})
+        raise QuarantineFull(
+            f"the quarantine is full: events of {', '.join(names)} would make it {total()} bytes, "
+            f"tsdb.quarantine_bytes_max is {self._bytes_max}. Say what its tables looked like "
+            f"(`ray-canal redrive CONFIG {self._destination} --schema FILE`) or raise the limit, "
+            f"then start again. {chunks[0].reason}"
+        ).at(chunks[0].journal_name, chunks[0].position, destination=self._destination)
 
     def keep_from(
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]

@@ -262,6 +262,7 @@ class Store(Instance):
             "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
             "quarantined": self._schemas.quarantined(),
+            "quarantine_bytes": self._schemas.quarantine_bytes,
             "filter": self._config.filter.model_dump(),
             "bytes_max": None if line is None else self._bytes_max(line.pump.decoders),
             "store": self._stats(),

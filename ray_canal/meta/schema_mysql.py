@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ray_canal.config import MetaConfig
 from ray_canal.meta.mysql_database import MetaDatabase, marks
-from ray_canal.meta.schema_store import is_before, record_order
+from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 _TEXT = "character set utf8mb4 collate utf8mb4_bin not null"
@@ -99,6 +99,14 @@ class MysqlSchemaStore:
             for row in rows
         ]
         return sorted(found, key=record_order)
+
+    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+        rows = self._database.rows(
+            "select server, journal_name, position, length(data) as size"
+            " from {d}.canal_quarantined where destination = %s",
+            destination,
+        )
+        return {(r["server"], r["journal_name"], r["position"]): int(r["size"]) for r in rows}
 
     def release(self, destination: str, chunk: Quarantined) -> None:
         self._database.changed(

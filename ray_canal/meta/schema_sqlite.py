@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ray_canal.errors import ConfigError, InstanceError
-from ray_canal.meta.schema_store import is_before, record_order
+from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 _BUSY_S = 10.0
@@ -146,6 +146,14 @@ class SqliteSchemaStore:
                 )
             )  # fmt: skip
         return sorted(found, key=record_order)
+
+    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+        rows = self._rows(
+            "select server, journal_name, position, length(data) from quarantined"
+            " where destination = ?",
+            destination,
+        )
+        return {(s, j, p): size for s, j, p, size in rows}  # type: ignore[misc]
 
     def release(self, destination: str, chunk: Quarantined) -> None:
         with self._transaction() as database:

@@ -32,11 +32,23 @@ class SchemaStore(Protocol):
         """In the log's order."""
         ...
 
+    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+        """Bytes of each quarantined chunk, by where it lies."""
+        ...
+
     def release(self, destination: str, chunk: Quarantined) -> None:
         """Forget one chunk: its events were handed out."""
         ...
 
     def close(self) -> None: ...
+
+
+ChunkKey = tuple[str, str, int]
+
+
+def chunk_key(chunk: Quarantined) -> ChunkKey:
+    """What makes a quarantined chunk one and the same: its server's log, and the place in it."""
+    return chunk.server, chunk.journal_name, chunk.position
 
 
 def record_order(record: SchemaRecord | Quarantined) -> tuple[tuple[str, int], int]:
@@ -71,6 +83,9 @@ class MemorySchemaStore:
 
     def quarantined(self, destination: str) -> list[Quarantined]:
         return sorted(self._quarantined.get(destination, {}).values(), key=record_order)
+
+    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+        return {chunk_key(c): len(c.data) for c in self.quarantined(destination)}
 
     def release(self, destination: str, chunk: Quarantined) -> None:
         key = (chunk.server, chunk.journal_name, chunk.position)

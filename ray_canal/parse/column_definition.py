@@ -96,6 +96,7 @@ def _attribute(words: Words, found: Definition) -> None:
         words.name("")
     elif word == "AS" and words.take("ROW"):
         found.period = True
+        found.nullable = False
         words.skip()
     elif word == "FIRST":
         found.first = True

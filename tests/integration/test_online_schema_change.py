@@ -167,8 +167,21 @@ def pt_online_schema_change(server: Server, write: Writer) -> None:
     )
 
 
-@pytest.mark.parametrize("tool", [gh_ost, pt_online_schema_change])
-def test_a_cut_over(server: Server, tool: Callable[[Server, Writer], None]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "tool"),
+    [
+        ("mysql97", gh_ost),
+        ("mysql56", pt_online_schema_change),
+        ("mariadb", gh_ost),
+        pytest.param("mysql56", gh_ost, marks=pytest.mark.soak),
+        pytest.param("mysql97", pt_online_schema_change, marks=pytest.mark.soak),
+        pytest.param("mariadb", pt_online_schema_change, marks=pytest.mark.soak),
+    ],
+)
+def test_a_cut_over(
+    kind: str, tool: Callable[[Server, Writer], None], request: pytest.FixtureRequest
+) -> None:
+    server: Server = request.getfixturevalue(kind)
     server.execute("DROP DATABASE IF EXISTS osc", "CREATE DATABASE osc CHARACTER SET utf8mb4")
     server.execute(CREATE, "FLUSH BINARY LOGS")
     file, start = server.position()

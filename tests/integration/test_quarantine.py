@@ -4,6 +4,7 @@ rows back and later rows are decoded by themselves."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import QuarantineFull, TableMetaMismatch
 from ray_canal.redrive import redrive
 from ray_canal.render import changes
 from tests.servers import Server
@@ -62,13 +63,28 @@ def unknown_table(server: Server) -> None:
         cursor.execute("ALTER TABLE q.dark ADD COLUMN d int")
 
 
+def check_that_a_full_quarantine_stops(config: dict[str, Any]) -> None:
+    tight = copy.deepcopy(config)
+    tight["instance"][0]["tsdb"]["quarantine_bytes_max"] = 10
+
+    def started_and_read() -> None:  # it may fail in either
+        canal.start(tight)
+        received(1)
+
+    with pytest.raises(QuarantineFull, match=r"q\.dark .*quarantine_bytes_max is 10"):
+        started_and_read()
+    status = canal.status()[DESTINATION]
+    assert (status["state"], status["quarantined"], status["quarantine_bytes"]) == ("failed", [], 0)
+    canal.stop(DESTINATION)
+
+
 @pytest.fixture
 def no_row_metadata(mariadb: Server) -> Iterator[None]:
     with mariadb.without_row_metadata():
         yield
 
 
-@pytest.mark.usefixtures("no_row_metadata")
+@pytest.mark.usefixtures("local_ray", "no_row_metadata")
 @pytest.mark.parametrize("decoders", [0, 1])
 def test_one_table_is_held_back_and_given_back(
     mariadb: Server, tmp_path: Path, decoders: int
@@ -82,10 +98,13 @@ def test_one_table_is_held_back_and_given_back(
             connector.subscribe(r"q\..*")
         canal.stop(DESTINATION)
         unknown_table(mariadb)
+        if decoders == 0:
+            check_that_a_full_quarantine_stops(config)
         canal.start(config)
         (light,) = received(1)
         assert (light["table"], light["after"]) == ("light", {"n": 1})
         assert canal.status()[DESTINATION]["quarantined"] == ["q.dark"]
+        assert canal.status()[DESTINATION]["quarantine_bytes"] > 100
     finally:
         canal.stop(DESTINATION)
     with pytest.raises(TableMetaMismatch, match=r"q\.dark"):

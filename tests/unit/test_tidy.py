@@ -113,7 +113,6 @@ TESTED_ELSEWHERE = {
     "actors/instance": "tests/integration/test_main_job.py",
     "actors/line": "tests/integration/test_subscribers.py",
     "actors/spiller": "tests/integration/test_subscribers.py",
-    "actors/kept_schemas": "tests/integration/test_schema_history.py",
     "actors/kept_filter": "tests/integration/test_filters.py",
     "store/pieces": "tests/unit/store/test_event_store.py",
     "store/batch": "tests/unit/store/test_event_store.py",
