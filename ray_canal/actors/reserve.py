@@ -20,26 +20,42 @@ from ray_canal.actors import spawn
 
 logger = logging.getLogger(__name__)
 
-_KEY = "ray_canal:spare"
+_KEY, _READY_KEY = "ray_canal:spare", "ray_canal:spare:started"
 _CHECK_PERIOD_S = 2.0
 _SETTLE_S = 3.0
 """So long is waited before a new one is made: its start takes the CPU that a recovery needs."""
-_START_LIMIT_S = 120.0
+_START_LIMIT_S = 60.0
+_FAILED_PAUSE_S = 60.0
 _ADOPTION_LIMIT_S = 3.0
 
 
 async def fetcher_of(instance_json: str, fused: bool) -> Any:
-    """The spare, as this destination's fetcher; a new process if none is ready."""
-    spare = await asyncio.to_thread(_take)
+    """The spare, as this destination's fetcher; a new process if there is none. One that is still
+    starting is waited for: it has begun before a new one would."""
+    spare, is_ready = await asyncio.to_thread(_take)
     if spare is not None:
+        limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
         adopted = spare.adopt.remote(instance_json, fused)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(adopted.future()), _ADOPTION_LIMIT_S)
+            await asyncio.wait_for(asyncio.wrap_future(adopted.future()), limit_s)
             return spare
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
             logger.warning("the spare process cannot be used: %s", error)
             ray.kill(spare)
     return spawn.fetcher(instance_json, fused)
+
+
+def start_one() -> Any:
+    """Begin to start a spare, if there is none. Returns it."""
+    found = find()
+    if found is not None:
+        return found
+    name = f"canal-spare:{uuid.uuid4().hex}"
+    spare = spawn.spare(name)
+    if _internal_kv_put(_KEY, name, overwrite=False):
+        ray.kill(spare)  # somebody else was faster
+        return find()
+    return spare
 
 
 async def keep_one(wanted: Callable[[], bool]) -> None:
@@ -48,25 +64,24 @@ async def keep_one(wanted: Callable[[], bool]) -> None:
         try:
             if wanted() and await asyncio.to_thread(find) is None:
                 await asyncio.sleep(_SETTLE_S)
-                await _make()
+                spare = await asyncio.to_thread(start_one)
+                reply = spare.alive.remote()
+                await asyncio.wait_for(asyncio.wrap_future(reply.future()), _START_LIMIT_S)
         except Exception as error:
             # Destinations do without it; the next look comes.
             logger.warning("no spare process could be started: %s", error)
+            await asyncio.sleep(_FAILED_PAUSE_S)
         await asyncio.sleep(_CHECK_PERIOD_S)
 
 
-async def _make() -> None:
-    name = f"canal-spare:{uuid.uuid4().hex}"
-    spare = spawn.spare(name)
-    asked = spare.alive.remote()
-    await asyncio.wait_for(asyncio.wrap_future(asked.future()), _START_LIMIT_S)
-    if await asyncio.to_thread(_internal_kv_put, _KEY, name, overwrite=False):
-        ray.kill(spare)  # another controller was faster
-
-
 def free_name() -> str:
-    """Of the spare that is free; "": there is none."""
+    """Of the spare that is free, or will be when it has started; "": there is none."""
     return (_internal_kv_get(_KEY) or b"").decode()
+
+
+def announce(name: str) -> None:
+    """The spare of this name has started."""
+    _internal_kv_put(_READY_KEY, name, overwrite=True)
 
 
 def find() -> Any:
@@ -80,8 +95,14 @@ def find() -> Any:
     return None
 
 
-def _take() -> Any:
-    """The same; from now on nobody else finds it."""
-    spare = find()
+def is_ready() -> bool:
+    """Whether the spare that is free has started."""
+    name = free_name()
+    return bool(name) and (_internal_kv_get(_READY_KEY) or b"").decode() == name
+
+
+def _take() -> tuple[Any, bool]:
+    """The spare, which from now on nobody else finds, and whether it has started."""
+    spare, ready = find(), is_ready()
     # Who deletes the key has it.
-    return spare if spare is not None and _internal_kv_del(_KEY) else None
+    return (spare, ready) if spare is not None and _internal_kv_del(_KEY) else (None, False)

@@ -34,6 +34,7 @@ class Fetcher(fetcher.Fetcher):
         self._asked_at = time.monotonic()
         type(self).__name__ = "Spare"  # the process's title between calls
         load_everything()
+        reserve.announce(name)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def adopt(self, instance_json: str, fused: bool) -> None:

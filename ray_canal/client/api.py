@@ -12,6 +12,8 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
+from ray_canal.actors.places import share_of
+from ray_canal.actors.reserve import start_one
 from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
 from ray_canal.client.tcp import Address, TcpTransport
 from ray_canal.client.transport import RayTransport, Transport
@@ -38,6 +40,11 @@ def start(
     canal = load(config)
     connect_ray(canal)
     known = set(spawn.destinations(canal.ray.namespace))
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    if canal.ray.spare and not share_of(
+        canal.ray.destinations_per_process, len(canal.instance), cpus
+    ):
+        start_one()  # beside the controller and the store, one of which will need it
     config_json = canal.model_dump_json()
     controller = spawn.controller(config_json, canal.ray.namespace)
     names: list[str] = _get(controller.apply.remote(config_json))

@@ -22,7 +22,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         connector.subscribe()
         insert(mysql97, "spare", 1)
         assert next_ids(connector, 1) == [1]
-        wait_for(lambda: reserve.find() is not None, 60, "a spare is ready")
+        wait_for(reserve.is_ready, 60, "a spare is ready")
         (ready,) = running(SPARE)
         (old,) = set(running(FETCHER)) - others
         send(old, signal.SIGKILL)
