@@ -16,7 +16,13 @@ from typing import Any
 
 from ray_canal.config import MetaConfig
 from ray_canal.meta.redis_server import RedisServer
-from ray_canal.meta.schema_store import is_before, record_key, record_order
+from ray_canal.meta.schema_store import (
+    ChunkKey,
+    chunk_key,
+    is_before,
+    record_key,
+    record_order,
+)
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 _APPEND = """
@@ -64,7 +70,7 @@ class RedisSchemaStore:
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
         for chunk in chunks:
             key = self._quarantine(destination)
-            self._server.call("hset", key, _place(chunk), _text(chunk, "data"))
+            self._server.call("hset", key, _name(*chunk_key(chunk)), _text(chunk, "data"))
 
     def quarantined(self, destination: str) -> list[Quarantined]:
         found = []
@@ -74,15 +80,14 @@ class RedisSchemaStore:
             found.append(Quarantined(**fields, tables=tables))
         return sorted(found, key=record_order)
 
+    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+        return {chunk_key(held): len(held.data) for held in self.quarantined(destination)}
+
     def release(self, destination: str, chunk: Quarantined) -> None:
-        self._server.call("hdel", self._quarantine(destination), _place(chunk))
+        self._server.call("hdel", self._quarantine(destination), _name(*chunk_key(chunk)))
 
     def close(self) -> None:
         self._server.close()
-
-
-def _place(chunk: Quarantined) -> str:
-    return _name(chunk.server, chunk.journal_name, chunk.position)
 
 
 def _name(*parts: object) -> str:
