@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ray_canal import spark as spark
-    from ray_canal.client.api import connect as connect
-    from ray_canal.client.api import connect_async as connect_async
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import set_filter as set_filter
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from ray_canal.client.api import status as status
     from ray_canal.client.api import stop as stop
     from ray_canal.client.api import stop_serving as stop_serving
+    from ray_canal.client.connecting import connect as connect
+    from ray_canal.client.connecting import connect_async as connect_async
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
     from ray_canal.client.connector import Connector as Connector
     from ray_canal.client.message import Message as Message
@@ -48,8 +48,8 @@ _WHERE = {
     "set_instance_filter": "ray_canal.client.api",
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
-    "connect": "ray_canal.client.api",
-    "connect_async": "ray_canal.client.api",
+    "connect": "ray_canal.client.connecting",
+    "connect_async": "ray_canal.client.connecting",
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",

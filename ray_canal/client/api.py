@@ -1,10 +1,9 @@
-"""start, stop, status, connect, serve: the functions behind `import ray_canal as canal`."""
+"""start, stop, status, serve: functions behind `import ray_canal as canal`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import ssl
 from typing import Any
 
 import ray
@@ -14,11 +13,9 @@ from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
 from ray_canal.actors.places import share_of
 from ray_canal.actors.reserve import start_one
-from ray_canal.client.connector import DEFAULT_CLIENT_ID, AsyncConnector, Connector
-from ray_canal.client.tcp import Address, TcpTransport
-from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
+from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
 
 _START_TIMEOUT_S = 90.0
 
@@ -166,49 +163,6 @@ def set_instance_filter(
     store = spawn.find_store(destination, namespace)
     found: dict[str, Any] = _get(store.change_instance_filter.remote(changes))
     return found
-
-
-def connect(
-    destination: str,
-    client_id: int = DEFAULT_CLIENT_ID,
-    *,
-    namespace: str = spawn.NAMESPACE,
-    address: str = "",
-    username: str = "",
-    password: str = "",
-    tls: ssl.SSLContext | None = None,
-) -> Connector:
-    """A blocking client of a destination. Raises InstanceNotFound.
-
-    With `address` ("host:port", 11111 if there is no port) by Canal's TCP protocol, without Ray:
-    then messages have entries and no Arrow batches. Raises ConnectionLost, AuthenticationFailed.
-    """
-    login = {"username": username, "password": password, "tls": tls}
-    return Connector(_transport(destination, namespace, address, login), client_id)
-
-
-def connect_async(
-    destination: str,
-    client_id: int = DEFAULT_CLIENT_ID,
-    *,
-    namespace: str = spawn.NAMESPACE,
-    address: str = "",
-    username: str = "",
-    password: str = "",
-    tls: ssl.SSLContext | None = None,
-) -> AsyncConnector:
-    """An asyncio client of a destination; see `connect`."""
-    login = {"username": username, "password": password, "tls": tls}
-    return AsyncConnector(_transport(destination, namespace, address, login), client_id)
-
-
-def _transport(destination: str, namespace: str, address: str, login: dict[str, Any]) -> Transport:
-    if address:
-        return TcpTransport(destination, Address.parse(address, **login))
-    if any(login.values()):
-        raise ConfigError('username, password and tls belong to an address="host:port"')
-    connect_ray()
-    return RayTransport(destination, namespace)
 
 
 def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> None:

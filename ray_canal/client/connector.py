@@ -15,11 +15,8 @@ from ray_canal.client.transport import Transport
 from ray_canal.config import secret
 from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.subscription import Policy, Start, Subscription
+from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start, Subscription
 from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
-
-DEFAULT_CLIENT_ID = 1001
-"""The client id that Canal's Java client always uses."""
 
 ALL_TABLES = r".*\..*"
 _POLL_S = 1.0

@@ -12,6 +12,9 @@ from ray_canal.protocol.position import EntryPosition
 Policy = Literal["block", "spill", "detach"]
 HEAD, TAIL = "head", "tail"
 
+DEFAULT_CLIENT_ID = 1001
+"""The client id that Canal's Java client always uses."""
+
 Start: TypeAlias = str | EntryPosition | datetime
 """HEAD: the oldest entry of the log. TAIL: behind the newest whole transaction of the log. A place
 in the binlog. Any other text: a GTID set, of what was consumed already. A time: the first

@@ -127,6 +127,7 @@ TESTED_ELSEWHERE = {
     "actors/spawn": "tests/integration/test_main_job.py",
     "actors/tcp_server": "tests/integration/test_tcp.py",
     "actors/store": "tests/integration/test_main_job.py",
+    "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "client/connector": "tests/integration/test_main_job.py",
     "client/transport": "tests/integration/test_main_job.py",

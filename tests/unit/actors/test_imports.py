@@ -1,4 +1,4 @@
-"""What a store's and a controller's process load: their start is most of a recovery."""
+"""What processes load whose start is most of a recovery, the one that starts them included."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 HEAVY = {"numba", "llvmlite", "pyarrow", "pandas", "sqlglot", "pymysql", "pyspark"}
 
 
-@pytest.mark.parametrize("module", ["store", "controller", "spiller"])
+MODULES = ["actors.store", "actors.controller", "actors.spiller", "client.api"]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_what_only_other_processes_need_is_not_loaded(module: str) -> None:
-    code = f"import sys, ray_canal.actors.{module}; print(*{HEAVY!r} & set(sys.modules))"
+    code = f"import sys, ray_canal.{module}; print(*{HEAVY!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
