@@ -16,6 +16,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.driver.catalog import Catalog
+from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.log_search import MICROS, Search, transactions
 from ray_canal.driver.server_log import ServerLog
@@ -198,6 +199,38 @@ def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> Non
             source.open(None)
 
 
+
+
+def test_the_distance_to_the_purge_horizon(server: Server) -> None:
+    """In bytes and in time, and the warning before, as the server's own retention has it."""
+    retention = ("expire_logs_days", 1) if server.kind == "mysql56" else (
+        "binlog_expire_logs_seconds", 86_400
+    )  # fmt: skip
+    server.execute("FLUSH BINARY LOGS")
+    name, position = server.position()
+    now = int(time.time())
+    with server.with_global(retention[0], str(retention[1])):
+        for hours, age_s, last, warned in (
+            (2.0, 3600, True, False),
+            (2.0, 3600, False, False),
+            (24.0, 3600, False, True),
+            (2.0, 90_000, False, True),
+        ):
+            if not last and server.position()[0] == name:
+                server.execute("FLUSH BINARY LOGS")
+            meter = LagMeter(instance(server, purge_warning_hours=hours).source)
+            found = meter.purge_distance(EntryPosition(name, position, timestamp=now - age_s))
+            meter.close()
+            assert found is not None
+            files = server.execute("SHOW BINARY LOGS")
+            before = sum(int(row[1]) for row in files[: [r[0] for r in files].index(name)])
+            assert found.bytes == before + position
+            assert bool(found.warning) == warned, found
+            if last:  # the server does not purge what it writes
+                assert found.seconds is None
+            else:
+                assert found.seconds == pytest.approx(86_400 - age_s, abs=60)
+            assert not warned or name in found.warning
 
 
 def test_a_destination_whose_files_were_purged(
