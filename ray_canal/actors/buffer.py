@@ -3,6 +3,8 @@ payload."""
 
 from __future__ import annotations
 
+import time
+
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.protocol.position import EntryPosition
@@ -34,4 +36,7 @@ class TransactionBufferActor:
 
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk's info; see TransactionBuffer.add."""
-        return self._buffer.add(info)
+        began_s = time.perf_counter()
+        added = self._buffer.add(info)
+        added.info.stage_seconds["buffer"] = time.perf_counter() - began_s
+        return added

@@ -8,8 +8,10 @@ who calls, owns what is returned, and the socket is read no faster than chunks a
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
+from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
@@ -31,6 +33,7 @@ class Fetcher:
         self._source = open_source(config)
         self._lag = LagMeter(config.source)
         self._parser: Any = None
+        self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
 
     def open(
         self, cursors: tuple[LogPosition, ...], delivered: str
@@ -61,20 +64,34 @@ class Fetcher:
         new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start, continues)
         return new
 
-    def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, bool]:
-        """(head, chunk, finished): the next raw chunk, or None after `wait_s` without events."""
-        chunk = self._source.read(self._linger_s, wait_s)
-        if chunk is None:
-            return None, None, self._source.finished
-        return chunk.head, chunk, False
+    def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, Reading]:
+        """(head, chunk, reading): the next raw chunk, or None after `wait_s` without events."""
+        chunk = self._read(wait_s)
+        return None if chunk is None else chunk.head, chunk, self._reading()
 
-    def next_decoded(self, wait_s: float) -> tuple[ChunkInfo | None, DecodedChunk | None, bool]:
-        """(info, decoded, finished): fused mode's twin of `next_raw`."""
-        chunk = self._source.read(self._linger_s, wait_s)
+    def next_decoded(self, wait_s: float) -> tuple[ChunkInfo | None, DecodedChunk | None, Reading]:
+        """(info, decoded, reading): fused mode's twin of `next_raw`."""
+        chunk = self._read(wait_s)
         if chunk is None:
-            return None, None, self._source.finished
+            return None, None, self._reading()
         info, decoded = self._parser.decode_chunk(chunk)
-        return info, decoded, False
+        reading = self._reading()  # in the info, so that nobody waits for one answer more
+        info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
+        return info, decoded, reading
+
+    def _read(self, wait_s: float) -> RawChunk | None:
+        began_s, worked_s = time.perf_counter(), time.thread_time()
+        try:
+            return self._source.read(self._linger_s, wait_s)
+        finally:
+            busy_s = time.thread_time() - worked_s
+            self._busy_s += busy_s
+            self._waiting_s += max(time.perf_counter() - began_s - busy_s, 0.0)
+
+    def _reading(self) -> Reading:
+        reading = Reading(self._source.finished, self._busy_s, self._waiting_s)
+        self._busy_s = self._waiting_s = 0.0
+        return reading
 
     def alive(self) -> None:
         """Answer: this process is not stopped. Runs beside everything else."""

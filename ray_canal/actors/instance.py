@@ -23,9 +23,11 @@ from ray_canal.actors.aside import Asides
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line, spill_folder
+from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.signal import Signal
+from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
     DecodeError,
@@ -88,12 +90,16 @@ class Instance:
         )
         self._rates = Rates()
         self._last_event_time = 0
-        self._generations = 0
+        self._gets = Stages()
+        self._generations = self._errors = self._held_aside = 0
         self._expected = self._deserted = False
         self._started_at = time.time()
         self._pumping: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._live())
-        self._watch = asyncio.create_task(watch_purge(self._destination, self._source_status))
+        self._beats = [
+            asyncio.create_task(watch_purge(self._destination, self._source_status)),
+            asyncio.create_task(self._publish()),
+        ]
 
     # --- the life of the instance -------------------------------------------------------------
 
@@ -112,6 +118,7 @@ class Instance:
             except Exception as error:
                 failure = plain(error)
                 logger.warning("destination %s: %s", self._destination, failure)
+                self._errors += 1
                 await self._set(FAILED, failure)
                 if isinstance(failure, Fenced | DecodeError):
                     return  # another owner has it, or the same bytes would fail again
@@ -230,6 +237,7 @@ class Instance:
         info = chunk.info
         self._schemas.keep(info)
         self._line.store.put(chunk, payload)
+        self._held_aside += len(info.quarantined)
         self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
         if len(info.entries):
             self._last_event_time = int(info.entries["timestamp"][-1])
@@ -285,8 +293,9 @@ class Instance:
     async def stop(self) -> None:
         """End the upstream and release the meta backend. Nothing acked is lost."""
         self._life.cancel()
-        self._watch.cancel()
-        await asyncio.gather(self._life, self._watch, return_exceptions=True)
+        for beat in self._beats:
+            beat.cancel()
+        await asyncio.gather(self._life, *self._beats, return_exceptions=True)
         await self._close_lines()
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
         if self._opened:
@@ -334,6 +343,25 @@ class Instance:
         moved = now.position != was.position or was.is_foreign(now.identity)
         if moved and subscriber is not None and subscriber.cursor == was:
             self._save(dataclasses.replace(subscriber, cursor=now))
+
+    async def status(self) -> dict[str, Any]:
+        """See Store."""
+        raise NotImplementedError
+
+    async def _publish(self) -> None:
+        metrics = Metrics(self._destination)
+        pause_s = FIRST_S
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                try:
+                    metrics.publish(await self.status())
+                except Exception as error:
+                    # Whatever it was, it is no reason to fall silent, or to stop.
+                    logger.warning("destination %s: no metrics: %s", self._destination, error)
+                pause_s = PERIOD_S
+        finally:
+            metrics.gone()
 
     async def _source_status(self) -> Any:
         cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]

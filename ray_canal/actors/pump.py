@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.actors.part import Part
 from ray_canal.actors.reserve import fetcher_of
+from ray_canal.actors.stages import Reading, Stages
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
@@ -64,6 +66,7 @@ class Pump:
         self._buffer: Any = None
         self.finished = self._closed = False
         self._here = here
+        self.stages = Stages()
         self.chunks_in_flight = 0
 
     @property
@@ -184,13 +187,13 @@ class Pump:
         waiting: list[tuple[Any, Any, Any]] = []
         while True:
             while len(waiting) < chunks_ahead(0):
-                await wait_for_room(queue.qsize() + len(waiting) + 1)
+                await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
                 waiting.append(tuple(call.remote(_WAIT_S)))
-            info_ref, decoded_ref, finished_ref = waiting.pop(0)
+            info_ref, decoded_ref, reading_ref = waiting.pop(0)
             info = await info_ref
             if info is not None:
                 await queue.put((info, decoded_ref))
-            elif await finished_ref:
+            elif await self._finished(reading_ref):
                 await queue.put(None)
                 return
 
@@ -202,10 +205,11 @@ class Pump:
         call = self._fetcher.next_raw.options(num_returns=3)
         decode = spawn.decode_task()
         while True:
-            await wait_for_room(queue.qsize() + 1)
-            head_ref, raw_ref, finished_ref = call.remote(_WAIT_S)
-            if await head_ref is None:
-                if await finished_ref:
+            await self._room(queue.qsize() + 1, wait_for_room)
+            head_ref, raw_ref, reading_ref = call.remote(_WAIT_S)
+            has_chunk, finished = await head_ref is not None, await self._finished(reading_ref)
+            if not has_chunk:
+                if finished:
                     await queue.put(None)
                     return
                 continue
@@ -213,21 +217,39 @@ class Pump:
             info_ref, decoded_ref = decode.remote(raw_ref, parsed_ref)
             await queue.put((info_ref, decoded_ref))
 
+    async def _room(self, chunks: int, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
+        began_s = time.perf_counter()
+        await wait_for_room(chunks)
+        self.stages.add("store", waiting_s=time.perf_counter() - began_s)
+
+    async def _finished(self, reading_ref: Any) -> bool:
+        reading: Reading = await reading_ref
+        self.stages.add("fetch", reading.busy_s, reading.waiting_s)
+        return reading.finished
+
     async def _consume(
         self, queue: asyncio.Queue[tuple[Any, Any] | None], deliver: Deliver
     ) -> None:
         while True:
+            began_s = time.perf_counter()
             item = await queue.get()
+            came_s = time.perf_counter()
+            waited_s = came_s - began_s
             if item is None:
                 self.finished = True
                 return
             info, decoded_ref = item
             if isinstance(self._buffer, TransactionBuffer):
                 log_chunk = self._buffer.add(info)
+                self.stages.add("buffer", time.perf_counter() - came_s, waited_s)
             else:
                 log_chunk = await self._added(info)
                 info = log_chunk.info
+                self.stages.add("buffer", waiting_s=time.perf_counter() - began_s)
+            self.stages.add_chunk(log_chunk.info.stage_seconds)
+            added_s = time.perf_counter()
             await deliver(log_chunk, decoded_ref)
+            self.stages.add("store", time.perf_counter() - added_s)
             if isinstance(info, ChunkInfo) and info.failure is not None:
                 raise info.failure
 

@@ -157,20 +157,25 @@ class Store(Instance):
         line = await self._read_back(client_id, batch_size)
         wanted = batch_size if full else 1
         if timeout is not None:
-            deadline = time.monotonic() + timeout if timeout > 0 else NEVER
+            began_s = time.monotonic()
+            deadline = began_s + timeout if timeout > 0 else NEVER
             while not line.store.ready(client_id, wanted, count_all=not full):
                 if self._ended(client_id) or not await self._changed.wait(deadline):
                     break
                 line = await self._read_back(client_id, batch_size)
+            self._gets.add("get", waiting_s=time.monotonic() - began_s)
         line = await self._read_back(client_id, batch_size)
         self._refuse_replaced(client_id, holder)
         with self._owning():  # a successor may have moved the cursors since
             self._meta.refuse_fenced(self._destination, self._epoch)
+        asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
         if batch is not None:
             self._delivered = max(self._delivered or batch.range.ack, batch.range.ack)
             line.sweep()
-            return line.message(batch, self._epoch)
+            message = line.message(batch, self._epoch)
+            self._gets.add("get", time.perf_counter() - asked_s)
+            return message
         if self._failure is not None and self._has_given_up():
             raise self._failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
@@ -261,12 +266,20 @@ class Store(Instance):
             "purge": None if source is None else source.purge,
             "lag_seconds": lag_seconds(source, self._last_event_time),
             **self._rates.per_second(),
+            "stages": self._stages(line),
+            "errors": self._errors,
             "quarantined": self._schemas.quarantined(),
             "quarantine_bytes": self._schemas.quarantine_bytes,
+            "quarantined_tables": len(self._schemas.quarantined()),
+            "quarantined_chunks": self._held_aside,
             "filter": self._config.filter.model_dump(),
             "bytes_max": None if line is None else self._bytes_max(line.pump.decoders),
             "store": self._stats(),
         }
+
+    def _stages(self, line: Line | None) -> dict[str, dict[str, float]]:
+        upstream = {} if line is None else line.pump.stages.report()
+        return {**upstream, **self._gets.report()}
 
     def _bytes_max(self, decoders: int) -> dict[str, int] | None:
         """See limits.py."""

@@ -68,6 +68,12 @@ class EventParser:
 
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. The first event that cannot be read is the result's `failure`."""
+        began_s = time.perf_counter()
+        parsed = self._parsed(raw)
+        parsed.stage_seconds["parse"] = time.perf_counter() - began_s
+        return parsed
+
+    def _parsed(self, raw: RawChunk) -> ParsedChunk:
         walked = walk(raw)
         task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted)
         parsed = assemble(raw, walked, task.resolve, task.classified)

@@ -109,6 +109,7 @@ TESTED_ELSEWHERE = {
     "server/frames": "tests/unit/server/test_connection.py",
     "actors/calls": "tests/integration/test_main_job.py",
     "actors/host": "tests/integration/test_shared.py",
+    "actors/metrics": "tests/integration/test_metrics.py",
     "actors/aside": "tests/integration/test_subscribers.py",
     "actors/instance": "tests/integration/test_main_job.py",
     "actors/line": "tests/integration/test_subscribers.py",
