@@ -112,6 +112,7 @@ def throughput(
                 runs.setdefault((result.workload, result.reader), []).append(result.run)
     figures = [fig.figure(*key, found) for key, found in runs.items()]
     console.print(fig.figure_table(figures))
+    console.print(fig.split_table(figures))
     console.print(fig.goal_table(figures))
     for name, reason in missing.items():
         console.print(f"{name} not available: {reason}")

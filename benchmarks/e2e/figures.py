@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
@@ -52,6 +52,8 @@ class Figure:
     server_cpu_s_per_m_rows: float
     peak_mb: float
     runs: int
+    cpu_of: dict[str, float] = field(default_factory=dict)
+    """CPU s/M rows by process, of those with a hundredth of it all; of the middle run."""
 
 
 def figure(workload: str, reader: str, runs: Sequence[Run]) -> Figure:
@@ -68,7 +70,13 @@ def figure(workload: str, reader: str, runs: Sequence[Run]) -> Figure:
         round(median(run.server_cpu_s / run.rows * 1e6 for run in runs), 3),
         round(median(run.peak_mb for run in runs), 1),
         len(runs),
+        _cpu_of(sorted(runs, key=lambda run: run.cpu_s)[len(runs) // 2]),
     )
+
+
+def _cpu_of(run: Run) -> dict[str, float]:
+    parts = sorted(run.cpu_s_of.items(), key=lambda part: -part[1])
+    return {n: round(s / run.rows * 1e6, 3) for n, s in parts if s > 0.01 * run.cpu_s}
 
 
 def rate(figures: Sequence[Figure], workload: str, reader: str) -> float | None:
@@ -125,6 +133,18 @@ def figure_table(figures: Sequence[Figure]) -> Table:
             f"{f.best_rows_per_s:,.0f}", f"{f.mb_per_s:,.1f}", f"{f.cpu_s_per_m_rows:,.2f}",
             f"{f.server_cpu_s_per_m_rows:,.2f}", f"{f.peak_mb:,.0f}",
         )  # fmt: skip
+    return table
+
+
+def split_table(figures: Sequence[Figure]) -> Table:
+    """Which process used the CPU, of readers with several."""
+    table = Table(title="CPU s/M rows by process")
+    for name in ("workload", "reader", "processes"):
+        table.add_column(name)
+    for f in figures:
+        if len(f.cpu_of) > 1:
+            parts = ", ".join(f"{name} {value:.2f}" for name, value in f.cpu_of.items())
+            table.add_row(f.workload, f.reader, parts)
     return table
 
 

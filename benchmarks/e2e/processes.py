@@ -5,20 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from pathlib import Path
 
 MARK = "RAY_CANAL_BENCH_RUN"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _KB_MB = 1024 / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Of a group: CPU seconds so far, and memory in MB, shared pages counted once."""
-
-    cpu_s: float
-    now_mb: float
-    peak_mb: float
 
 
 def marked(mark: str) -> list[int]:
@@ -41,16 +32,25 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total
 
 
-def usage(pids: Iterable[int]) -> Usage:
-    """CPU and memory. The peak is a bound: each process's own, as if all had been at one time."""
-    known = list(pids)
-    now = peak = 0.0
-    for pid in known:
-        pss = _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:")
+def cpu_s_by_name(pids: Iterable[int]) -> dict[str, float]:
+    """CPU seconds by what processes are: Ray's workers by their actor, others by their program."""
+    found: dict[str, float] = {}
+    for pid in pids:
+        name = title(pid)
+        name = name.partition(".")[0] if name.startswith("ray::") else Path(name).name
+        found[name] = found.get(name, 0.0) + cpu_s([pid])
+    return found
+
+
+def peak_mb(pids: Iterable[int]) -> float:
+    """Memory, shared pages counted once. A bound: each process's own peak, as if all had been at
+    one time."""
+    found = 0
+    for pid in pids:
         status = f"/proc/{pid}/status"
-        now += pss * _KB_MB
-        peak += (pss + _kilobytes(status, "VmHWM:") - _kilobytes(status, "VmRSS:")) * _KB_MB
-    return Usage(cpu_s(known), now, peak)
+        found += _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:")
+        found += _kilobytes(status, "VmHWM:") - _kilobytes(status, "VmRSS:")
+    return found * _KB_MB
 
 
 def environment_of(pid: int) -> dict[str, str]:

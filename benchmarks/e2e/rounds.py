@@ -14,19 +14,20 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.clock import peak_rss_mb
 from benchmarks.e2e.child import Child, ChildFailed
-from benchmarks.e2e.processes import cpu_s, usage
+from benchmarks.e2e.processes import cpu_s, cpu_s_by_name, peak_mb
 from benchmarks.e2e.server import Source, source
 from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbinlog
 from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
+SERVER = "server"
 START_S, RUN_S = 180.0, 600.0
 
 
@@ -40,6 +41,7 @@ class Run:
     cpu_s: float
     peak_mb: float
     server_cpu_s: float
+    cpu_s_of: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +126,21 @@ def ours(
 def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
     """A run of a child that reads, or is about to. `warm`: it says from when on it counts. Raises
     ChildFailed."""
-    before: list[float] = []
+    before: list[Mapping[str, float]] = []
+
+    def note() -> None:
+        before[:] = [_cpu_of(child, served)]
 
     def dump_began() -> bool:
         if served.dump_began_ns() is None:
             return False
-        before[:] = [cpu_s(child.pids()), served.cpu_s()]
+        note()
         return True
 
     first_rows = 0
     if warm:
         mark = child.wait("mark", RUN_S)
-        before[:] = [cpu_s(child.pids()), served.cpu_s()]
+        note()
         began_ns, first_rows = mark["ns"], mark["rows"]
         end = child.wait("end", RUN_S)
     else:
@@ -144,16 +149,26 @@ def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
         if dump_ns is None or not before:
             raise ChildFailed("the server has no dump of it; too few rows to measure")
         began_ns = dump_ns
-    used = usage(child.pids())
+    now = _cpu_of(child, served)
+    used = {name: now[name] - before[0].get(name, 0.0) for name in now}
+    server_cpu_s = used.pop(SERVER)
     rows = end["rows"] - first_rows
     return Run(
         rows,
         made.size_bytes * rows / made.rows,
         (end["ns"] - began_ns) / 1e9,
-        used.cpu_s - before[0],
-        used.peak_mb,
-        served.cpu_s() - before[1],
+        sum(used.values()),
+        peak_mb(child.pids()),
+        server_cpu_s,
+        used,
     )
+
+
+def _cpu_of(child: Child, served: Source) -> Mapping[str, float]:
+    """CPU seconds so far of the server, the reader's own process and others by their names."""
+    others = [pid for pid in child.pids() if pid != child.process.pid]
+    own = {SERVER: served.cpu_s(), "client": cpu_s([child.process.pid])}
+    return own | cpu_s_by_name(others)
 
 
 def _whole_process(made: Made, served: Source) -> Run:
@@ -162,14 +177,14 @@ def _whole_process(made: Made, served: Source) -> Run:
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
         names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
         command = mysqlbinlog(served.server.port, names, folder)
-        server_before, peak_mb = served.cpu_s(), 0.0
+        server_before, peak = served.cpu_s(), 0.0
         children = os.times()
         began = time.perf_counter()
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
             while process.poll() is None:
-                peak_mb = max(peak_mb, peak_rss_mb(process.pid))
+                peak = max(peak, peak_rss_mb(process.pid))
                 time.sleep(0.005)
             seconds = time.perf_counter() - began
             assert process.stderr is not None
@@ -182,4 +197,4 @@ def _whole_process(made: Made, served: Source) -> Run:
         raise ChildFailed(f"mysqlbinlog copied {copied} bytes of {made.size_bytes}")
     used = after.children_user - children.children_user
     used += after.children_system - children.children_system
-    return Run(made.rows, made.size_bytes, seconds, used, peak_mb, served.cpu_s() - server_before)
+    return Run(made.rows, made.size_bytes, seconds, used, peak, served.cpu_s() - server_before)
