@@ -91,13 +91,18 @@ def destination(folder: str, task: dict[str, Any], **more: Any) -> Iterator[str]
         canal.stop(name)
 
 
+def await_spare() -> None:
+    """Wait until a spare process is ready; without one, measurements go on, too."""
+    deadline = time.monotonic() + _SPARE_S
+    while not reserve.free_name() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def throughput(folder: str, task: dict[str, Any]) -> None:
     """Read the whole log of a server. The spare process becomes the fetcher, so that no start of a
     process falls into the time from the dump to the last row."""
     with destination(folder, task) as name, canal.connect(name) as connector:
-        deadline = time.monotonic() + _SPARE_S
-        while not reserve.free_name() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        await_spare()
         say("ready", 0)
         connector.subscribe()
         say("end", read(connector, task["view"], task["rows"]))
@@ -143,6 +148,7 @@ def standing(folder: str, task: dict[str, Any]) -> None:
         for message in connector.messages(UNITS, stopped=stopped):
             rows += rows_of(message, "arrow")
             if rows >= task["rows"] and not waiting.ident:
+                await_spare()  # its start is over when memory and CPU are looked at
                 say("end", rows)
                 waiting.start()
         waiting.join()

@@ -104,7 +104,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
         processes = {pid: title(pid) for pid in cluster.pids()}
         own = {pid: name for pid, name in processes.items() if _is_ours(name)}
         rays = [pid for pid in processes if pid not in own and pid != cluster.process.pid]
-        spare = [pid for pid, name in processes.items() if name.startswith("ray::Spare")]
+        spare = [pid for pid, name in processes.items() if "pare" in name]  # Spare, canal-spare
         memory = {f"{name} {pid}": round(private_mb(pid), 1) for pid, name in own.items()}
         telling(f"CPU of an idle instance, {idle_s:.0f} s")
         before = cpu_s(own), cpu_s(rays)
