@@ -56,8 +56,8 @@ class _Hosted:
 
     def submit(self, method: str, *arguments: Any) -> Future[Any]:
         if method == "make":
-            self._fetcher = self._thread.submit(self._new, *arguments)
-            return self._fetcher
+            fetcher = self._fetcher = self._thread.submit(self._new, *arguments)
+            return self._thread.submit(lambda: fetcher.result() and None)  # it stays here
         if method == "end":
             self._beside.submit(lambda: self._fetcher.result().interrupt())
             closed = self._thread.submit(lambda: self._fetcher.result().close())

@@ -37,7 +37,8 @@ async def numbered() -> None:
     calls = {n: asyncio.create_task(upstreams.call("a", n, "next_raw", 0.1)) for n in numbers[::-1]}
     opened = asyncio.create_task(upstreams.call("a", 1, "open", (), ""))
     await asyncio.sleep(0)
-    await upstreams.call("a", 0, "make", config_of(binlog_files()[0]), False)
+    made = await upstreams.call("a", 0, "make", config_of(binlog_files()[0]), False)
+    assert made is None
     await opened
     heads = [(await calls[n])[0] for n in numbers]
     positions = [head.position for head in heads if head is not None]
