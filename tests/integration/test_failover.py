@@ -15,14 +15,16 @@ import pymysql
 import pytest
 
 import ray_canal as canal
-from ray_canal.binlog.trail import Folding
+from ray_canal.binlog.trail import DIGEST_CHARACTERS, TRAIL_MAX, Folding
 from ray_canal.binlog.walked import digest_pieces, walk
+from ray_canal.config import MetaConfig
 from ray_canal.driver.connection import connect
 from ray_canal.driver.files_log import FilesLog
 from ray_canal.driver.live import LiveSource
 from ray_canal.errors import ConnectionLost, InstanceRestarted, TransactionsMissing
+from ray_canal.meta.manager import MetaManager, open_backend
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import LogPosition
+from ray_canal.protocol.position import LogPosition, SourceIdentity
 from tests.integration.test_driver import instance
 from tests.servers import Server, start
 
@@ -175,6 +177,8 @@ def test_the_master_dies_under_its_writer(
             canal.stop("failover")
         if kind == "mysql97" and gtids:
             check_cursors(pair, old)
+        if kind == "mysql56":
+            check_moves_without_gtids(pair, str(tmp_path / "meta.db"))
 
 
 def check_digests(pair: Pair, folder: Path) -> None:
@@ -280,6 +284,25 @@ def check_cursors(pair: Pair, old: LogPosition) -> None:
         start = source.resume([old])
         assert start.position == by_gtid
         assert f"from server {old.identity.server_uuid}" in start.how
+
+
+def check_moves_without_gtids(pair: Pair, path: str) -> None:
+    """Without Ray: the last cursor as if of another server, by what it knows and by its time."""
+    manager = MetaManager(open_backend(MetaConfig(path=path)))
+    cursor = manager.load("failover")[1].cursor
+    manager.close()
+    assert cursor is not None
+    assert cursor.identity.address == pair.standby.address
+    assert len(cursor.position.trail) == TRAIL_MAX * DIGEST_CHARACTERS
+    elsewhere = replace(cursor, identity=SourceIdentity("gone:3306", "gone"))
+    with contextlib.closing(LiveSource(instance(pair.standby))) as source:
+        start = source.resume([elsewhere])
+        assert start.position == cursor.position.boundary
+        assert start.position.trail == cursor.position.trail
+        bare = replace(elsewhere, position=replace(cursor.position, trail=""))
+        start = source.resume([bare])
+        assert start.position < cursor.position
+        assert "some will come twice" in start.how
 
 
 def test_names_are_resolved_at_each_connect(monkeypatch: pytest.MonkeyPatch) -> None:
