@@ -9,7 +9,7 @@ as long as Canal's buffer does (flush.py), and thins transactions, as Canal's si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,7 @@ class TransactionBuffer:
             self._trail, self._folding = "", Folding()
         else:
             closed = self._folding.add(info.pieces)
+            info = replace(info, pieces=None)  # done with, and the log need not hold it
         # A transaction counts as executed once an entry at or behind its end is consumed.
         transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
