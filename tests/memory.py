@@ -31,7 +31,7 @@ class Sampler:
     """`with Sampler(*roles) as peak:` samples until the end. `peak[role]`, `peak[OBJECTS]`: the
     most at any moment, in bytes, of all processes of the role together; at first, what is now."""
 
-    def __init__(self, *roles: str, period_s: float = 0.1) -> None:
+    def __init__(self, *roles: str, period_s: float = 0.5) -> None:
         self._roles, self._period_s = roles, period_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)

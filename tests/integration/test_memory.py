@@ -131,7 +131,7 @@ def test_a_large_transaction_and_a_stalled_subscriber_stay_under_the_sum(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: None
 ) -> None:
     store = {"buffer_size": 4096, "memunit_bytes": 1024}
-    measure(mysql97, tmp_path, 40 * MIB, store=store, chunk_bytes=MIB // 2)
+    measure(mysql97, tmp_path, 24 * MIB, store=store, chunk_bytes=MIB // 2)
 
 
 @pytest.mark.soak
