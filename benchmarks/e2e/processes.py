@@ -32,14 +32,16 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total
 
 
-def cpu_s_by_name(pids: Iterable[int]) -> dict[str, float]:
-    """CPU seconds by what processes are: Ray's workers by their actor, others by their program."""
-    found: dict[str, float] = {}
-    for pid in pids:
-        name = title(pid)
-        name = name.partition(".")[0] if name.startswith("ray::") else Path(name).name
-        found[name] = found.get(name, 0.0) + cpu_s([pid])
-    return found
+def cpu_s_of(pids: Iterable[int]) -> dict[int, float]:
+    """CPU seconds so far of each process."""
+    return {pid: cpu_s([pid]) for pid in pids}
+
+
+def kind(pid: int) -> str:
+    """What a process is: of Ray's workers their actor, of others their program. Titles change, so
+    ask when all is over."""
+    name = title(pid)
+    return name.partition(".")[0] if name.startswith("ray::") else Path(name).name
 
 
 def peak_mb(pids: Iterable[int]) -> float:

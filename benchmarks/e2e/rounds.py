@@ -21,13 +21,12 @@ from pathlib import Path
 
 from benchmarks.clock import peak_rss_mb
 from benchmarks.e2e.child import Child, ChildFailed
-from benchmarks.e2e.processes import cpu_s, cpu_s_by_name, peak_mb
+from benchmarks.e2e.processes import cpu_s_of, kind, peak_mb
 from benchmarks.e2e.server import Source, source
 from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbinlog
 from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
-SERVER = "server"
 START_S, RUN_S = 180.0, 600.0
 
 
@@ -126,10 +125,10 @@ def ours(
 def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
     """A run of a child that reads, or is about to. `warm`: it says from when on it counts. Raises
     ChildFailed."""
-    before: list[Mapping[str, float]] = []
+    before: list[Mapping[int, float]] = []
 
     def note() -> None:
-        before[:] = [_cpu_of(child, served)]
+        before[:] = [cpu_s_of([served.pid, *child.pids()])]
 
     def dump_began() -> bool:
         if served.dump_began_ns() is None:
@@ -149,26 +148,30 @@ def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
         if dump_ns is None or not before:
             raise ChildFailed("the server has no dump of it; too few rows to measure")
         began_ns = dump_ns
-    now = _cpu_of(child, served)
-    used = {name: now[name] - before[0].get(name, 0.0) for name in now}
-    server_cpu_s = used.pop(SERVER)
+    pids = child.pids()
+    used_s = {
+        pid: now_s - before[0].get(pid, 0.0) for pid, now_s in cpu_s_of([served.pid, *pids]).items()
+    }
+    server_cpu_s = used_s.pop(served.pid)
     rows = end["rows"] - first_rows
     return Run(
         rows,
         made.size_bytes * rows / made.rows,
         (end["ns"] - began_ns) / 1e9,
-        sum(used.values()),
-        peak_mb(child.pids()),
+        sum(used_s.values()),
+        peak_mb(pids),
         server_cpu_s,
-        used,
+        _by_kind(used_s, child.process.pid),
     )
 
 
-def _cpu_of(child: Child, served: Source) -> Mapping[str, float]:
-    """CPU seconds so far of the server, the reader's own process and others by their names."""
-    others = [pid for pid in child.pids() if pid != child.process.pid]
-    own = {SERVER: served.cpu_s(), "client": cpu_s([child.process.pid])}
-    return own | cpu_s_by_name(others)
+def _by_kind(used_s: Mapping[int, float], reader: int) -> Mapping[str, float]:
+    """CPU seconds by what processes are; the reader's own is "client"."""
+    found: dict[str, float] = {}
+    for pid, each_s in used_s.items():
+        name = "client" if pid == reader else kind(pid)
+        found[name] = found.get(name, 0.0) + each_s
+    return found
 
 
 def _whole_process(made: Made, served: Source) -> Run:
