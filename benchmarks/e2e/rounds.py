@@ -73,9 +73,8 @@ def measure(
                         try:
                             run = _one(READERS[name], made, served, cluster)
                         except (NotAvailable, ChildFailed) as error:
-                            if name in OURS:
-                                raise
-                            gone[name] = str(error)
+                            # Ours share a cluster, whose state is unknown now.
+                            gone |= dict.fromkeys(OURS if name in OURS else [name], str(error))
                             yield Result(made.name, name, None, str(error))
                         else:
                             yield Result(made.name, name, run)
@@ -85,14 +84,12 @@ def measure(
 def cluster_of(shape: str) -> Iterator[Child]:
     """The child that has a Ray cluster (benchmarks/e2e/ours.py), running. Its files are its own, so
     that no other process of the machine takes it for the one to join."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder,
-        Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child,
-    ):
-        if shape != "growing":
-            child.address = child.wait("address", START_S)["address"]
-        child.wait("up", START_S)
-        yield child
+    with tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder:
+        with Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child:
+            if shape != "growing":
+                child.address = child.wait("address", START_S)["address"]
+            child.wait("up", START_S)
+            yield child
 
 
 def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:
