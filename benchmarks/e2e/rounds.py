@@ -84,12 +84,14 @@ def measure(
 def cluster_of(shape: str) -> Iterator[Child]:
     """The child that has a Ray cluster (benchmarks/e2e/ours.py), running. Its files are its own, so
     that no other process of the machine takes it for the one to join."""
-    with tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder:
-        with Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child:
-            if shape != "growing":
-                child.address = child.wait("address", START_S)["address"]
-            child.wait("up", START_S)
-            yield child
+    with (
+        tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder,
+        Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child,
+    ):
+        if shape != "growing":
+            child.address = child.wait("address", START_S)["address"]
+        child.wait("up", START_S)
+        yield child
 
 
 def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:
