@@ -171,10 +171,10 @@ def _measure(
         work.events,
         id_bytes,
         work.shape,
-        work.plan,
+        work.plan.reshape(-1),
         charset_tables(),
         work.heads,
-        work.sizes,
+        work.sizes.reshape(-1),
         factor,
     )
     if code < 0:
@@ -382,10 +382,10 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
         work.events,
         work.heads,
         work.shape,
-        work.plan,
+        work.plan.reshape(-1),
         charset_tables(),
-        work.dest,
-        deferred,
+        work.dest.reshape(-1),
+        deferred.reshape(-1),
         arena,
     )
     if code < 0:

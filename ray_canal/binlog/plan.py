@@ -20,7 +20,7 @@ from ray_canal.binlog.parsed import TableVersion
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels import codes, wire
-from ray_canal.kernels.decimals import decimal_bytes
+from ray_canal.kernels.decimals import decimal_bytes, decimal_groups
 from ray_canal.kernels.temporal import hires_bytes
 from ray_canal.protocol.table_meta import ColumnMeta
 
@@ -142,7 +142,8 @@ def _decimal(precision: int, scale: int) -> _Line:
     else:
         read, code = wire.READ_DECIMAL256, codes.DEC256
     size = decimal_bytes(precision, scale)
-    return read, size, wire.NULL_NOTHING, code, precision, scale, 0, 0
+    groups = decimal_groups(precision, scale) if read == wire.READ_DECIMAL64 else 0
+    return read, size, wire.NULL_NOTHING, code, precision, scale, groups, 0
 
 
 # type: (reader, bytes without fraction, whether a fraction may follow, storage code)

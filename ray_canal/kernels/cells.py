@@ -3,29 +3,34 @@
 The caller has measured the row before, so nothing here reads past it or writes past what was laid
 out. JSON and compressed values are only noted: they have kernels of their own, which most chunks do
 not need.
+
+`line` is where a column's line begins in the plan, `slot` where its side's begins in `dest`; both
+arrays come flat.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_text
 from ray_canal.kernels.charset import to_utf8
 from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
-from ray_canal.kernels.jit import inlined
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import (
     copy,
+    copy32,
+    load8,
     load16,
     load32,
     load64,
     load_be,
     load_le,
+    set_word,
     store8,
     store16,
     store32,
     store64,
+    word,
 )
 from ray_canal.kernels.temporal import (
     date_slot,
@@ -39,10 +44,22 @@ from ray_canal.kernels.temporal import (
 )
 
 
+@bare
+def all_valid(dest, slot, arena, rows):  # type: ignore[no-untyped-def]
+    """Before the rows: every value of a column's side is valid. Most are, so a bit is touched for
+    the others only."""
+    bits = word(dest, slot + w.VALIDITY)
+    for k in range(rows >> 3):
+        store8(arena, bits + k, 255)
+    if rows & 7:
+        store8(arena, bits + (rows >> 3), (1 << (rows & 7)) - 1)
+    set_word(dest, slot + w.VALID, rows)
+
+
 @inlined
 def string_length(source, at, prefix):  # type: ignore[no-untyped-def]
     if prefix == 1:
-        return np.int64(source[at])
+        return load8(source, at)
     if prefix == 2:
         return load16(source, at)
     return load_le(source, at, prefix)
@@ -55,12 +72,21 @@ def _signed24(source, at):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def put_null(plan, p, dest, base, arena, row):  # type: ignore[no-untyped-def]
+def not_valid(dest, slot, arena, row):  # type: ignore[no-untyped-def]
+    """Take back the validity that `all_valid` gave."""
+    bits = word(dest, slot + w.VALIDITY) + (row >> 3)
+    store8(arena, bits, load8(arena, bits) & ~(1 << (row & 7)))
+    set_word(dest, slot + w.VALID, word(dest, slot + w.VALID) - 1)
+
+
+@inlined
+def put_null(plan, line, dest, slot, arena, row):  # type: ignore[no-untyped-def]
     """A NULL, or a row that lacks the column or the side."""
-    null = plan[p, w.NULL]
-    values = dest[p, base + w.VALUES]
+    not_valid(dest, slot, arena, row)
+    null = word(plan, line + w.NULL)
+    values = word(dest, slot + w.VALUES)
     if null == w.NULL_OFFSET:
-        store32(arena, values + 4 * row + 4, dest[p, base + w.USED])
+        store32(arena, values + 4 * row + 4, word(dest, slot + w.USED))
     elif null == w.NULL_64:
         store64(arena, values + 8 * row, NULL_SLOT64)
     elif null == w.NULL_32:
@@ -68,11 +94,12 @@ def put_null(plan, p, dest, base, arena, row):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _put_decimal(source, at, plan, p, arena, values, row):  # type: ignore[no-untyped-def]
+def _put_decimal(source, at, plan, line, arena, values, row):  # type: ignore[no-untyped-def]
     """0 or BAD_DECIMAL."""
-    read, precision, scale = plan[p, w.WIRE], plan[p, w.PRECISION], plan[p, w.SCALE]
+    read = word(plan, line + w.WIRE)
+    precision, scale = word(plan, line + w.PRECISION), word(plan, line + w.SCALE)
     if read == w.READ_DECIMAL64:
-        number, good = decimal64(source, at, precision, scale)
+        number, good = decimal64(source, at, word(plan, line + w.GROUPS))
         store_decimal64(number, arena, values + 16 * row)
     elif read == w.READ_DECIMAL128:
         good = decimal_wide(source, at, precision, scale, arena, values + 16 * row, 4)
@@ -107,15 +134,15 @@ def _put_temporal(source, at, read, fraction, arena, values, row):  # type: igno
 
 
 @inlined
-def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-untyped-def]
+def _put_fixed(source, at, plan, line, arena, values, row):  # type: ignore[no-untyped-def]
     """Integers, floats, YEAR, BIT, SET, ENUM."""
-    read, size = plan[p, w.WIRE], plan[p, w.SIZE]
+    read, size = word(plan, line + w.WIRE), word(plan, line + w.SIZE)
     if read == w.READ_32:
         store32(arena, values + 4 * row, load32(source, at))
     elif read == w.READ_64:
         store64(arena, values + 8 * row, load64(source, at))
     elif read == w.READ_8:
-        store8(arena, values + row, np.int64(source[at]))
+        store8(arena, values + row, load8(source, at))
     elif read == w.READ_16:
         store16(arena, values + 2 * row, load16(source, at))
     elif read == w.READ_S24:
@@ -123,7 +150,7 @@ def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-unty
     elif read == w.READ_U24:
         store32(arena, values + 4 * row, load_le(source, at, 3))
     elif read == w.READ_YEAR:
-        year = np.int64(source[at])
+        year = load8(source, at)
         store16(arena, values + 2 * row, year + 1900 if year else 0)
     elif read == w.READ_ENUM:
         store16(arena, values + 2 * row, load_le(source, at, size))
@@ -134,52 +161,54 @@ def _put_fixed(source, at, plan, p, arena, values, row):  # type: ignore[no-unty
 
 
 @inlined
-def _put_string(source, at, count, plan, p, tables, dest, base, arena):  # type: ignore[no-untyped-def]
+def _put_string(source, at, count, plan, line, tables, dest, slot, arena):  # type: ignore[no-untyped-def]
     """Append to the column's data area; its new size."""
-    read, data, used = plan[p, w.WIRE], dest[p, base + w.DATA], dest[p, base + w.USED]
+    read = word(plan, line + w.WIRE)
+    data, used = word(dest, slot + w.DATA), word(dest, slot + w.USED)
     if read == w.READ_COPY or read == w.READ_VECTOR:
-        copy(arena, data + used, source, at, count)
+        room = word(dest, slot + w.DATA_END) - data - used
+        if count <= 32 and room >= 32 and source.size - at >= 32:
+            copy32(arena, data + used, source, at)  # what is too much, the next values overwrite
+        else:
+            copy(arena, data + used, source, at, count)
         return used + count
     if read == w.READ_PADDED:  # the arena is zero where nothing was written
         copy(arena, data + used, source, at, count)
-        return used + max(count, plan[p, w.PRECISION])
+        return used + max(count, word(plan, line + w.PRECISION))
     if read != w.READ_TRANSCODED:
         return address_text(source, at, count, read, arena, data + used) - data
-    kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
+    kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
     return to_utf8(source, at, at + count, kind, tables, table, arena, data + used) - data
 
 
 @inlined
-def put_value(source, at, plan, p, tables, dest, base, arena, row, deferred):  # type: ignore[no-untyped-def]
+def put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred):  # type: ignore[no-untyped-def]
     """Write one value; the offset behind it, or an error code."""
-    size, read = plan[p, w.SIZE], plan[p, w.WIRE]
-    values = dest[p, base + w.VALUES]
+    size, read = word(plan, line + w.SIZE), word(plan, line + w.WIRE)
+    values = word(dest, slot + w.VALUES)
     if size < 0:
         count = string_length(source, at, -size)
         at -= size
         if read >= w.READ_JSON:
-            note = dest[p, base + w.DEFERRED] + row
-            deferred[note, 0] = at
-            deferred[note, 1] = count
+            note = word(dest, slot + w.DEFERRED) + row
+            set_word(deferred, 2 * note, at)
+            set_word(deferred, 2 * note + 1, count)
         else:
-            used = _put_string(source, at, count, plan, p, tables, dest, base, arena)
-            dest[p, base + w.USED] = used
+            used = _put_string(source, at, count, plan, line, tables, dest, slot, arena)
+            set_word(dest, slot + w.USED, used)
             store32(arena, values + 4 * row + 4, used)
         at += count
     else:
         if read < w.READ_DECIMAL64:
-            _put_fixed(source, at, plan, p, arena, values, row)
+            _put_fixed(source, at, plan, line, arena, values, row)
         elif read < w.READ_DATE:
-            if _put_decimal(source, at, plan, p, arena, values, row) < 0:
+            if _put_decimal(source, at, plan, line, arena, values, row) < 0:
                 return w.BAD_DECIMAL
         else:
-            valid = _put_temporal(source, at, read, plan[p, w.SCALE], arena, values, row)
+            valid = _put_temporal(source, at, read, word(plan, line + w.SCALE), arena, values, row)
             if valid < 0:
                 return w.BAD_TEMPORAL
             if valid == 0:
-                return at + size
+                not_valid(dest, slot, arena, row)
         at += size
-    bits = dest[p, base + w.VALIDITY] + (row >> 3)
-    arena[bits] = arena[bits] | 1 << (row & 7)
-    dest[p, base + w.VALID] += 1
     return at

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import load32, load_be, store32, store64
+from ray_canal.kernels.memory import load8, load32, load_be, store32, store64
 
 _GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _POWERS = np.array([10**k for k in range(19)], np.int64)
@@ -50,23 +50,31 @@ def _group(source, at, digits, first, flip):  # type: ignore[no-untyped-def]
     return value if value < _POWERS[digits] else -1
 
 
-@bare
-def decimal64(source, at, precision, scale):  # type: ignore[no-untyped-def]
-    """(number, whether it is one) of up to 18 digits."""
-    negative = source[at] < 128
+def decimal_groups(precision: int, scale: int) -> int:
+    """Digits of a DECIMAL's groups, four bits each, the first one lowest: for up to 18 digits."""
     whole = precision - scale
+    digits = [whole % 9] + [9] * (whole // 9 + scale // 9) + [scale % 9]
+    return sum(count << 4 * k for k, count in enumerate(filter(None, digits)))
+
+
+@bare
+def decimal64(source, at, groups):  # type: ignore[no-untyped-def]
+    """(number, whether it is one) of up to 18 digits; `groups` as `decimal_groups` gives it."""
+    negative = load8(source, at) < 128
+    flip = -1 if negative else 0
+    first = 1
     value = np.int64(0)
-    k = 0
-    while True:
-        digits = _digits_of_group(k, whole, scale)
-        if digits == 0:
-            break
-        group = _group(source, at, digits, k == 0, negative)
-        if group < 0:
+    while groups:
+        digits = groups & 15
+        count = _GROUP_BYTES[digits]
+        group = load_be(source, at, count) ^ first << (8 * count - 1)
+        group = (group ^ flip) & ((1 << 8 * count) - 1)
+        if group >= _POWERS[digits]:
             return value, False
         value = value * _POWERS[digits] + group
-        at += _GROUP_BYTES[digits]
-        k += 1
+        at += count
+        groups >>= 4
+        first = 0
     return (-value if negative else value), True
 
 

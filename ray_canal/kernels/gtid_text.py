@@ -6,23 +6,32 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.digits import DIGITS_ROOM, digits_back
+from ray_canal.kernels.digits import put_digits
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load32, load64, store32
+from ray_canal.kernels.memory import copy, load32, load64, same_bytes, store32
 
 GTID_TEXT_BYTES_MAX: Final = 96
+_UUID_BYTES: Final = 37  # with its colon
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 @inlined
 def _number(value, out, to):  # type: ignore[no-untyped-def]
-    """Write a number's digits; the offset behind them."""
-    end = to + DIGITS_ROOM
-    start = digits_back(value, 1, out, end)
-    count = end - start
-    for k in range(count):
-        out[to + k] = out[start + k]
-    return to + count
+    return put_digits(np.uint64(value), out, to)
+
+
+@inlined
+def _uuid(records, at, out, to):  # type: ignore[no-untyped-def]
+    for k in range(16):
+        if k == 4 or k == 6 or k == 8 or k == 10:
+            out[to] = 45
+            to += 1
+        byte = records[at + k]
+        out[to] = _HEX[byte >> 4]
+        out[to + 1] = _HEX[byte & 15]
+        to += 2
+    out[to] = 58
+    return to + 1
 
 
 @bare
@@ -33,21 +42,19 @@ def gtid_texts(records, size, fields, offsets, out):  # type: ignore[no-untyped-
     MariaDB), tag and the tag's size. `offsets`: int32 as bytes, one more than there are records.
     `out` has GTID_TEXT_BYTES_MAX for each.
     """
-    to = 0
+    to = text = 0
+    known = -1  # the last UUID in `records`; its text begins at `text`
     for row in range(records.size // size):
         at = row * size
         flavor = records[at + fields[4]]
         if flavor == 1:
-            for k in range(16):
-                if k == 4 or k == 6 or k == 8 or k == 10:
-                    out[to] = 45
-                    to += 1
-                byte = records[at + fields[0] + k]
-                out[to] = _HEX[byte >> 4]
-                out[to + 1] = _HEX[byte & 15]
-                to += 2
-            out[to] = 58
-            to += 1
+            sid = at + fields[0]
+            if known >= 0 and same_bytes(records, sid, known, 16):
+                copy(out, to, out, text, _UUID_BYTES)
+            else:
+                _uuid(records, sid, out, to)
+            known, text = sid, to
+            to += _UUID_BYTES
             tag = at + fields[5]
             if records[tag]:
                 for k in range(fields[6]):

@@ -6,12 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels import wire as w
+from ray_canal.kernels.cells import not_valid
 from ray_canal.kernels.jit import kernel
 from ray_canal.kernels.json_diff import diffs_text, expression_text, patched_text
 from ray_canal.kernels.json_text import DEPTH_MAX, STACK_FIELDS, json_text
-from ray_canal.kernels.memory import copy, store32
+from ray_canal.kernels.memory import copy, prefetch, store32
 
 _NO_SPACE = -1  # json_text's answer
+_AHEAD_ROWS = 8  # rows lie far apart: without fetching ahead, each value would be waited for
 _NULL_TEXT = np.frombuffer(b"null", np.uint8)
 
 
@@ -30,6 +32,8 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
     for row in range(rows):
         note = dest[p, base + w.DEFERRED] + row
         at, count = deferred[note, 0], deferred[note, 1]
+        if row + _AHEAD_ROWS < rows:
+            prefetch(source, deferred[note + _AHEAD_ROWS, 0])
         if count == 0:  # MySQL reads an empty JSON value as the literal null
             if data_end - to < 4:
                 return w.JSON_SPACE, row
@@ -45,9 +49,7 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
             end = at + w.PARTIAL - count
             if len(alone) and alone[row]:
                 behind = expression_text(source, at, end, name, arena, to, data_end)
-                bits = dest[p, base + w.VALIDITY] + (row >> 3)
-                arena[bits] &= 255 ^ (1 << (row & 7))
-                dest[p, base + w.VALID] -= 1
+                not_valid(dest.reshape(-1), p * w.COLUMN_DEST + base, arena, row)
             elif deferred[old, 1] < 0:
                 return w.NO_BEFORE, row
             else:

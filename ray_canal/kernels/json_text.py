@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.digits import put_digits
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES, mysql_json_text
-from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import copy
+from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.memory import copy, copy32, load8, load16, load32, load64, store8, store16
 
 NO_SPACE: Final = -1
 CORRUPT: Final = -2
@@ -39,26 +40,32 @@ _BASE64 = np.frombuffer(
 )
 _BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_BLANKS, _QUOTES, _BACKSLASHES, _LOW_BITS, _TO_TOP, _TOPS = (
+    np.uint64(int.from_bytes(bytes([byte]) * 8, "little"))
+    for byte in (32, 34, 92, 127, 128 - 32, 128)
+)
+_U64 = np.uint64(64)
+_COLON_BLANK: Final = 32 << 8 | 58
+_COMMA_BLANK: Final = 32 << 8 | 44
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 
 # Columns of the stack that `enter` fills.
 _BASE, SIZE, COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
 
 
-@bare
+@inlined
 def _uint(src, at, count):  # type: ignore[no-untyped-def]
-    value = np.int64(0)
-    for i in range(count):
-        value |= np.int64(src[at + i]) << (8 * i)
-    return value
+    """A little-endian number of 2, 4 or 8 bytes."""
+    if count == 2:
+        return load16(src, at)
+    return load32(src, at) if count == 4 else load64(src, at)
 
 
 @bare
 def _word(word, out, pos, out_end):  # type: ignore[no-untyped-def]
     if pos + len(word) > out_end:
         return NO_SPACE
-    for i in range(len(word)):
-        out[pos + i] = word[i]
+    copy(out, pos, word, 0, len(word))
     return pos + len(word)
 
 
@@ -70,40 +77,27 @@ def _integer(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     if value < 0:
         out[pos] = 45
         pos += 1
-    end = pos
-    # Digits of the negative: -2^63 has no positive twin.
-    rest = value if value < 0 else -value
-    while True:
-        quotient = -((-rest) // 10) if rest != -9223372036854775808 else -922337203685477580
-        out[end] = 48 + (quotient * 10 - rest)
-        end += 1
-        rest = quotient
-        if rest == 0:
-            break
-    low, high = pos, end - 1
-    while low < high:
-        swap = out[low]
-        out[low] = out[high]
-        out[high] = swap
-        low += 1
-        high -= 1
-    return end
+        return put_digits(np.uint64(~value) + np.uint64(1), out, pos)
+    return put_digits(np.uint64(value), out, pos)
 
 
-@bare
+@inlined
 def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
     """The unsigned reading of a 64-bit pattern, in decimal."""
-    if value >= 0:
-        return _integer(value, out, pos, out_end)
-    # value = 2 × half + bit; half × 2 / 10 = half / 5, all in signed arithmetic.
-    half = (value >> 1) & 0x7FFFFFFFFFFFFFFF
-    tens = half // 5
-    last = (half - tens * 5) * 2 + (value & 1)
-    pos = _integer(tens, out, pos, out_end)
-    if pos < 0 or pos + 1 > out_end:
+    if pos + 20 > out_end:
         return NO_SPACE
-    out[pos] = 48 + last
-    return pos + 1
+    return put_digits(np.uint64(value), out, pos)
+
+
+@inlined
+def _is_plain(word):  # type: ignore[no-untyped-def]
+    """Whether none of a word's eight bytes is a quote, a backslash or below 32: in each byte the
+    top bit of a sum that cannot reach the next one."""
+    quote, backslash = word ^ _QUOTES, word ^ _BACKSLASHES
+    printed = (word & _LOW_BITS) + _TO_TOP | word
+    no_quote = (quote & _LOW_BITS) + _LOW_BITS | quote
+    no_backslash = (backslash & _LOW_BITS) + _LOW_BITS | backslash
+    return printed & no_quote & no_backslash & _TOPS == _TOPS
 
 
 @bare
@@ -111,10 +105,22 @@ def quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
     if pos + 2 + (end - start) > out_end:
         return NO_SPACE
-    out[pos] = 34
+    store8(out, pos, 34)
     pos += 1
+    plain = start  # up to here nothing is to be escaped
+    while end - plain >= 8 and _is_plain(np.uint64(load64(src, plain))):
+        plain += 8
+    if 0 < end - plain < 8 and src.size - plain >= 8:
+        unused = np.uint64(8 * (8 - end + plain))
+        if _is_plain(np.uint64(load64(src, plain)) << unused | _BLANKS >> (_U64 - unused)):
+            plain = end
+    if plain == end and out_end - pos >= 33 and end - start <= 32 and src.size - start >= 32:
+        copy32(out, pos, src, start)
+        pos += end - start
+        store8(out, pos, 34)
+        return pos + 1
     run = start
-    for i in range(start, end):
+    for i in range(plain, end):
         byte = src[i]
         if byte >= 32 and byte != 34 and byte != 92:
             continue
@@ -348,7 +354,7 @@ def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-d
     return CORRUPT
 
 
-@bare
+@inlined
 def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     """Push the container at `base`; False if its header cannot be."""
     width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
@@ -367,7 +373,7 @@ def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     return True
 
 
-@bare
+@inlined
 def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
     """(offset, bytes) of an object's key; (-1, 0) if it is not in the object."""
     at = base + 2 * width + index * (width + 2)
@@ -378,20 +384,20 @@ def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
     return base + start, length
 
 
-@bare
+@inlined
 def element_place(src, base, size, width, count, kind, index):  # type: ignore[no-untyped-def]
     """(type, offset of the body) of a container's value; offset -1 if it is not inside."""
     at = base + 2 * width + index * (width + 1)
     if kind <= LARGE_OBJECT:
         at += count * (width + 2)
-    inner = np.int64(src[at])
+    inner = load8(src, at)
     if _LITERAL <= inner <= _UINT16 or (width == 4 and _INT32 <= inner <= _UINT32):
         return inner, np.int64(at + 1)
     offset = _uint(src, at + 1, width)
     return inner, np.int64(base + offset if offset < size else -1)
 
 
-@bare
+@inlined
 def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """An object's key and the colon behind it."""
     pos = quoted(src, start, end, out, pos, out_end)
@@ -399,8 +405,7 @@ def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def
         return pos
     if pos + 2 > out_end:
         return NO_SPACE
-    out[pos] = 58
-    out[pos + 1] = 32
+    store16(out, pos, _COLON_BLANK)
     return pos + 2
 
 
@@ -432,8 +437,7 @@ def value_text(kind, src, at, end, out, pos, out_end, stack):  # type: ignore[no
             depth -= 1
             continue
         if index:
-            out[pos] = 44
-            out[pos + 1] = 32
+            store16(out, pos, _COMMA_BLANK)
             pos += 2
         stack[depth, _NEXT] = index + 1
         base, size = stack[depth, _BASE], stack[depth, SIZE]

@@ -74,6 +74,70 @@ if not CHECKED:
         return types.void(target, number, source, number, number), generate
 
     @intrinsic
+    def copy32(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
+        """Copy source[at : at + 32] to target[to :], in two instructions."""
+        _check(target)
+        _check(source)
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            there = _address(context, builder, signature.args[0], args[0], args[1])
+            here = _address(context, builder, signature.args[2], args[2], args[3])
+            words = ir.VectorType(ir.IntType(64), 4).as_pointer()
+            loaded = builder.load(builder.bitcast(here, words), align=1)
+            builder.store(loaded, builder.bitcast(there, words), align=1)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64), generate
+
+    @intrinsic
+    def word(typing_context, words, at):  # type: ignore[no-untyped-def]
+        """words[at] of an int64 array that lies in one piece; `at` is not negative."""
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.load(_address(context, builder, signature.args[0], args[0], args[1]))
+
+        return types.int64(words, types.int64), generate
+
+    @intrinsic
+    def set_word(typing_context, words, at, value):  # type: ignore[no-untyped-def]
+        """words[at] = value, likewise."""
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            where = _address(context, builder, signature.args[0], args[0], args[1])
+            builder.store(args[2], where)
+            return context.get_dummy_value()
+
+        return types.void(words, types.int64, types.int64), generate
+
+    @intrinsic
+    def prefetch(typing_context, source, at):  # type: ignore[no-untyped-def]
+        """Have source[at]'s cache line fetched; `at` may lie outside."""
+        _check(source)
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            where = _address(context, builder, signature.args[0], args[0], args[1])
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [where.type, number, number, number])
+            name = "llvm.prefetch.p0i8"
+            fetch = cgutils.get_or_insert_function(builder.module, kind, name)
+            builder.call(fetch, [where, number(0), number(3), number(1)])  # read, keep, data
+            return context.get_dummy_value()
+
+        return types.void(source, types.int64), generate
+
+    @intrinsic
+    def _swapped(typing_context, value):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.bswap(args[0])
+
+        return types.int64(types.int64), generate
+
+    @inlined
+    def load64_be(source, at):  # type: ignore[no-untyped-def]
+        """Eight bytes, the first one highest."""
+        return _swapped(load64(source, at))
+
+    @intrinsic
     def high_product(typing_context, a, b):  # type: ignore[no-untyped-def]
         """The upper 64 bits of the product of two uint64."""
 
@@ -99,10 +163,14 @@ if not CHECKED:
 
         return types.int64(types.uint64), generate
 
-    load16, load32, load64 = _loader(16), _loader(32), _loader(64)
+    load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64)
     store8, store16, store32, store64 = _storer(8), _storer(16), _storer(32), _storer(64)
 
 else:
+
+    @bare
+    def load8(source, at):  # type: ignore[no-untyped-def]
+        return np.int64(source[at])
 
     @bare
     def load16(source, at):  # type: ignore[no-untyped-def]
@@ -115,6 +183,33 @@ else:
     @bare
     def load64(source, at):  # type: ignore[no-untyped-def]
         return load32(source, at) | load32(source, at + 4) << 32
+
+    @bare
+    def load64_be(source, at):  # type: ignore[no-untyped-def]
+        """Eight bytes, the first one highest."""
+        value = np.int64(0)
+        for k in range(8):
+            value = value << 8 | np.int64(source[at + k])
+        return value
+
+    @bare
+    def word(words, at):  # type: ignore[no-untyped-def]
+        """words[at] of an int64 array that lies in one piece; `at` is not negative."""
+        return words[at]
+
+    @bare
+    def set_word(words, at, value):  # type: ignore[no-untyped-def]
+        """words[at] = value, likewise."""
+        words[at] = value
+
+    @bare
+    def prefetch(source, at):  # type: ignore[no-untyped-def]
+        """Have source[at]'s cache line fetched; `at` may lie outside."""
+
+    @bare
+    def copy32(target, to, source, at):  # type: ignore[no-untyped-def]
+        """Copy source[at : at + 32] to target[to :]."""
+        copy(target, to, source, at, 32)
 
     @bare
     def store8(target, at, value):  # type: ignore[no-untyped-def]
@@ -172,6 +267,9 @@ else:
 @inlined
 def load_le(source, at, count):  # type: ignore[no-untyped-def]
     """Little-endian number of `count` (0 … 8) bytes."""
+    if 0 < count and source.size - at >= 8:
+        unused = 64 - 8 * count
+        return np.int64(np.uint64(load64(source, at)) << np.uint64(unused) >> np.uint64(unused))
     value = np.int64(0)
     for k in range(count):
         value |= np.int64(source[at + k]) << (8 * k)
@@ -181,6 +279,8 @@ def load_le(source, at, count):  # type: ignore[no-untyped-def]
 @inlined
 def load_be(source, at, count):  # type: ignore[no-untyped-def]
     """Big-endian number of `count` (0 … 8) bytes."""
+    if 0 < count and source.size - at >= 8:
+        return np.int64(np.uint64(load64_be(source, at)) >> np.uint64(64 - 8 * count))
     value = np.int64(0)
     for k in range(count):
         value = value << 8 | np.int64(source[at + k])

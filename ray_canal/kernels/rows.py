@@ -17,11 +17,11 @@ import numpy as np
 
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_bytes
-from ray_canal.kernels.cells import put_null, put_value, string_length
+from ray_canal.kernels.cells import all_valid, put_null, put_value, string_length
 from ray_canal.kernels.charset import utf8_bytes
 from ray_canal.kernels.inflate import inflated_bytes
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load16, load_le, store32
+from ray_canal.kernels.memory import copy, load8, load16, load_le, set_word, store32, word
 
 INSERT: Final = 1
 UPDATE: Final = 2
@@ -132,7 +132,7 @@ def _partial_bits(source, at, end, json_columns):  # type: ignore[no-untyped-def
 def _json_columns(plan, first, columns):  # type: ignore[no-untyped-def]
     count = 0
     for p in range(first, first + columns):
-        count += plan[p, w.WIRE] == w.READ_JSON
+        count += word(plan, p * w.PLAN_FIELDS + w.WIRE) == w.READ_JSON
     return count
 
 
@@ -141,11 +141,12 @@ def _mark_partial(source, bits, first, columns, plan, dest, row, deferred):  # t
     """Say in the notes of a row's after image which JSON values are diffs."""
     k = 0
     for p in range(first, first + columns):
-        if plan[p, w.WIRE] != w.READ_JSON:
+        if word(plan, p * w.PLAN_FIELDS + w.WIRE) != w.READ_JSON:
             continue
-        note = dest[p, w.DEST_FIELDS + w.DEFERRED] + row
-        if source[bits + (k >> 3)] >> (k & 7) & 1 and deferred[note, 1] >= 0:
-            deferred[note, 1] = w.PARTIAL - deferred[note, 1]
+        slot = p * w.COLUMN_DEST + w.DEST_FIELDS
+        length = 2 * (word(dest, slot + w.DEFERRED) + row) + 1
+        if source[bits + (k >> 3)] >> (k & 7) & 1 and word(deferred, length) >= 0:
+            set_word(deferred, length, w.PARTIAL - word(deferred, length))
         k += 1
 
 
@@ -160,14 +161,15 @@ def _measure_image(  # type: ignore[no-untyped-def]
         return w.TRUNCATED
     k = 0
     for c in range(columns):
-        if present != columns and not source[bitmap + (c >> 3)] >> (c & 7) & 1:
+        if present != columns and not load8(source, bitmap + (c >> 3)) >> (c & 7) & 1:
             continue
-        null = source[nulls + (k >> 3)] >> (k & 7) & 1
+        null = load8(source, nulls + (k >> 3)) >> (k & 7) & 1
         k += 1
         if null:
             continue
         p = first + c
-        size = plan[p, w.SIZE]
+        line = p * w.PLAN_FIELDS
+        size = word(plan, line + w.SIZE)
         if size >= 0:
             at += size
             continue
@@ -177,22 +179,22 @@ def _measure_image(  # type: ignore[no-untyped-def]
         at -= size
         if count > end - at:
             return w.TRUNCATED
-        read = plan[p, w.WIRE]
+        read = word(plan, line + w.WIRE)
         taken = count
         if read == w.READ_COPY:
             pass
         elif read == w.READ_PADDED:
-            taken = max(count, plan[p, w.PRECISION])
+            taken = max(count, word(plan, line + w.PRECISION))
         elif read == w.READ_TRANSCODED:
-            kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
+            kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
             taken = utf8_bytes(source, at, at + count, kind, tables, table)
         elif read == w.READ_JSON:
             taken = count * json_factor + _JSON_SLACK_BYTES
         else:
-            taken = _packed_bytes(source, at, count, read, plan[p, w.CHARSET])
+            taken = _packed_bytes(source, at, count, read, word(plan, line + w.CHARSET))
             if taken < 0:
                 return taken
-        sizes[p, side] += taken
+        set_word(sizes, 2 * p + side, word(sizes, 2 * p + side) + taken)
         at += count
     return at if at <= end else w.TRUNCATED
 
@@ -284,43 +286,51 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
 
 @inlined
 def _fill_image(  # type: ignore[no-untyped-def]
-    source, at, bitmap, present, columns, first, plan, tables, dest, base, arena, row, deferred
+    source, at, bitmap, present, columns, line, plan, tables, dest, slot, arena, row, deferred
 ):
     """Offset behind the image, or an error code."""
     nulls = at
     at += (present + 7) >> 3
     k = 0
     for c in range(columns):
-        p = first + c
-        if present != columns and not source[bitmap + (c >> 3)] >> (c & 7) & 1:
-            put_null(plan, p, dest, base, arena, row)
-            continue
-        null = source[nulls + (k >> 3)] >> (k & 7) & 1
-        k += 1
-        if null:
-            put_null(plan, p, dest, base, arena, row)
-            continue
-        at = put_value(source, at, plan, p, tables, dest, base, arena, row, deferred)
-        if at < 0:
-            return at
+        if present != columns and not load8(source, bitmap + (c >> 3)) >> (c & 7) & 1:
+            put_null(plan, line, dest, slot, arena, row)
+        elif load8(source, nulls + (k >> 3)) >> (k & 7) & 1:
+            k += 1
+            put_null(plan, line, dest, slot, arena, row)
+        else:
+            k += 1
+            at = put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred)
+            if at < 0:
+                return at
+        line += w.PLAN_FIELDS
+        slot += w.COLUMN_DEST
     return at
 
 
 @bare
-def _fill_missing(columns, first, plan, dest, base, arena, row):  # type: ignore[no-untyped-def]
-    for c in range(columns):
-        put_null(plan, first + c, dest, base, arena, row)
+def _fill_missing(columns, line, plan, dest, slot, arena, row):  # type: ignore[no-untyped-def]
+    for _ in range(columns):
+        put_null(plan, line, dest, slot, arena, row)
+        line += w.PLAN_FIELDS
+        slot += w.COLUMN_DEST
 
 
 @bare
-def fill_rows(  # type: ignore[no-untyped-def]
+def _open_sides(shape, dest, arena):  # type: ignore[no-untyped-def]
+    for table in range(shape.shape[0]):
+        first = shape[table, S_FIRST]
+        for side in range(2):
+            if shape[table, S_BEFORE + side] > 0:
+                for p in range(first, first + shape[table, S_COLUMNS]):
+                    slot = p * w.COLUMN_DEST + side * w.DEST_FIELDS
+                    all_valid(dest, slot, arena, shape[table, S_ROWS])
+
+
+@bare
+def _fill_events(  # type: ignore[no-untyped-def]
     source, events, heads, shape, plan, tables, dest, deferred, arena
 ):
-    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`).
-
-    No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
-    its own because a tenth of this one's speed hangs on what else stands in its loop.
-    """
     for i in range(events.shape[0]):
         table = events[i, E_TABLE]
         first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
@@ -336,17 +346,31 @@ def fill_rows(  # type: ignore[no-untyped-def]
             store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
             for side in range(2):
                 bitmap = heads[i, BEFORE + side]
-                base = side * w.DEST_FIELDS
+                line = first * w.PLAN_FIELDS
+                slot = first * w.COLUMN_DEST + side * w.DEST_FIELDS
                 if bitmap >= 0:
                     at = _fill_image(
-                        source, at, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first, plan,
-                        tables, dest, base, arena, row, deferred,
+                        source, at, bitmap, heads[i, BEFORE_COLUMNS + side], columns, line, plan,
+                        tables, dest, slot, arena, row, deferred,
                     )  # fmt: skip
                     if at < 0:
                         return at, i
                 elif shape[table, S_BEFORE + side] > 0:
-                    _fill_missing(columns, first, plan, dest, base, arena, row)
+                    _fill_missing(columns, line, plan, dest, slot, arena, row)
     return 0, 0
+
+
+@bare
+def fill_rows(  # type: ignore[no-untyped-def]
+    source, events, heads, shape, plan, tables, dest, deferred, arena
+):
+    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`).
+
+    No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
+    its own because a tenth of this one's speed hangs on what else stands in its loop.
+    """
+    _open_sides(shape, dest, arena)
+    return _fill_events(source, events, heads, shape, plan, tables, dest, deferred, arena)
 
 
 @bare
@@ -368,7 +392,8 @@ def _fill_partial_event(  # type: ignore[no-untyped-def]
                 bits, at = _partial_bits(source, at, events[i, E_END], json_columns)
             at = _fill_image(
                 source, at, heads[i, BEFORE + side], heads[i, BEFORE_COLUMNS + side], columns,
-                first, plan, tables, dest, side * w.DEST_FIELDS, arena, row, deferred,
+                first * w.PLAN_FIELDS, plan, tables, dest,
+                first * w.COLUMN_DEST + side * w.DEST_FIELDS, arena, row, deferred,
             )  # fmt: skip
             if at < 0:
                 return at
@@ -382,13 +407,14 @@ def fill_partial_rows(  # type: ignore[no-untyped-def]
     source, events, heads, shape, plan, tables, dest, deferred, arena
 ):
     """`fill_rows` for events of any version."""
+    _open_sides(shape, dest, arena)
     for i in range(events.shape[0]):
         if events[i, E_VERSION] == VERSION_PARTIAL:
             code = _fill_partial_event(
                 source, events, heads, shape, plan, tables, dest, deferred, arena, i
             )
         else:
-            code, _ = fill_rows(
+            code, _ = _fill_events(
                 source, events[i : i + 1], heads[i : i + 1], shape, plan, tables, dest, deferred,
                 arena,
             )  # fmt: skip

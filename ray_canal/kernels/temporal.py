@@ -51,6 +51,8 @@ def is_regular(date):  # type: ignore[no-untyped-def]
     year, month, day = date >> 9, date >> 5 & 15, date & 31
     if year < 1 or year > _YEAR_MAX or month < 1 or month > 12 or day < 1:
         return False
+    if day <= 28:
+        return True
     last = _DAYS_BEFORE[month + 1] - _DAYS_BEFORE[month]
     return day <= last or (month == 2 and day == 29 and _is_leap(year))
 
@@ -59,12 +61,10 @@ def is_regular(date):  # type: ignore[no-untyped-def]
 def days_of(date):  # type: ignore[no-untyped-def]
     """Days since 1970-01-01 of a regular date."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
-    before = year - 1
-    days = before * 365 + before // 4 - before // 100 + before // 400
-    days += _DAYS_BEFORE[month] + day - 1
-    if month > 2 and _is_leap(year):
-        days += 1
-    return days - 719_162
+    years = year if month > 2 else year - 1  # whose leap days are over
+    centuries = years * 5243 >> 19  # a hundredth, exact below 43,000
+    leap_days = (years >> 2) - centuries + (centuries >> 2)
+    return year * 365 + leap_days + _DAYS_BEFORE[month] + day - 719_528
 
 
 @bare

@@ -15,7 +15,7 @@ import numpy as np
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
 from ray_canal.kernels.gtid_events import G_POSITION, read_gtid
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load16, load32, load64, load_le, same_bytes
+from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes
 
 # Columns of `found`.
 POSITION: Final = 0
@@ -241,7 +241,7 @@ def walk(  # type: ignore[no-untyped-def]
     while at < data.size:
         if data.size - at < HEADER_BYTES:
             return TRUNCATED, at, entries, gtid_count, map_count, 0
-        kind = np.int64(data[at + 4])
+        kind = load8(data, at + 4)
         length = load32(data, at + 9)
         new = at >= carried
         if kind == 40:

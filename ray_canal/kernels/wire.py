@@ -16,6 +16,7 @@ CODE: Final = 3  # storage code of kernels/codes.py
 PRECISION: Final = 4  # decimals; PADDED: width
 SCALE: Final = 5  # decimals; temporal types: bytes of the fraction
 TABLE: Final = 6  # transcoded text: where its character table begins
+GROUPS: Final = 6  # DECIMAL64: digits of its groups, four bits each, the first one lowest
 CHARSET: Final = 7  # transcoded text: kind of character set
 PLAN_FIELDS: Final = 8
 

@@ -13,7 +13,7 @@ from ray_canal.binlog.charset_tables import table_of, tables
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels import charset, codes, memory, temporal
 from ray_canal.kernels.crc import crc32
-from ray_canal.kernels.decimals import decimal64, decimal_bytes, decimal_wide
+from ray_canal.kernels.decimals import decimal64, decimal_bytes, decimal_groups, decimal_wide
 from ray_canal.kernels.jit import kernel
 
 LEFT = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4}
@@ -48,7 +48,7 @@ def test_decimals(precision: int, scale: int) -> None:
         assert len(data) == decimal_bytes(precision, scale)
         number = -int(digits) if negative else int(digits)
         if precision <= 18:
-            assert decimal64(buffer(data), 0, precision, scale) == (number, True)
+            assert decimal64(buffer(data), 0, decimal_groups(precision, scale)) == (number, True)
         limbs = 4 if precision <= 38 else 8
         target = np.zeros(4 * limbs, np.uint8)
         assert decimal_wide(buffer(data), 0, precision, scale, target, 0, limbs)
@@ -57,7 +57,7 @@ def test_decimals(precision: int, scale: int) -> None:
 
 def test_impossible_decimal() -> None:
     data = buffer(b"\xff\xff\xff\xff\xff")
-    assert not decimal64(data, 0, 10, 2)[1]
+    assert not decimal64(data, 0, decimal_groups(10, 2))[1]
 
 
 def test_every_day_of_the_calendar() -> None:
