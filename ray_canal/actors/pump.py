@@ -38,6 +38,8 @@ from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 _REACHABLE_AGAIN_S = 0.02
 _WAIT_S = 10.0  # how long an idle fetcher holds a call before it answers "nothing"
 _PING_S_MAX = 3.0
+_START_LIMIT_S = 180.0
+"""An actor that starts may take its time, on a machine under load; for longer, it is replaced."""
 _DECODE_STALL_S = 120.0
 """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
 
@@ -152,17 +154,17 @@ class Pump:
 
     async def _watch(self) -> None:
         limit_s = self._config.source.read_timeout_s
-        started: set[str] = set()  # an actor that starts may take its time
+        started: set[str] = set()
         while True:
             for name, stage in self._stages().items():
                 reply = stage.alive.options(concurrency_group=spawn.HEALTH_GROUP).remote()
-                patience_s = limit_s if name in started else None
+                patience_s = limit_s if name in started else max(limit_s, _START_LIMIT_S)
                 try:
                     await asyncio.wait_for(asyncio.wrap_future(reply.future()), patience_s)
                 except asyncio.TimeoutError:
                     raise InstanceNotRunning(
-                        f"the {name} has not answered for {limit_s:.0f} s: its process was stopped "
-                        "or gets no time; another one takes over"
+                        f"the {name} has not answered for {patience_s:.0f} s: its process was "
+                        "stopped or gets no time; another one takes over"
                     ) from None
                 started.add(name)
             await asyncio.sleep(min(_PING_S_MAX, limit_s / 5))
