@@ -8,6 +8,8 @@ import numpy.typing as npt
 from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 
+_RUNS_MAX = 64
+
 
 def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     """The executed set after these transactions; unchanged by anonymous ones."""
@@ -16,26 +18,32 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     flavor = gtids["flavor"]
     if (flavor == GTID_MARIADB).any():
         return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
-    named = gtids[flavor == GTID_MYSQL]
+    is_named = flavor == GTID_MYSQL
+    named = gtids if is_named.all() else gtids[is_named]
     if not len(named):
         return before
     executed = GtidSet.parse(before)
-    # Runs of one source with rising numbers are added as one range. (NumPy drops trailing zero
-    # bytes of an `S`; among texts of 16 bytes that keeps equal what is equal.)
-    source = np.ascontiguousarray(named["sid"]).view("S16").ravel()
-    named = named[np.lexsort((named["gno"], named["tag"], source))]
-    same = (named["sid"][1:] == named["sid"][:-1]).all(axis=1) & (
-        named["tag"][1:] == named["tag"][:-1]
-    )
-    breaks = np.flatnonzero(~(same & (np.diff(named["gno"]) == 1))) + 1
-    for run in np.split(named, breaks):
-        executed.add_range(
-            run["sid"][0].tobytes(),
-            int(run["gno"][0]),
-            int(run["gno"][-1]),
-            run["tag"][0].decode("ascii"),
-        )
+    starts = _run_starts(named)
+    if len(starts) > _RUNS_MAX:  # several sources in turns: sorted, each has its own few runs
+        source = np.ascontiguousarray(named["sid"]).view("S16").ravel()
+        # (NumPy drops trailing zero bytes of an `S`; among texts of 16 bytes that keeps equal what
+        # is equal.)
+        named = named[np.lexsort((named["gno"], named["tag"], source))]
+        starts = _run_starts(named)
+    lasts = np.append(starts[1:], len(named)) - 1
+    for first, last in zip(named[starts], named[lasts], strict=True):
+        sid, tag = first["sid"].tobytes(), first["tag"].decode("ascii")
+        executed.add_range(sid, int(first["gno"]), int(last["gno"]), tag)
     return str(executed)
+
+
+def _run_starts(named: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Where runs of one source and tag with rising numbers begin."""
+    goes_on = np.diff(named["gno"]) == 1
+    for field in ("sid", "tag"):
+        words = np.ascontiguousarray(named[field]).view(np.uint64).reshape(len(named), -1)
+        goes_on &= (words[1:] == words[:-1]).all(axis=1)
+    return np.append(0, np.flatnonzero(~goes_on) + 1)
 
 
 def _mariadb_after(before: str, gtids: npt.NDArray[np.void]) -> str:

@@ -146,7 +146,6 @@ TESTED_ELSEWHERE = {
     "driver/health": "tests/integration/test_failover.py",
     "driver/server_log": "tests/integration/test_positions.py",
     "driver/files_log": "tests/unit/driver/test_log_search.py",
-    "binlog/executed": "tests/unit/store/test_transaction_buffer.py",
     "kernels/cells": "tests/unit/binlog/test_decode.py",
     "kernels/rows": "tests/unit/binlog/test_decode.py",
     "kernels/walk": "tests/unit/binlog/test_decode.py",
