@@ -22,7 +22,7 @@ from tests.consumer import read_journal
 from tests.servers import Server
 from tests.workload import Replica, Workload
 
-KILLS = 3
+KILLS = 2
 BURST_ROWS = 600
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def fuzz(*arguments: str) -> str:
+def fuzz(environment: dict[str, str], *arguments: str) -> str:
     """Standard output of `python -m tests.fuzz`; it must not fail."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", *arguments],
         cwd=ROOT,
-        env={**os.environ, "NUMBA_BOUNDSCHECK": "1"},
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
@@ -27,22 +26,25 @@ def fuzz(*arguments: str) -> str:
 
 
 @pytest.mark.timeout(1200)
-def test_hostile_inputs_give_an_error_with_its_place_or_an_answer() -> None:
-    told = fuzz("--inputs", "20000", "--seed", "1")
+def test_hostile_inputs_give_an_error_with_its_place_or_an_answer(
+    checked_kernels: dict[str, str],
+) -> None:
+    told = fuzz(checked_kernels, "--inputs", "20000", "--seed", "1")
     assert "20,000 inputs" in told
     assert "0 failures" in told
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_a_million_hostile_inputs() -> None:
-    assert "0 failures" in fuzz("--inputs", "1000000")
+def test_a_million_hostile_inputs(checked_kernels: dict[str, str]) -> None:
+    assert "0 failures" in fuzz(checked_kernels, "--inputs", "1000000")
 
 
-def test_an_input_is_the_same_each_time(tmp_path: Path) -> None:
+def test_an_input_is_the_same_each_time(checked_kernels: dict[str, str], tmp_path: Path) -> None:
     told = []
     for name in ("a", "b"):
         path = tmp_path / name
-        told.append(fuzz("--seed", "7", "--replay", "11", "--write", str(path)).split("\n", 1)[1])
+        one = ("--seed", "7", "--replay", "11", "--write", str(path))
+        told.append(fuzz(checked_kernels, *one).split("\n", 1)[1])
     assert told[0] == told[1]
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

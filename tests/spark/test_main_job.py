@@ -42,7 +42,7 @@ def state(spark: Any, folder: Path) -> dict[int, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["mysql97", "mariadb", pytest.param("mysql56", marks=pytest.mark.soak)]
+    "kind", ["mysql97", *(pytest.param(k, marks=pytest.mark.soak) for k in ("mariadb", "mysql56"))]
 )
 def test_parquet_equals_select(
     kind: str, request: pytest.FixtureRequest, spark: Any, tmp_path: Path

@@ -37,4 +37,5 @@ def test_plain_of_a_record() -> None:
         "gtid": "",
         "timestamp": 0,
         "commit_us": 0,
+        "trail": "",
     }
