@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from benchmarks import figures as fig
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, chosen, console, machine, made_of
+from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
 from benchmarks.measure import Run, RunFailed, kernels_compiled, run_once
 from benchmarks.systems import BASE, OURS, SYSTEMS, NotAvailable, version_of
 
@@ -25,7 +25,6 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
 )
 
-Names = Annotated[list[str] | None, typer.Option(help="Only this one; give it again for more.")]
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
 Scale = Annotated[float, typer.Option(min=0.0001, help="Part of the full number of rows.")]
 
@@ -94,12 +93,7 @@ def check(
     if missing:
         console.print("nothing to compare without these")
         raise typer.Exit(2)
-    lost = fig.losses(figures, committed)
-    for line in lost:
-        console.print(f"slower: {line}", style="red")
-    if lost:
-        raise typer.Exit(1)
-    console.print("no ratio lost more than 20 %")
+    judge(fig.losses(figures, committed))
 
 
 def _measured(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +18,9 @@ from benchmarks import workloads as work
 
 BENCH_JSON = Path(__file__).with_name("bench.json")
 console = Console(width=120 if not sys.stdout.isatty() else None)
+
+
+Names = Annotated[list[str] | None, typer.Option(help="Only this one; give it again for more.")]
 
 
 def chosen(given: Sequence[str] | None, all_names: Sequence[str]) -> list[str]:
@@ -53,3 +56,12 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "load_average": os.getloadavg()[0],
     }
+
+
+def judge(lost: Sequence[str]) -> None:
+    """The end of a check: prints what was lost, and then fails."""
+    for line in lost:
+        console.print(f"slower: {line}", style="red")
+    if lost:
+        raise typer.Exit(1)
+    console.print("no ratio lost more than 20 %")

@@ -7,7 +7,7 @@ is the ratio of speeds; on a busy one it is the part of it that can be trusted.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,22 @@ def ratios(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str, float, fl
 
 def losses(now: Sequence[Figure], committed: Sequence[Figure]) -> list[str]:
     """One line for each ratio that lost more than LOSS_MAX against the committed figures."""
+    return lost_ratios(ratios(now), lambda *key: ratio(committed, *key))
+
+
+def lost_ratios(
+    now: Iterable[tuple[str, str, str, float, float]],
+    committed: Callable[[str, str, str], float | None],
+) -> list[str]:
+    """As `losses`, of ratios however they were made: `now` as `ratios` gives them, and what each
+    was (None: not measured)."""
     lost = []
-    for workload, system, against, value, _ in ratios(now):
-        before = ratio(committed, workload, system, against)
+    for workload, name, against, value, _ in now:
+        before = committed(workload, name, against)
         if before is not None and value < before * (1 - LOSS_MAX):
             part = 100 * (1 - value / before)
             lost.append(
-                f"{workload} {system}: {value:.1f} x {against}, committed {before:.1f} x "
+                f"{workload} {name}: {value:.1f} x {against}, committed {before:.1f} x "
                 f"({part:.0f} % lost, {100 * LOSS_MAX:.0f} % allowed)"
             )
     return lost

@@ -22,12 +22,7 @@ import psutil  # type: ignore[import-untyped]
 
 import ray_canal as canal
 from tests import servers
-
-
-def family() -> list[psutil.Process]:
-    """Every process below this one."""
-    found: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return found
+from tests.processes import family, share_bytes
 
 
 def _title(process: psutil.Process) -> str:
@@ -36,17 +31,6 @@ def _title(process: psutil.Process) -> str:
         return first if first.startswith("ray::") else Path(first).name or process.name()
     except psutil.Error:
         return ""
-
-
-def pss_bytes(pid: int) -> int:
-    """Proportional set size; 0 when the process is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
 
 
 def cpu_seconds(processes: list[psutil.Process]) -> dict[int, float]:
@@ -72,7 +56,7 @@ def measured(seconds: float) -> dict[str, Any]:
     pss: dict[str, float] = defaultdict(float)
     cpu: dict[str, float] = defaultdict(float)
     for pid, title in titles.items():
-        pss[title] += pss_bytes(pid) / 1e6
+        pss[title] += share_bytes(pid, "Pss") / 1e6
         if pid in before and pid in after:
             cpu[title] += 100 * (after[pid] - before[pid]) / lasted_s
     return {

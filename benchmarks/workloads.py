@@ -222,16 +222,21 @@ def served(made: Made) -> Iterator[Server]:
         tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as temporary,
         start("mysql97", Path(temporary)) as server,
     ):
-        server.stop()
-        for path in server.datadir.glob("mysql-bin.*"):
-            path.unlink()
-        names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
-        for name, source in zip(names, made.files, strict=True):
-            shutil.copyfile(source, server.datadir / name)
-        index = "".join(f"./{name}\n" for name in names)
-        (server.datadir / "mysql-bin.index").write_text(index, encoding="ascii")
-        server.start()
+        serve_files(server, made)
         yield server
+
+
+def serve_files(server: Server, made: Made) -> None:
+    """Make the workload's files a running server's binlog, instead of its own."""
+    server.stop()
+    for path in server.datadir.glob("mysql-bin.*"):
+        path.unlink()
+    names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
+    for name, source in zip(names, made.files, strict=True):
+        shutil.copyfile(source, server.datadir / name)
+    index = "".join(f"./{name}\n" for name in names)
+    (server.datadir / "mysql-bin.index").write_text(index, encoding="ascii")
+    server.start()
 
 
 def described(made: Made) -> dict[str, Any]:

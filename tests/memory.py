@@ -8,23 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from pathlib import Path
 
 import ray
 from ray._private.internal_api import get_memory_info_reply, get_state_from_address
 
-from tests.processes import family
+from tests.processes import family, share_bytes
 
 OBJECTS, UNCLEARED = "objects", "objects, cleared or not"
-
-
-def own_bytes(pid: int) -> int:
-    """Anonymous memory of a process; 0 when it is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
 
 
 class Sampler:
@@ -62,7 +52,7 @@ class Sampler:
                 continue
             for role in self._roles:
                 if title.startswith(role):
-                    found[role] += own_bytes(process.pid)
+                    found[role] += share_bytes(process.pid, "Pss_Anon")
         found[OBJECTS], found[UNCLEARED] = self.objects()
         return found
 

@@ -20,7 +20,7 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, chosen, console, machine, made_of
+from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
 from benchmarks.e2e import figures as fig
 from benchmarks.e2e import goals, parts, plot
 from benchmarks.e2e.child import ChildFailed
@@ -34,7 +34,6 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
 )
 
-Names = Annotated[list[str] | None, typer.Option(help="Only this one; give it again for more.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
 Scale = Annotated[float, typer.Option(min=0.001, help="Part of the full number of rows.")]
 
@@ -177,12 +176,7 @@ def check(
     if not any(fig.ratios(figures)):
         console.print(f"nothing to compare: {', '.join(missing)} not available")
         raise typer.Exit(2)
-    lost = fig.losses(figures, committed)
-    for line in lost:
-        console.print(f"slower: {line}", style="red")
-    if lost:
-        raise typer.Exit(1)
-    console.print("no ratio lost more than 20 %")
+    judge(fig.losses(figures, committed))
 
 
 if __name__ == "__main__":

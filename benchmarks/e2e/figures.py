@@ -15,6 +15,7 @@ from rich.table import Table
 
 from benchmarks.e2e.rounds import Run
 from benchmarks.e2e.systems import ARROW, BARE, EMBEDDED, ENTRIES, RAW, ZONGJI
+from benchmarks.figures import lost_ratios
 
 FASTER_ZONGJI = "the faster zongji"
 
@@ -34,8 +35,6 @@ RATIO_GOALS: dict[tuple[str, str, str], float] = {
     ("W3", ARROW, BARE): 3,
 }
 RATE_GOALS = {("W1", ARROW): 1_800_000, ("W1", ENTRIES): 1_000_000}
-LOSS_MAX = 0.2
-"""Part of a ratio that may be lost before the check fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +100,8 @@ def ratios(figures: Sequence[Figure]) -> Iterator[tuple[str, str, str, float, fl
 
 
 def losses(now: Sequence[Figure], committed: Sequence[Figure]) -> list[str]:
-    """One line for each ratio that lost more than LOSS_MAX against the committed figures."""
-    lost = []
-    for workload, reader, against, value, _ in ratios(now):
-        before = ratio(committed, workload, reader, against)
-        if before is not None and value < before * (1 - LOSS_MAX):
-            part = 100 * (1 - value / before)
-            lost.append(
-                f"{workload} {reader}: {value:.1f} x {against}, committed {before:.1f} x "
-                f"({part:.0f} % lost, {100 * LOSS_MAX:.0f} % allowed)"
-            )
-    return lost
+    """One line for each ratio that lost too much against the committed figures."""
+    return lost_ratios(ratios(now), lambda *key: ratio(committed, *key))
 
 
 def figures_of(report: Mapping[str, Any]) -> list[Figure]:

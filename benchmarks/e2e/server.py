@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workloads import Made, prepare
+from benchmarks.workloads import Made, prepare, serve_files
 from tests.servers import Server, start
 
 OPTIONS: dict[str, str | None] = {
@@ -43,21 +42,9 @@ def source(made: Made | None = None) -> Iterator[Source]:
     ):
         prepare(server)
         if made is not None:
-            _serve_files(server, made)
+            serve_files(server, made)
         with contextlib.closing(server.connect()) as connection:
             yield Source(server, connection.cursor())
-
-
-def _serve_files(server: Server, made: Made) -> None:
-    server.stop()
-    for path in server.datadir.glob("mysql-bin.*"):
-        path.unlink()
-    names = [f"mysql-bin.{number:06}" for number in range(1, len(made.files) + 1)]
-    for name, file in zip(names, made.files, strict=True):
-        shutil.copyfile(file, server.datadir / name)
-    index = "".join(f"./{name}\n" for name in names)
-    (server.datadir / "mysql-bin.index").write_text(index, encoding="ascii")
-    server.start()
 
 
 class Source:
