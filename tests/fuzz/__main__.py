@@ -1,4 +1,8 @@
-"""python -m tests.fuzz [--inputs N] [--seed S] [--jobs J]; --replay N [--write FILE] for one."""
+"""python -m tests.fuzz [--inputs N] [--seed S] [--jobs J]; --replay N [--write FILE] for one.
+
+`--kernels`: checked (bounds checks, minutes to compile), shipped (what users run, where an index
+out of range may end the process), plain (Python, where it is an error; 40 inputs a second).
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,25 @@ import random
 import sys
 from pathlib import Path
 
-os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")  # before numba is imported
+KERNELS = {
+    "checked": {"NUMBA_BOUNDSCHECK": "1"},
+    "shipped": {},
+    "plain": {"NUMBA_DISABLE_JIT": "1"},
+}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--inputs", type=int, default=20_000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
+    parser.add_argument("--kernels", choices=KERNELS, default="checked")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--failures", type=int, default=10, help="stop after so many")
     parser.add_argument("--replay", type=int, default=None, metavar="N", help="only input N")
     parser.add_argument("--write", type=Path, default=None, help="with --replay: its bytes go here")
     given = parser.parse_args()
+    os.environ.update(KERNELS[given.kernels])  # numba reads them when it is imported, further down
     seed = random.SystemRandom().randrange(1 << 31) if given.seed is None else given.seed
     if given.replay is not None:
         return _replay(seed, given.replay, given.write)
@@ -49,7 +59,8 @@ def _run(seed: int, given: argparse.Namespace) -> int:
     )
     for failure in result.failures:
         print(f"\ninput {failure.number}:\n{failure.text}")
-        print(f"again: python -m tests.fuzz --seed {seed} --replay {failure.number} --write FILE")
+        again = f"--kernels {given.kernels} --seed {seed} --replay {failure.number}"
+        print(f"again: python -m tests.fuzz {again} --write FILE")
     print(
         f"{result.inputs:,} inputs in {result.seconds:.0f} s ({result.answers:,} answers, the rest "
         f"errors), {len(result.failures)} failures, RSS at most {result.rss_bytes_max >> 20} MiB"

@@ -16,6 +16,7 @@ from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.decode import ARENA_FACTOR_MAX, ARENA_FREE_BYTES
 from ray_canal.errors import CanalError, ConfigError, DecodeError
 from ray_canal.filter import TableFilter
+from ray_canal.kernels.jit import JIT_DISABLED
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.history import SchemaHistory
@@ -60,6 +61,8 @@ def input_of(seed: int, number: int) -> tuple[Piece, Hostile]:
 
 def warm_up() -> None:
     """Compile what intact pieces need, which is nearly everything."""
+    if JIT_DISABLED:
+        return
     for piece in pieces():
         decoded(piece.data, piece.schema_sql, 1 << 20, random.Random(0))
 
