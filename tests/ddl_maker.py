@@ -145,6 +145,8 @@ class DdlMaker:
                          + f"primary key ({', '.join(keys)})")  # fmt: skip
         if self.chance(0.3):
             parts.append(f"key k1 ({names[0]})")
+        if self.kind == "mariadb" and self.chance(0.35):
+            parts += self.long_key(names)
         if self.chance(0.1):
             parts.append("check (1 > 0)")
         if self.chance(0.1):  # run by all, by none, by MySQL 8 alone, by MariaDB alone
@@ -167,6 +169,24 @@ class DdlMaker:
         return (
             f"{head}{self.table(existing=False)} ({separator.join(parts)}) {self.options()}"
         )
+
+    def long_key(self, names: list[str]) -> list[str]:
+        """A unique key that MariaDB may have to hash, and in general a column for it."""
+        kind = self.pick(
+            "text", "blob", "varchar(700)", "varchar(1000)", "longtext", "json", "linestring",
+            "tinytext character set latin1", "varchar(2000) character set latin1",
+        )  # fmt: skip
+        column, other = self.pick("long_c", "`lo ng`"), self.pick(*names)
+        unique = self.pick("unique", "constraint uq unique", "unique key uq", "unique index")
+        using = self.pick("", "", "using hash")
+        keys = [
+            f"{unique} ({column})", f"{unique} ({column}, {other}) {using}",
+            f"unique ({column}(20))", f"unique uq ({column}), key ({column}(9)), unique ({column})",
+            f"{unique} {using} ({other})",
+        ]  # fmt: skip
+        if self.chance(0.3):
+            return [f"{column} {kind} {self.pick('', 'not null')} unique"]
+        return [f"{column} {kind}", self.pick(*keys)]
 
     def like(self) -> str:
         new, old = self.table(existing=False), self.table()
@@ -220,6 +240,17 @@ class DdlMaker:
             options.append(f"alter column {column} set {self.pick('invisible', 'visible')}")
             options.append(f"add column {self.definition()}, algorithm=instant")
         if self.kind == "mariadb":
+            one_more = self.long_key([column])[0]
+            options += [f"add {', add '.join(self.long_key([column]))}"] * 3
+            options += [
+                f"add unique {self.pick('', 'uq', 'if not exists uq', 'long_c')} ({column})",
+                f"drop key {self.pick('uq', 'long_c', 'long_c_2')}",
+                f"drop index if exists {self.pick('uq', 'long_c')}, add unique uq (long_c)",
+                f"modify {one_more}",
+                "drop column long_c",
+                f"rename index {self.pick('uq', 'long_c')} to {self.pick('uq2', 'long_c_2')}",
+                f"engine={self.pick('MyISAM', 'InnoDB')}",
+            ]
             options += [
                 f"add column if not exists {self.definition()}",
                 f"drop column if exists {self.pick(column, new)}",
@@ -246,6 +277,14 @@ class DdlMaker:
 
     def index(self) -> str:
         name, columns = self.some_table()
+        if self.kind == "mariadb" and self.chance(0.4):
+            column = self.pick("long_c", self.column(columns))
+            return self.pick(
+                f"create unique index uq on {name} ({column})",
+                f"create or replace unique index uq using hash on {name} ({column}, {column}(3))",
+                f"create unique index if not exists uq on {name} ({column}) comment 'using hash'",
+                f"drop index uq on {name}", f"drop index if exists long_c on {name}",
+            )  # fmt: skip
         return self.pick(
             f"create index ix on {name} ({self.column(columns)})",
             f"drop index `PRIMARY` on {name}",

@@ -68,7 +68,7 @@ def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s)
             if code < codes.FIRST_VARIABLE:
                 data = -1
             columns.append(ColumnLayout(code, validity, values, data, used, count - valid))
-        return tuple(columns)
+        return tuple(columns[: len(version.meta.columns)])  # hidden ones end here
 
     before = side(int(shape[rows.S_BEFORE]), 0)
     after = side(int(shape[rows.S_AFTER]), wire.DEST_FIELDS)

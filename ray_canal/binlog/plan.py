@@ -27,7 +27,7 @@ from ray_canal.protocol.table_meta import ColumnMeta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """`lines`: int64[columns, wire.PLAN_FIELDS]."""
+    """`lines`: int64[columns, wire.PLAN_FIELDS], of hidden columns, too."""
 
     lines: npt.NDArray[np.int64]
     codes: tuple[int, ...]
@@ -62,17 +62,21 @@ _SAME_IN_CATALOG = ({t.BLOB, t.JSON}, {t.BLOB, t.GEOMETRY}, {t.DECIMAL, t.NEWDEC
 """Types that a schema's text and the TABLE_MAP may give differently (MariaDB's JSON is a text)."""
 
 
+_HIDDEN = ColumnMeta("DB_ROW_HASH", t.LONGLONG, "bigint unsigned", unsigned=True, visible=False)
+
+
 @lru_cache(maxsize=2048)
 def make_plan(version: TableVersion) -> Plan:
     """The plan of a table version."""
     table_map, meta = version.table_map, version.meta
-    if len(meta.columns) != len(table_map.types):
+    hidden = (_HIDDEN,) * meta.hidden
+    if len(meta.columns) + meta.hidden != len(table_map.types):
         raise TableMetaMismatch(
-            f"{table_map.full_name}: the schema has {len(meta.columns)} columns, "
+            f"{table_map.full_name}: the schema has {len(meta.columns) + meta.hidden} columns, "
             f"the TABLE_MAP {len(table_map.types)}"
         )
     lines = []
-    for number, column in enumerate(meta.columns):
+    for number, column in enumerate((*meta.columns, *hidden)):
         _check_type(table_map, number, column)
         try:
             lines.append(_line(table_map, number, column))

@@ -8,6 +8,7 @@ type, packed length, value. MariaDB has the same. CorruptEvent where bytes are m
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class TableMap:
     parts are None where the server did not write them: `unsigned`, `collations` (0: the column has
     no character set), `names`, `labels`, `geometry_types`, `visible`, `dimensions` (most elements
     of a VECTOR). `primary_key` holds column indexes, empty where the table has none or the server
-    did not say.
+    did not say. `hashes`: how many of the last columns are MariaDB's hidden ones, by their names.
     """
 
     table_id: int
@@ -45,6 +46,7 @@ class TableMap:
     primary_key: tuple[int, ...] | None = None
     visible: tuple[bool, ...] | None = None
     dimensions: tuple[int, ...] | None = None
+    hashes: int = 0
 
     @property
     def full_name(self) -> str:
@@ -67,6 +69,7 @@ _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 5, 6, 7
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIX = 8, 9
 _ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, _VISIBILITY = 10, 11, 12
 _VECTOR_DIMENSIONS = 13
+_HASH_NAME = re.compile(r"DB_ROW_HASH_[1-9]\d*")
 
 
 def parse_table_map(body: bytes, id_bytes: int = 6, mariadb: bool = False) -> TableMap:
@@ -132,6 +135,8 @@ def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str
     if _COLUMN_NAME in raw:
         names = Reader(raw[_COLUMN_NAME], "TABLE_MAP column names")
         found["names"] = tuple(names.take(names.packed()).decode("utf-8", "replace") for _ in kinds)
+        if mariadb:
+            found["hashes"] = _hashes(kinds, found["names"])
     if _ENUM_VALUES in raw or _SET_VALUES in raw:
         found["labels"] = _labels(raw, kinds, collations)
     if _GEOMETRY_TYPE in raw:
@@ -150,6 +155,17 @@ def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str
     if _VISIBILITY in raw:
         found["visible"] = _bits(raw[_VISIBILITY], list(range(len(kinds))), len(kinds), True)
     return found
+
+
+def _hashes(kinds: tuple[int, ...], names: tuple[str, ...]) -> int:
+    """How many columns at the end have the type and the name that MariaDB gives to the hidden ones
+    of its long unique keys."""
+    count = 0
+    for kind, name in zip(reversed(kinds), reversed(names), strict=True):
+        if kind != types.LONGLONG or not _HASH_NAME.fullmatch(name):
+            break
+        count += 1
+    return min(count, len(kinds) - 1)
 
 
 def _bits(data: bytes, columns: list[int], count: int, default: bool) -> tuple[bool, ...]:
@@ -261,15 +277,17 @@ _GEOMETRY_NAMES = (
 )  # fmt: skip
 
 
-def table_meta_from_metadata(table_map: TableMap) -> TableMeta | None:
+def table_meta_from_metadata(table_map: TableMap, hidden: int | None = None) -> TableMeta | None:
     """The table's schema as binlog_row_metadata=FULL tells it; None where the event has no names.
 
-    Display widths are not in the binlog: `tinyint(1)` comes out as `tinyint`.
+    Display widths are not in the binlog: `tinyint(1)` comes out as `tinyint`. `hidden`: how many of
+    the last columns are hidden ones, where that is known better than by their names.
     """
     if table_map.names is None:
         return None
-    columns = tuple(_column_meta(table_map, c) for c in range(len(table_map.types)))
-    return TableMeta(table_map.schema, table_map.table, columns)
+    hidden = table_map.hashes if hidden is None else hidden
+    columns = tuple(_column_meta(table_map, c) for c in range(len(table_map.types) - hidden))
+    return TableMeta(table_map.schema, table_map.table, columns, hidden)
 
 
 def _column_meta(table_map: TableMap, column: int) -> ColumnMeta:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ray_canal.binlog.charsets import canonical
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import SourceConfig
-from ray_canal.driver.catalog import Catalog, column_of_row
+from ray_canal.driver.catalog import TYPE_CODES, Catalog, column_of_row
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ServerSettingRefused
 from ray_canal.protocol.position import EntryPosition, journal_key
-from ray_canal.protocol.schema_record import CatalogSnapshot, TableState
+from ray_canal.protocol.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.protocol.table_meta import TableMeta
 
+_GEOMETRY = TYPE_CODES["geometry"]
 _PAUSE_S = 0.05
 _READINGS_MAX = 20
 _CHUNK_BYTES = 4 << 20
@@ -31,7 +33,8 @@ _NOT_SYSTEM = (
     " 'mysql_innodb_cluster_metadata')"
 )
 _TABLES = (
-    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, ENGINE"
+    " FROM information_schema.TABLES"
     " WHERE {which} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')"
 )
 _COLUMNS = (
@@ -41,8 +44,9 @@ _COLUMNS = (
     " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
 )
 _KEYS = (
-    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS"
-    " WHERE {which} AND INDEX_NAME = 'PRIMARY'"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE, SUB_PART, INDEX_TYPE"
+    " FROM information_schema.STATISTICS WHERE {which}{more}"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
 )
 _DATABASES = "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA"
 
@@ -110,13 +114,16 @@ class CatalogTables:
         columns: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in rows(_COLUMNS.format(which=which, more=more), *values):
             columns.setdefault(_name(row), []).append(row)
-        keys = {(*_name(r), r["COLUMN_NAME"]) for r in rows(_KEYS.format(which=which), *values)}
+        keys: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        more = "" if mariadb else " AND INDEX_NAME = 'PRIMARY'"
+        for row in rows(_KEYS.format(which=which, more=more), *values):
+            keys.setdefault(_name(row), []).append(row)
         charsets = {
             str(r["SCHEMA_NAME"]): canonical(str(r["DEFAULT_CHARACTER_SET_NAME"]))
             for r in rows(_DATABASES)
         }
         tables = tuple(
-            _state(row, columns[_name(row)], keys)
+            _state(row, columns[_name(row)], keys.get(_name(row), []), mariadb)
             for row in sorted(rows(_TABLES.format(which=which), *values), key=_name)
             if _name(row) in columns
         )
@@ -131,13 +138,47 @@ def _name(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _state(
-    row: dict[str, Any], columns: list[dict[str, Any]], keys: set[tuple[str, str, str]]
+    row: dict[str, Any],
+    columns: list[dict[str, Any]],
+    keys: list[dict[str, Any]],
+    mariadb: bool,
 ) -> TableState:
     name = _name(row)
-    found = tuple(
-        column_of_row(column, is_key=(*name, column["COLUMN_NAME"]) in keys) for column in columns
-    )
-    periods = [str(c.get("GENERATION_EXPRESSION") or "").upper() for c in columns]
+    primary = {key["COLUMN_NAME"] for key in keys if key["INDEX_NAME"] == "PRIMARY"}
+    found = tuple(column_of_row(c, is_key=c["COLUMN_NAME"] in primary) for c in columns)
+    periods = {
+        str(c.get("GENERATION_EXPRESSION") or "").upper(): str(c["COLUMN_NAME"]) for c in columns
+    }
     hidden = row["TABLE_TYPE"] == "SYSTEM VERSIONED" and "ROW START" not in periods
-    charset = str(row["TABLE_COLLATION"] or "").partition("_")[0]
-    return TableState(TableMeta(*name, found), canonical(charset), hidden)
+    charset = canonical(str(row["TABLE_COLLATION"] or "").partition("_")[0])
+    state = TableState(
+        TableMeta(*name, found), charset, hidden, row_end=periods.get("ROW END", "")
+    )
+    if not mariadb:
+        return state
+    engine = str(row["ENGINE"] or "").upper()
+    others = _others(keys, {column.name for column in found if column.type_code == _GEOMETRY})
+    hashes = sum(key.unique and key.algorithm == "HASH" for key in others)
+    meta = replace(state.meta, hidden=0 if engine == "MEMORY" else hashes)
+    return replace(state, meta=meta, keys=others, engine=engine)
+
+
+def _others(rows: list[dict[str, Any]], geometries: set[str]) -> tuple[KeyState, ...]:
+    """Every key but the primary one. Of a geometry the catalog says a prefix that none declared."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["INDEX_NAME"] != "PRIMARY":
+            found.setdefault(str(row["INDEX_NAME"]), []).append(row)
+    return tuple(
+        KeyState(
+            name,
+            tuple(str(part["COLUMN_NAME"]) for part in parts),
+            tuple(
+                0 if part["COLUMN_NAME"] in geometries else int(part["SUB_PART"] or 0)
+                for part in parts
+            ),
+            not parts[0]["NON_UNIQUE"],
+            "HASH" if parts[0]["INDEX_TYPE"] == "HASH" else "",
+        )
+        for name, parts in found.items()
+    )

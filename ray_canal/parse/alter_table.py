@@ -16,12 +16,24 @@ from ray_canal.parse.column_definition import Definition, read_charset, read_def
 from ray_canal.parse.column_type import blob_size, column_meta, is_text
 from ray_canal.parse.create_table import (
     is_key_part,
+    key_of,
+    key_of_column,
     period_columns,
     primary_key,
     split_body,
+    with_row_end_key,
+)
+from ray_canal.parse.keys import (
+    forgetful,
+    if_not_exists,
+    named,
+    with_hashes,
+    with_renamed,
+    without_column,
 )
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState
 from ray_canal.parse.words import Dialect, Token, Words, parts
+from ray_canal.protocol.schema_record import KeyState
 from ray_canal.protocol.table_meta import ColumnMeta
 
 _NO_COLUMNS = {
@@ -55,6 +67,11 @@ class Alteration:
     visible: dict[str, bool] = field(default_factory=dict)
     added_key: set[str] | None = None
     drops_key: bool = False
+    dropped_keys: set[str] = field(default_factory=set)
+    renamed_keys: dict[str, str] = field(default_factory=dict)
+    new_keys: list[KeyState] = field(default_factory=list)
+    new_keys_maybe: list[KeyState] = field(default_factory=list)  # if there is none of their name
+    engine: str = ""
     if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
     if_not_exists: set[str] = field(default_factory=set)
     charset: str = ""
@@ -108,11 +125,14 @@ def _action(words: Words, action: list[Token], found: Alteration, session: Sessi
         maybe = words.take("IF", "EXISTS")
         definition = read_definition(words, dialect)
         _change(found, definition.name, definition, maybe)
+        found.new_keys += key_of_column(definition, dialect)
     elif word == "CHANGE":
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
         old = words.identifier()
-        _change(found, old, read_definition(words, dialect), maybe)
+        definition = read_definition(words, dialect)
+        _change(found, old, definition, maybe)
+        found.new_keys += key_of_column(definition, dialect)
     elif word == "ALTER":
         _alter_column(words, found)
     elif word == "RENAME":
@@ -129,8 +149,7 @@ def _add(words: Words, found: Alteration, dialect: Dialect) -> None:
         return
     rest = words.rest()
     if rest and rest[0].kind == "word" and is_key_part(rest):
-        key = primary_key(rest)
-        found.added_key = key or found.added_key
+        _add_key(rest, found, dialect)
         return
     words = Words(rest)
     words.take("COLUMN")
@@ -140,12 +159,19 @@ def _add(words: Words, found: Alteration, dialect: Dialect) -> None:
         items = parts(split_body(items[0])[0])
     for item in items:
         if is_key_part(item):
-            found.added_key = primary_key(item) or found.added_key
+            _add_key(item, found, dialect)
             continue
         definition = read_definition(Words(item), dialect)
+        found.new_keys += key_of_column(definition, dialect)
         if maybe:
             found.if_not_exists.add(definition.name.lower())
         found.placed.append(("", definition))
+
+
+def _add_key(part: list[Token], found: Alteration, dialect: Dialect) -> None:
+    found.added_key = primary_key(part) or found.added_key
+    keys = found.new_keys_maybe if if_not_exists(part) else found.new_keys
+    keys += key_of(part, dialect)
 
 
 def _drop(words: Words, found: Alteration) -> None:
@@ -156,7 +182,9 @@ def _drop(words: Words, found: Alteration) -> None:
     elif words.peek() in _KEY_WORDS:
         words.skip()
         words.take("IF", "EXISTS")
-        found.drops_key |= words.identifier().upper() == "PRIMARY"
+        name = words.identifier()
+        found.drops_key |= name.upper() == "PRIMARY"
+        found.dropped_keys.add(name.lower())
     else:
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
@@ -186,6 +214,10 @@ def _alter_column(words: Words, found: Alteration) -> None:
 
 def _rename(words: Words, found: Alteration, session: Session) -> None:
     if words.take_any("INDEX", "KEY"):
+        words.take("IF", "EXISTS")
+        old = words.identifier().lower()
+        words.take("TO")
+        found.renamed_keys[old] = words.identifier()
         return
     if words.peek() == "COLUMN":
         words.skip()
@@ -222,9 +254,12 @@ def _options(words: Words, action: list[Token], found: Alteration) -> None:
     words = Words(action)
     while not words.done:
         depth += (words.peek() == "(") - (words.peek() == ")")
-        named = "" if depth else read_charset(words)
-        if named:
-            charset = charset if named == "DEFAULT" and charset else named
+        named_charset = "" if depth else read_charset(words)
+        if named_charset:
+            charset = charset if named_charset == "DEFAULT" and charset else named_charset
+        elif not depth and words.take("ENGINE"):
+            words.take("=")
+            found.engine = words.identifier().upper()
         else:
             words.skip()
     found.charset = charset or found.charset
@@ -254,8 +289,41 @@ def altered(state: TableState, change: Alteration, database_charset: str) -> Tab
         hidden = period_columns()
     elif change.versioning is False:
         hidden = []
-    result = replace(state, charset=charset, hidden_period=bool(hidden))
-    return result.with_columns(columns + hidden)
+    result = replace(
+        state,
+        charset=charset,
+        hidden_period=bool(hidden),
+        row_end=_row_end(state.row_end, columns, change),
+        engine=change.engine or state.engine,
+        keys=_keys(state, change),
+    )
+    return with_hashes(with_row_end_key(result.with_columns(columns + hidden)))
+
+
+def _row_end(old: str, columns: list[ColumnMeta], change: Alteration) -> str:
+    name = next((d.name for _, d in change.placed if d.row_end), "")
+    name = name or change.renamed_columns.get(old.lower(), old)
+    return name if any(column.name.lower() == name.lower() for column in columns) else ""
+
+
+def _keys(state: TableState, change: Alteration) -> tuple[KeyState, ...]:
+    """The keys after the change: the old ones first, as new ones get their names from that."""
+    if change == Alteration(change.table, new_name=change.new_name):
+        return state.keys  # a new name alone
+    keys = tuple(
+        replace(key, name=change.renamed_keys.get(key.name.lower(), key.name))
+        for key in forgetful(state.keys)
+        if key.name.lower() not in change.dropped_keys
+    )
+    for name in change.dropped:
+        keys = without_column(keys, name)
+    renamed = dict(change.renamed_columns)
+    renamed |= {old: d.name for old, d in change.placed if old and old != d.name.lower()}
+    for old, new in renamed.items():
+        keys = with_renamed(keys, old, new)
+    known = {key.name.lower() for key in keys}
+    maybe = [key for key in change.new_keys_maybe if key.name.lower() not in known]
+    return named(keys, [*change.new_keys, *maybe])
 
 
 def _put_together(

@@ -14,6 +14,7 @@ from typing import Protocol
 from ray_canal.parse.alter_table import Alteration, altered, read_alter
 from ray_canal.parse.column_definition import read_charset
 from ray_canal.parse.create_table import read_create
+from ray_canal.parse.keys import forgetful, read_parts, with_hashes
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState, unknown
 from ray_canal.parse.words import Words
 
@@ -81,6 +82,7 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
     statement = words.rest()
     name = _create_name(Words(statement), session)
     if name is None:
+        _create_index(Words(statement), session, effects)
         return
     try:
         create = read_create(Words(statement), session)
@@ -99,6 +101,8 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
         effects.put(name, create.state(effects.charset_of(create.schema)))
         return
     like = effects.table(create.like)
+    if like is not None:
+        like = with_hashes(replace(like, keys=forgetful(like.keys)))
     other = ".".join(create.like)
     effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
 
@@ -111,6 +115,29 @@ def _create_name(words: Words, session: Session) -> Name | None:
         return None
     words.take("IF", "NOT", "EXISTS")
     return words.name(session.schema)
+
+
+def _create_index(words: Words, session: Session, effects: Effects) -> None:
+    """Matters for what a unique key of MariaDB's hides."""
+    words.skip()
+    replaces = words.take("OR", "REPLACE")
+    kind = words.take_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
+    if session.dialect.mariadb is False or session.error_code or not words.take("INDEX"):
+        return
+    maybe = words.take("IF", "NOT", "EXISTS")
+    index, using = words.identifier(), []
+    while not words.done and not words.take("ON"):
+        using.append(words.token())
+        words.skip()
+    name = words.name(session.schema)
+    state = effects.table(name)
+    if state is None or state.problem:
+        return
+    old = [key for key in state.keys if not replaces or key.name.lower() != index.lower()]
+    if maybe and any(key.name.lower() == index.lower() for key in old):
+        return
+    key = read_parts(Words([*using, *words.rest()]), index, kind == "UNIQUE")
+    effects.put(name, with_hashes(replace(state, keys=(*forgetful(old), key))))
 
 
 def _alter(words: Words, session: Session, effects: Effects) -> None:
@@ -186,13 +213,20 @@ def _drop(words: Words, session: Session, effects: Effects) -> None:
 def _drop_index(words: Words, session: Session, effects: Effects) -> None:
     words.skip()
     words.take("IF", "EXISTS")
-    if words.identifier().upper() != "PRIMARY" or not words.take("ON"):
+    index = words.identifier().lower()
+    if not words.take("ON"):
         return
     name = words.name(session.schema)
     state = effects.table(name)
-    if state is not None:
+    if state is None:
+        return
+    if index == "primary":
         columns = [replace(column, is_key=False) for column in state.columns]
-        effects.put(name, state.with_columns(columns))
+        state = state.with_columns(columns)
+    elif not state.keys:
+        return
+    keys = tuple(key for key in forgetful(state.keys) if key.name.lower() != index)
+    effects.put(name, with_hashes(replace(state, keys=keys)))
 
 
 def _rename(words: Words, session: Session, effects: Effects) -> None:

@@ -29,7 +29,9 @@ class Definition:
     nullable: bool = True
     is_key: bool = False
     visible: bool = True
+    unique: bool = False
     period: bool = False  # MariaDB: GENERATED ALWAYS AS ROW START | END
+    row_end: bool = False
     first: bool = False
     after: str = ""
 
@@ -60,6 +62,7 @@ def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
         found.charset = "utf8mb4"
     if declared.text == "serial":
         found.nullable = False
+        found.unique = True
     while not words.done:
         _attribute(words, found)
     return found
@@ -79,11 +82,13 @@ def _attribute(words: Words, found: Definition) -> None:
         found.nullable = not words.take("NULL") and found.nullable
     elif word in ("AUTO_INCREMENT", "SERIAL"):
         found.nullable = False
+        found.unique |= word == "SERIAL"
     elif word in ("PRIMARY", "KEY"):
         words.take("KEY")
         found.is_key = True
     elif word == "UNIQUE":
         words.take("KEY")
+        found.unique = True
     elif word == "INVISIBLE":
         found.visible = False
     elif word in _SHORT_CHARSETS:
@@ -97,6 +102,7 @@ def _attribute(words: Words, found: Definition) -> None:
     elif word == "AS" and words.take("ROW"):
         found.period = True
         found.nullable = False
+        found.row_end = words.peek() == "END"
         words.skip()
     elif word == "FIRST":
         found.first = True

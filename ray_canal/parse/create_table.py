@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from ray_canal.errors import ConfigError
 from ray_canal.parse.column_definition import Definition, read_charset, read_definition
 from ray_canal.parse.column_type import DEFAULT_CHARSET, column_meta
+from ray_canal.parse.keys import named, read_key, with_hashes
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState
-from ray_canal.parse.words import Token, Words, parts, tokens
+from ray_canal.parse.words import Dialect, Token, Words, parts, tokens
+from ray_canal.protocol.schema_record import KeyState
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 
 __all__ = ["Create", "column_meta", "parse_tables", "read_create"]
@@ -44,7 +46,9 @@ class Create:
     temporary: bool = False
     like: tuple[str, str] | None = None
     definitions: tuple[Definition, ...] = ()
-    keys: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()  # columns of the primary key
+    others: tuple[KeyState, ...] = ()
+    engine: str = ""
     charset: str = ""  # empty: its database's
     versioned: bool = False
     sequence: bool = False
@@ -61,8 +65,12 @@ class Create:
         hidden = self.versioned and not any(d.period for d in self.definitions)
         if hidden:
             columns.extend(period_columns())
+        row_end = next((d.name for d in self.definitions if d.row_end), "")
         meta = TableMeta(self.schema, self.table, tuple(columns))
-        return TableState(meta, charset, hidden_period=hidden)
+        state = TableState(
+            meta, charset, hidden, row_end=row_end, keys=self.others, engine=self.engine
+        )
+        return with_hashes(with_row_end_key(state))
 
 
 def period_columns() -> list[ColumnMeta]:
@@ -70,6 +78,18 @@ def period_columns() -> list[ColumnMeta]:
     return [
         column_meta(name, "timestamp(6)", nullable=False, visible=False) for name in _HIDDEN_PERIOD
     ]
+
+
+def with_row_end_key(state: TableState) -> TableState:
+    """The table with ROW END in its primary key, if it has one: MariaDB puts it there."""
+    name = (state.row_end or _HIDDEN_PERIOD[1] * state.hidden_period).lower()
+    if not name:
+        return state
+    is_key = any(c.is_key and c.name.lower() != name for c in state.columns)
+    columns = [
+        replace(c, is_key=is_key) if c.name.lower() == name else c for c in state.columns
+    ]
+    return state.with_columns(columns)
 
 
 def read_create(words: Words, session: Session) -> Create | None:
@@ -117,26 +137,49 @@ def split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
 
 def _with_columns(head: Create, inside: list[Token], session: Session) -> Create:
     definitions, keys = [], set()
+    others: list[KeyState] = []
     versioned = False
     for part in parts(inside):
         if is_key_part(part):
             keys |= primary_key(part)
+            others += key_of(part, session.dialect)
             continue
         definition = read_definition(Words(part), session.dialect)
         definitions.append(definition)
+        others += key_of_column(definition, session.dialect)
         versioned |= definition.period
     if not definitions:
         raise DdlNotApplied("it has no columns")
     return replace(
-        head, definitions=tuple(definitions), keys=frozenset(keys), versioned=versioned
+        head,
+        definitions=tuple(definitions),
+        keys=frozenset(keys),
+        others=named((), others),
+        versioned=versioned,
     )
+
+
+def key_of(part: list[Token], dialect: Dialect) -> list[KeyState]:
+    """The key of a part that is no primary key, if what it hides matters: none of MySQL's do. Of
+    a text without a server USING HASH is not taken at its word, as MySQL passes over it."""
+    key = None if dialect.mariadb is False else read_key(part)
+    if key is not None and dialect.mariadb is None:
+        key = replace(key, algorithm="")
+    return [] if key is None else [key]
+
+
+def key_of_column(definition: Definition, dialect: Dialect) -> list[KeyState]:
+    """As `key_of`, of a column's definition."""
+    if not definition.unique or dialect.mariadb is False:
+        return []
+    return [KeyState("", (definition.name,), (0,), True)]
 
 
 def _with_options(create: Create, behind: list[Token]) -> Create:
     """The table options that matter. Raises DdlNotApplied: the rest of the columns come from a
     query."""
     words = Words(behind)
-    charset, versioned, depth = "", create.versioned, 0
+    charset, engine, versioned, depth = "", "", create.versioned, 0
     while not words.done:
         depth += (words.peek() == "(") - (words.peek() == ")")
         if depth:
@@ -151,10 +194,13 @@ def _with_options(create: Create, behind: list[Token]) -> Create:
         if word in ("COMMENT", "CONNECTION", "PASSWORD"):
             words.take("=")
             words.skip()
+        elif word == "ENGINE":
+            words.take("=")
+            engine = words.identifier().upper()
         versioned |= word == "WITH" and words.take("SYSTEM", "VERSIONING")
         if word in ("SELECT", "VALUES", "TABLE") or (word == "AS" and words.peek() == "("):
             raise DdlNotApplied("its columns come from a query")
-    return replace(create, charset=charset, versioned=versioned)
+    return replace(create, charset=charset, engine=engine, versioned=versioned)
 
 
 def is_key_part(part: list[Token]) -> bool:

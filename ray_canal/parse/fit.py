@@ -41,6 +41,7 @@ def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMet
     if (
         len(table_map.types) != len(columns) + 1
         or table_map.types[-1] != types.LONGLONG
+        or meta.hidden
         or any(column.is_key for column in columns)
     ):
         return meta
@@ -50,8 +51,12 @@ def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMet
 
 def misfit(table_map: TableMap, meta: TableMeta) -> str:
     """Why a schema cannot be that of these rows; empty when it can."""
-    if len(meta.columns) != len(table_map.types):
-        return f"{len(meta.columns)} columns are known, the rows have {len(table_map.types)}"
+    count = len(meta.columns)
+    if count + meta.hidden != len(table_map.types):
+        hashes = f" and {meta.hidden} hidden" * bool(meta.hidden)
+        return f"{count} columns{hashes} are known, the rows have {len(table_map.types)}"
+    if any(kind != types.LONGLONG for kind in table_map.types[count:]):
+        return f"the rows have {types.type_name(table_map.types[-1])} where a hidden hash should be"
     for number, column in enumerate(meta.columns):
         problem = _misfit(table_map, number, column)
         if problem:
@@ -118,7 +123,8 @@ def fitted(table_map: TableMap, meta: TableMeta) -> TableMeta:
 
 def _usual_charset(table_map: TableMap, meta: TableMeta) -> str:
     """What columns without a known character set have, by the bytes that their characters take."""
-    for column, kind, size in zip(meta.columns, table_map.types, table_map.metadata, strict=True):
+    for number, column in enumerate(meta.columns):
+        kind, size = table_map.types[number], table_map.metadata[number]
         if kind in (types.STRING, types.VARCHAR) and not column.charset and column.length:
             return _CHARSETS[size // column.length]
     return DEFAULT_CHARSET

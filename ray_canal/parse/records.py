@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ray_canal.errors import ConfigError
-from ray_canal.parse.create_table import period_columns
+from ray_canal.parse.create_table import period_columns, with_row_end_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
 from ray_canal.parse.table_state import Session
 from ray_canal.parse.words import Dialect
@@ -22,6 +22,7 @@ from ray_canal.protocol.schema_record import (
     SNAPSHOT,
     TABLE,
     CatalogSnapshot,
+    KeyState,
     SchemaRecord,
     TableState,
 )
@@ -139,6 +140,13 @@ def _to_tree(state: TableState) -> dict[str, Any]:
     tree: dict[str, Any] = {**name, "columns": columns}
     if state.hidden_period:
         tree["hidden_period"] = True
+    if state.row_end:
+        tree["row_end"] = state.row_end
+    if state.keys:
+        tree["keys"] = [dataclasses.astuple(key) for key in state.keys]
+        tree["engine"] = state.engine
+    if state.meta.hidden:
+        tree["hidden"] = state.meta.hidden
     return tree | {"charset": state.charset, "problem": state.problem}
 
 
@@ -147,15 +155,28 @@ def _from_tree(tree: dict[str, Any]) -> TableState:
         ColumnMeta(**{**fields, "labels": tuple(fields.get("labels", ()))})
         for fields in tree["columns"]
     )
-    meta = TableMeta(tree["schema"], tree["table"], columns)
-    return TableState(meta, tree["charset"], tree.get("hidden_period", False), tree["problem"])
+    meta = TableMeta(tree["schema"], tree["table"], columns, tree.get("hidden", 0))
+    return TableState(
+        meta,
+        tree["charset"],
+        tree.get("hidden_period", False),
+        tree["problem"],
+        tree.get("row_end", ""),
+        tuple(_key(fields) for fields in tree.get("keys", ())),
+        tree.get("engine", ""),
+    )
+
+
+def _key(fields: list[Any]) -> KeyState:
+    name, columns, prefixes, unique, algorithm = fields
+    return KeyState(name, tuple(columns), tuple(prefixes), unique, algorithm)
 
 
 def with_period(state: TableState) -> TableState:
     """A table as a catalog has it, with the columns that it hides."""
     if not state.hidden_period:
         return state
-    return state.with_columns([*state.columns, *period_columns()])
+    return with_row_end_key(state.with_columns([*state.columns, *period_columns()]))
 
 
 def compacted(

@@ -19,6 +19,10 @@ Catalog = Callable[[str, str], TableMeta | None]
 _RESOLVED_MAX = 4096
 
 
+def _names(meta: TableMeta) -> tuple[str, ...]:
+    return tuple(column.name for column in meta.columns)
+
+
 class SchemaRegistry:
     """Resolves tables at places of the log.
 
@@ -87,6 +91,9 @@ class SchemaRegistry:
         """Row metadata's schema with the known schema's type texts, column by column where they
         agree."""
         known = self._candidate(table_map, state)
+        if from_row.hidden and known is not None and _names(known) == table_map.names:
+            # Columns with the names of hidden ones, which somebody declared.
+            from_row = table_meta_from_metadata(table_map, hidden=0) or from_row
         if known is None or len(known.columns) != len(from_row.columns):
             return from_row
         columns = tuple(

@@ -11,18 +11,35 @@ SNAPSHOT, DDL, TABLE = "snapshot", "ddl", "table"
 
 
 @dataclass(frozen=True, slots=True)
+class KeyState:
+    """A key of a table, but for its primary one. `prefixes`: characters (bytes of BLOBs) of each
+    column, 0 for all of it. `algorithm` is that of its USING clause, in upper case; empty: none."""
+
+    name: str
+    columns: tuple[str, ...]
+    prefixes: tuple[int, ...]
+    unique: bool
+    algorithm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableState:
     """A table at one place of the log.
 
     `charset` is the default of columns to come, empty where it is not known (as that of a column).
     `hidden_period`: MariaDB's system versioning put row_start and row_end behind the columns.
-    `problem` says why the columns are not known.
+    `problem` says why the columns are not known. `row_end`: the column that is declared as ROW END.
+    `keys` and `engine` (in upper case) are kept of MariaDB's tables, for what keys hide; empty
+    where they are not known.
     """
 
     meta: TableMeta
     charset: str
     hidden_period: bool = False
     problem: str = ""
+    row_end: str = ""
+    keys: tuple[KeyState, ...] = ()
+    engine: str = ""
 
     @property
     def columns(self) -> tuple[ColumnMeta, ...]:

@@ -43,11 +43,16 @@ HIDDEN_KEYS = frozenset({RDS_HIDDEN_KEY, POLARDBX_HIDDEN_KEY})
 
 @dataclass(frozen=True, slots=True)
 class TableMeta:
-    """One version of a table's schema. `columns` are in ordinal order, hidden ones included."""
+    """One version of a table's schema. `columns` are in ordinal order, invisible ones included.
+
+    `hidden`: how many columns rows have behind these that no statement can show: MariaDB's
+    DB_ROW_HASH_n (BIGINT UNSIGNED, may be NULL), one for each unique key too long for an index.
+    """
 
     schema: str
     table: str
     columns: tuple[ColumnMeta, ...]
+    hidden: int = 0
 
     @property
     def full_name(self) -> str:

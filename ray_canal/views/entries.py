@@ -305,12 +305,13 @@ def _tables(
 ) -> tuple[Ints, Ints]:
     """The kernel's `tables` and `columns` records."""
     tables = np.zeros((len(layouts), column_kernels.TABLE_FIELDS), np.int64)
-    size = sum(len(t.meta.columns) for t in layouts)
+    size = sum(len(t.meta.columns) + t.meta.hidden for t in layouts)
     columns = np.zeros((size, column_kernels.COLUMN_FIELDS), np.int64)
     at = 0
     for number, table in enumerate(layouts):
         meta = table.meta
-        tables[number] = (at, len(meta.columns), *blobs.add(_names(meta)), table.row_event)
+        count = len(meta.columns) + meta.hidden  # bitmaps of present columns have them all
+        tables[number] = (at, count, *blobs.add(_names(meta)), table.row_event)
         for index, column in enumerate(meta.columns):
             sides = [None if side is None else side[index] for side in (table.before, table.after)]
             code = next((s.code for s in sides if s is not None), codes.TEXT)
@@ -332,6 +333,8 @@ def _tables(
                 VALUE_BYTES_MAX + max(map(len, constants)) * 2,
             )
             at += 1
+        columns[at : at + meta.hidden, column_kernels.C_CODE] = column_kernels.LEFT_OUT
+        at += meta.hidden
     return tables, columns
 
 

@@ -120,9 +120,7 @@ def differences(mine: list[ColumnMeta], theirs: list[ColumnMeta]) -> str:
     if [c.name for c in mine] != [c.name for c in theirs]:
         return f"names {[c.name for c in mine]}, server {[c.name for c in theirs]}"
     for one, other in zip(mine, theirs, strict=True):
-        facts = ["visible", "nullable"]
-        if one.name != "end":  # ROW END, which MariaDB has in every key: a known limit
-            facts.append("is_key")
+        facts = ["visible", "nullable", "is_key"]
         if not (one.labels and one.charset == "binary"):  # MySQL 9.7 has its own idea there
             facts.append("charset")
         if not same_type(one, other) or any(getattr(one, f) != getattr(other, f) for f in facts):
