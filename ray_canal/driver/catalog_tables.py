@@ -16,14 +16,13 @@ from typing import Any
 from ray_canal.binlog.charsets import canonical
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import SourceConfig
-from ray_canal.driver.catalog import TYPE_CODES, Catalog, column_of_row
+from ray_canal.driver.catalog import Catalog, column_of_row
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ServerSettingRefused
 from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.protocol.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.protocol.table_meta import TableMeta
 
-_GEOMETRY = TYPE_CODES["geometry"]
 _PAUSE_S = 0.05
 _READINGS_MAX = 20
 _CHUNK_BYTES = 4 << 20
@@ -157,14 +156,14 @@ def _state(
     if not mariadb:
         return state
     engine = str(row["ENGINE"] or "").upper()
-    others = _others(keys, {column.name for column in found if column.type_code == _GEOMETRY})
+    others = _others(keys)
     hashes = sum(key.unique and key.algorithm == "HASH" for key in others)
     meta = replace(state.meta, hidden=0 if engine == "MEMORY" else hashes)
     return replace(state, meta=meta, keys=others, engine=engine)
 
 
-def _others(rows: list[dict[str, Any]], geometries: set[str]) -> tuple[KeyState, ...]:
-    """Every key but the primary one. Of a geometry the catalog says a prefix that none declared."""
+def _others(rows: list[dict[str, Any]]) -> tuple[KeyState, ...]:
+    """Every key but the primary one."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["INDEX_NAME"] != "PRIMARY":
@@ -173,10 +172,7 @@ def _others(rows: list[dict[str, Any]], geometries: set[str]) -> tuple[KeyState,
         KeyState(
             name,
             tuple(str(part["COLUMN_NAME"]) for part in parts),
-            tuple(
-                0 if part["COLUMN_NAME"] in geometries else int(part["SUB_PART"] or 0)
-                for part in parts
-            ),
+            tuple(int(part["SUB_PART"] or 0) for part in parts),
             not parts[0]["NON_UNIQUE"],
             "HASH" if parts[0]["INDEX_TYPE"] == "HASH" else "",
         )

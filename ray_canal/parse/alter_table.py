@@ -24,9 +24,9 @@ from ray_canal.parse.create_table import (
     with_row_end_key,
 )
 from ray_canal.parse.keys import (
-    forgetful,
     if_not_exists,
     named,
+    taken_over,
     with_hashes,
     with_renamed,
     without_column,
@@ -72,6 +72,7 @@ class Alteration:
     new_keys: list[KeyState] = field(default_factory=list)
     new_keys_maybe: list[KeyState] = field(default_factory=list)  # if there is none of their name
     engine: str = ""
+    names_only: bool = True  # the table's definition is not made anew
     if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
     if_not_exists: set[str] = field(default_factory=set)
     charset: str = ""
@@ -90,12 +91,15 @@ def read_alter(words: Words, session: Session) -> Alteration:
     while actions:
         action = actions.pop(0)
         if _concerns_partitions(action):
+            found.names_only &= Words(action).peek() not in ("PARTITION", "REMOVE")
             break
         if action[0].text.upper() == "ORDER":
             while actions and _is_order_column(actions[0]):
                 actions.pop(0)
             continue
         _action(Words(action), action, found, session)
+    if session.dialect.mariadb is False:  # keys hide nothing there
+        found.dropped_keys, found.renamed_keys, found.engine = set(), {}, ""
     return found
 
 
@@ -116,6 +120,7 @@ def _is_order_column(action: list[Token]) -> bool:
 def _action(words: Words, action: list[Token], found: Alteration, session: Session) -> None:
     dialect = session.dialect
     word = words.take_any("ADD", "DROP", "MODIFY", "CHANGE", "ALTER", "RENAME", "CONVERT")
+    found.names_only &= word == "RENAME" and words.peek() not in ("COLUMN", "KEY", "INDEX")
     if word == "ADD":
         _add(words, found, dialect)
     elif word == "DROP":
@@ -308,11 +313,11 @@ def _row_end(old: str, columns: list[ColumnMeta], change: Alteration) -> str:
 
 def _keys(state: TableState, change: Alteration) -> tuple[KeyState, ...]:
     """The keys after the change: the old ones first, as new ones get their names from that."""
-    if change == Alteration(change.table, new_name=change.new_name):
-        return state.keys  # a new name alone
+    if change.names_only:
+        return state.keys
     keys = tuple(
         replace(key, name=change.renamed_keys.get(key.name.lower(), key.name))
-        for key in forgetful(state.keys)
+        for key in taken_over(state)
         if key.name.lower() not in change.dropped_keys
     )
     for name in change.dropped:
@@ -330,7 +335,7 @@ def _put_together(
     old: list[ColumnMeta], change: Alteration, charset: str
 ) -> list[ColumnMeta]:
     known = {column.name.lower() for column in old}
-    _refuse_missing(known, change)
+    _refuse_missing(known | {d.name.lower() for n, d in change.placed if not n}, change)
     changes = {name: definition for name, definition in change.placed if name}
     result: list[ColumnMeta] = []
     for column in old:
@@ -345,7 +350,7 @@ def _put_together(
             result.append(_changed(column, definition, change, charset))
     by_name = {column.name.lower(): column for column in old}
     waiting: list[tuple[ColumnMeta, Definition]] = []
-    for name, definition in change.placed:
+    for name, definition in _without_changed_adds(change, known):
         if name and name not in known:
             continue  # IF EXISTS
         if name and not (definition.first or definition.after):
@@ -355,6 +360,20 @@ def _put_together(
         waiting.append((_changed(by_name.get(name), definition, change, charset), definition))
     _place_all(result, waiting)
     return result
+
+
+def _without_changed_adds(
+    change: Alteration, known: set[str]
+) -> list[tuple[str, Definition]]:
+    """What is placed. MariaDB lets a statement change a column that it adds: then that counts."""
+    found: list[tuple[str, Definition]] = []
+    for name, definition in change.placed:
+        added = [at for at, (n, d) in enumerate(found) if not n and d.name.lower() == name]
+        if name and added and name not in known - change.dropped:
+            del found[added[-1]]
+            name = ""
+        found.append((name, definition))
+    return found
 
 
 def _refuse_missing(known: set[str], change: Alteration) -> None:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from ray_canal.parse.alter_table import Alteration, altered, read_alter
 from ray_canal.parse.column_definition import read_charset
-from ray_canal.parse.create_table import read_create
-from ray_canal.parse.keys import forgetful, read_parts, with_hashes
+from ray_canal.parse.create_table import is_sequence, read_create
+from ray_canal.parse.keys import read_parts, taken_over, with_hashes
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState, unknown
 from ray_canal.parse.words import Words
 
@@ -102,7 +102,7 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
         return
     like = effects.table(create.like)
     if like is not None:
-        like = with_hashes(replace(like, keys=forgetful(like.keys)))
+        like = with_hashes(replace(like, keys=taken_over(like)))
     other = ".".join(create.like)
     effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
 
@@ -132,12 +132,13 @@ def _create_index(words: Words, session: Session, effects: Effects) -> None:
     name = words.name(session.schema)
     state = effects.table(name)
     if state is None or state.problem:
+        effects.tables.update({name: state} if state and kind == "UNIQUE" else {})
         return
-    old = [key for key in state.keys if not replaces or key.name.lower() != index.lower()]
+    old = [key for key in taken_over(state) if not replaces or key.name.lower() != index.lower()]
     if maybe and any(key.name.lower() == index.lower() for key in old):
         return
     key = read_parts(Words([*using, *words.rest()]), index, kind == "UNIQUE")
-    effects.put(name, with_hashes(replace(state, keys=(*forgetful(old), key))))
+    effects.put(name, with_hashes(replace(state, keys=(*old, key))))
 
 
 def _alter(words: Words, session: Session, effects: Effects) -> None:
@@ -173,7 +174,8 @@ def _alter_unknown(
     name: Name, state: TableState | None, change: Alteration, effects: Effects
 ) -> None:
     """A table that is not known stays so, under its new name."""
-    if change == Alteration(change.table):
+    unique = [key for key in change.new_keys if key.unique]
+    if replace(change, new_keys=unique, names_only=True) == Alteration(change.table):
         return  # it is about indexes, partitions, options: no column
     if state is not None or change.new_name is not None:
         effects.put(name, state or unknown(*name, "it was altered before its columns were known"))
@@ -201,11 +203,15 @@ def _drop(words: Words, session: Session, effects: Effects) -> None:
     if words.peek() == "INDEX":
         _drop_index(words, session, effects)
         return
-    if not words.take_any("TABLE", "TABLES", "SEQUENCE"):
+    kind = words.take_any("TABLE", "TABLES", "SEQUENCE")
+    if not kind:
         return  # a temporary table, a view, an index of another kind …
     words.take("IF", "EXISTS")
     while True:
-        effects.put(words.name(session.schema), None)
+        name = words.name(session.schema)
+        state = effects.table(name)
+        if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state):
+            effects.put(name, None)
         if not words.take(","):
             return
 
@@ -223,9 +229,9 @@ def _drop_index(words: Words, session: Session, effects: Effects) -> None:
     if index == "primary":
         columns = [replace(column, is_key=False) for column in state.columns]
         state = state.with_columns(columns)
-    elif not state.keys:
+    elif not state.keys and not (state.problem and session.dialect.mariadb):
         return
-    keys = tuple(key for key in forgetful(state.keys) if key.name.lower() != index)
+    keys = tuple(key for key in taken_over(state) if key.name.lower() != index)
     effects.put(name, with_hashes(replace(state, keys=keys)))
 
 

@@ -80,6 +80,11 @@ def period_columns() -> list[ColumnMeta]:
     ]
 
 
+def is_sequence(state: TableState) -> bool:
+    """Whether a table is a sequence, by its columns."""
+    return [column.name for column in state.columns] == [name for name, _ in _SEQUENCE]
+
+
 def with_row_end_key(state: TableState) -> TableState:
     """The table with ROW END in its primary key, if it has one: MariaDB puts it there."""
     name = (state.row_end or _HIDDEN_PERIOD[1] * state.hidden_period).lower()

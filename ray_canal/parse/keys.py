@@ -4,7 +4,7 @@ the server indexes a hash of it, kept in a column behind all others that nobody 
 
 What makes a key such a one was tried on servers: text or geometry without a prefix, a part or a sum
 of parts longer than the engine indexes, or USING HASH, which the next ALTER TABLE forgets. Names
-count as keys are dropped and renamed by them; a key without one has its first column's, numbered.
+count, as keys are dropped and renamed by them: a key without one gets its first column's, numbered.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _FIXED_BYTES = {
     types.FLOAT: 4, types.DOUBLE: 8, types.YEAR: 1, types.DATE: 3, types.ENUM: 2, types.SET: 8,
 }  # fmt: skip
 _OTHER_BYTES = 8  # times and bits; a sum within a few bytes of the limit is beyond us
+_GEOMETRY_PREFIX_BYTES = 8
 _FOREIGN = "FOREIGN"  # in place of an algorithm: a foreign key, which may need a key of its own
 _ADDRESS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
 
@@ -141,9 +142,22 @@ def with_renamed(keys: Iterable[KeyState], old: str, new: str) -> tuple[KeyState
     )
 
 
-def forgetful(keys: Iterable[KeyState]) -> tuple[KeyState, ...]:
-    """Keys as an ALTER TABLE or CREATE LIKE takes them over: without USING HASH."""
-    return tuple(replace(k, algorithm="") if k.algorithm == "HASH" else k for k in keys)
+def taken_over(state: TableState) -> tuple[KeyState, ...]:
+    """Keys as an ALTER TABLE or CREATE LIKE takes them over: without USING HASH, and a geometry has
+    the prefix that the catalog shows."""
+    bare = {
+        c.name.lower() for c in state.columns
+        if c.type_code == types.GEOMETRY and c.mysql_type.lower() != "point"
+    }  # fmt: skip
+    found = []
+    for key in state.keys:
+        prefixes = tuple(
+            prefix or (_GEOMETRY_PREFIX_BYTES if column.lower() in bare else 0)
+            for column, prefix in zip(key.columns, key.prefixes, strict=True)
+        )
+        algorithm = "" if key.algorithm == "HASH" else key.algorithm
+        found.append(replace(key, prefixes=prefixes, algorithm=algorithm))
+    return tuple(found)
 
 
 def with_hashes(state: TableState) -> TableState:
@@ -174,7 +188,7 @@ def _part_bytes(column: ColumnMeta, prefix: int) -> int | None:
     character = char_bytes_max(column.charset or DEFAULT_CHARSET)
     kind = column.type_code
     if kind == types.GEOMETRY:
-        return 25 if column.mysql_type.lower() == "point" else None
+        return 25 if column.mysql_type.lower() == "point" else prefix or None
     if kind in (types.BLOB, types.JSON):
         return min(prefix * character, _BLOB_BYTES_MAX[blob_size(column)]) if prefix else None
     if column.mysql_type.lower() in _ADDRESS_BYTES:
