@@ -9,6 +9,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.table_meta import TableMeta
 
 
 def event_parser(config: InstanceConfig) -> EventParser:
@@ -20,6 +21,7 @@ def event_parser(config: InstanceConfig) -> EventParser:
     from ray_canal.driver.catalog_tables import CatalogTables
     from ray_canal.errors import ConfigError
     from ray_canal.malloc import keep_freed_memory
+    from ray_canal.parse.records import with_period
     from ray_canal.parse.schema_keeper import SchemaKeeper
     from ray_canal.parse.schemas import SchemaRegistry
 
@@ -36,10 +38,15 @@ def event_parser(config: InstanceConfig) -> EventParser:
     catalog = Catalog(source) if source.address else None
     named = "" if source.hidden_key == "auto" else source.hidden_key
     hidden_key = catalog.hidden_key if catalog and source.hidden_key == "auto" else lambda: named
-    schemas = SchemaRegistry(sql, catalog.table if catalog else None, hidden_key=hidden_key)
+    tables = CatalogTables(source) if source.address else None
+
+    def now(schema: str, table: str) -> TableMeta | None:
+        found = tables.table_now(schema, table).tables if tables else ()
+        return with_period(found[0]).meta if found else None
+
+    schemas = SchemaRegistry(sql, now if tables else None, hidden_key=hidden_key)
     keeper = None
     if tsdb.enable and not sql:
-        tables = CatalogTables(source) if source.address else None
         keeper = SchemaKeeper(tables, tsdb.on_ddl_error, tsdb.snapshot_interval_hours)
     return EventParser(schemas, keeper, config.filter.event_filter())
 

@@ -23,7 +23,6 @@ from ray_canal.protocol.table_meta import (
     POLARDBX_HIDDEN_KEY,
     RDS_HIDDEN_KEY,
     ColumnMeta,
-    TableMeta,
 )
 
 TYPE_CODES = {
@@ -43,13 +42,6 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _BYTE_TYPES = {
     "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6",
 }  # fmt: skip
-
-_COLUMNS = (
-    "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_KEY, CHARACTER_SET_NAME,"
-    " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, EXTRA"
-    " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-    " ORDER BY ORDINAL_POSITION"
-)
 
 
 class Catalog:
@@ -96,11 +88,6 @@ class Catalog:
     def server_uuid(self) -> str:
         """MySQL's server_uuid; MariaDB has none, so its server id."""
         return self.variable("server_uuid") or f"mariadb-{self.variable('server_id')}"
-
-    def table(self, schema: str, table: str) -> TableMeta | None:
-        """The table as it is now; None if there is none (or no right to see it)."""
-        rows = self.rows(_COLUMNS, schema, table)
-        return TableMeta(schema, table, tuple(column_of_row(row) for row in rows)) if rows else None
 
     def hidden_key(self) -> str:
         """The key that this server adds to keyless tables, unseen; empty: it does not."""
@@ -185,9 +172,9 @@ class Catalog:
         return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]
 
 
-def column_of_row(row: dict[str, Any], is_key: bool | None = None) -> ColumnMeta:
-    """A column of information_schema.COLUMNS. `is_key` where it is known: COLUMN_KEY also takes a
-    unique key of a table without a primary one for it."""
+def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
+    """A column of information_schema.COLUMNS. Not even COLUMN_KEY tells `is_key`: it takes a unique
+    key of a table without a primary one for it."""
     data_type, mysql_type = str(row["DATA_TYPE"]).lower(), str(row["COLUMN_TYPE"])
     if isinstance(row["COLUMN_TYPE"], bytes):
         mysql_type = row["COLUMN_TYPE"].decode("utf-8")
@@ -204,7 +191,7 @@ def column_of_row(row: dict[str, Any], is_key: bool | None = None) -> ColumnMeta
         mysql_type=mysql_type,
         unsigned="unsigned" in mysql_type.lower().replace(")", ") ").split(),
         nullable=row["IS_NULLABLE"] == "YES",
-        is_key=row["COLUMN_KEY"] == "PRI" if is_key is None else is_key,
+        is_key=is_key,
         charset="binary" if is_bytes else canonical(str(row["CHARACTER_SET_NAME"] or "")),
         length=int(row[fixed] or 0) // (4 if data_type == "vector" else 1),
         precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,

@@ -16,6 +16,7 @@ import pytest
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.catalog import Catalog
+from ray_canal.driver.catalog_tables import CatalogTables
 from ray_canal.driver.checks import check_source
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.source import Source, open_source
@@ -262,9 +263,9 @@ def test_catalog(server: Server, schema: str) -> None:
         f"CREATE TABLE {schema}.t (id INT UNSIGNED PRIMARY KEY, n VARCHAR(20) CHARACTER SET latin1,"
         " e ENUM('a','it''s'), d DECIMAL(10,2) NOT NULL, b VARBINARY(5), t DATETIME(3), x BIT(9))"
     )
-    catalog = Catalog(instance(server).source)
-    meta = catalog.table(schema, "t")
-    assert meta is not None
+    tables = CatalogTables(instance(server).source)
+    (state,) = tables.table_now(schema, "t").tables
+    meta = state.meta
     columns = {column.name: column for column in meta.columns}
     assert list(columns) == ["id", "n", "e", "d", "b", "t", "x"]
     assert columns["id"].unsigned
@@ -276,7 +277,9 @@ def test_catalog(server: Server, schema: str) -> None:
     assert columns["b"].charset == "binary"
     assert columns["t"].fraction == 3
     assert columns["x"].length == 9
-    assert catalog.table(schema, "nothing") is None
+    assert tables.table_now(schema, "nothing").tables == ()
+    tables.close()
+    catalog = Catalog(instance(server).source)
     assert catalog.position().journal_name == server.position()[0]
     assert catalog.server_uuid()
     catalog.close()

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.offline import decode_files
+from ray_canal.offline import decode_chunks, decode_files
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.views.entries import iter_entries
 from tests.servers import Server, start
 
 
@@ -70,6 +72,82 @@ def test_mariadb_hidden_things(mariadb: Server) -> None:
     assert found["sv"][0]["row_end"] == far
     assert found["sv"][2]["row_end"] == found["sv"][1]["row_start"] < far
     assert [row["next_not_cached_value"] for row in found["sq"]] == [1001]
+
+
+LONG_KEYS = (
+    "create table types.lk (id int primary key, a int, b int, c int, d int, e int, f int, "
+    "t text unique, v varchar(900), unique vu (v))",
+    "insert into types.lk values (1, 1, 2, 3, 4, 5, 6, 'one', 'x')",
+    "insert into types.lk values (2, 1, 2, 3, 4, 5, 6, null, 'y')",
+    "update types.lk set t = 'two', f = 7 where id = 2",
+    "delete from types.lk where id = 1",
+    "alter table types.lk drop index vu, drop column a",
+    "update types.lk set f = 9",
+    "alter table types.lk add unique (v(9)), drop key t",
+    "insert into types.lk values (3, 2, 3, 4, 5, 6, 'end', 'z')",
+    "create table types.lv (id int primary key, t text unique) with system versioning",
+    "insert into types.lv values (1, 'x')",
+    "create table types.named (id int, DB_ROW_HASH_1 bigint unsigned)",
+    "insert into types.named values (1, 2)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL", "NOBLOB"])
+@pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
+def test_hashes_of_long_unique_keys_are_not_shown(
+    mariadb: Server, image: str, metadata: str
+) -> None:
+    """MariaDB's hidden columns are in the rows alone: with and without names in the log."""
+    mariadb.execute("drop table if exists types.lk, types.lv, types.named")
+    with (
+        mariadb.with_global("binlog_row_metadata", metadata),
+        mariadb.with_global("binlog_row_image", image),
+    ):
+        mariadb.execute("flush binary logs")
+        first = len(mariadb.binlogs()) - 1
+        mariadb.execute(*LONG_KEYS)
+        mariadb.execute("flush binary logs")
+    files = mariadb.binlogs()[first:-1]
+    rows: dict[str, list[Any]] = {}
+    for batch in decode_files(files):
+        name = batch.schema.metadata[b"canal.table"].decode()
+        rows.setdefault(name, []).extend(
+            (row["after"] or row["before"], row["event_type"]) for row in batch.to_pylist()
+        )
+    images = [row for row, _ in rows["lk"]]
+    columns = ["id", "a", "b", "c", "d", "e", "f", "t", "v"]
+    assert [list(row) for row in images] == [columns] * 4 + [columns[:1] + columns[2:]] * 2
+    assert images[0] == dict(zip(columns, (1, 1, 2, 3, 4, 5, 6, "one", "x"), strict=True))
+    assert (images[2]["f"], images[2]["t"]) == (7, "two")
+    assert [row["f"] for row in images[4:]] == [9, 6]
+    (versioned,) = [row for row, _ in rows["lv"]]
+    assert list(versioned) == ["id", "t", "row_start", "row_end"]
+    assert [row for row, _ in rows["named"]] == [{"id": 1, "DB_ROW_HASH_1": 2}]
+    changed = [c for c in entries_of(files) if c.header.tableName in ("lk", "lv")]
+    keys = {
+        (entry.header.tableName, column.name)
+        for entry in changed
+        for row in pb.RowChange.FromString(entry.storeValue).rowDatas
+        for column in (*row.beforeColumns, *row.afterColumns)
+        if column.isKey
+    }
+    assert keys == {("lk", "id"), ("lv", "id"), ("lv", "row_end")}
+    update = pb.RowChange.FromString(changed[2].storeValue).rowDatas[0]
+    assert [(c.name, c.value) for c in update.afterColumns if c.updated] == [
+        ("f", "7"), ("t", "two")
+    ]  # fmt: skip
+    assert len(update.beforeColumns) == {"FULL": 9, "MINIMAL": 1, "NOBLOB": 8}[image]
+
+
+def entries_of(files: list[Path]) -> list[pb.Entry]:
+    """Entries of rows, in order."""
+    found = [
+        entry
+        for info, chunk in decode_chunks(files)
+        for entry in iter_entries(chunk, 0, len(info.entries))
+    ]
+    changes = [e for e in found if e.entryType == pb.ROWDATA]
+    return [e for e in changes if not pb.RowChange.FromString(e.storeValue).isDdl]
 
 
 @pytest.fixture(scope="module")
