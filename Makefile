@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz soak-tcp soak-memory fault lint servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz soak-tcp soak-memory mariadb118 fault lint servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -54,6 +54,14 @@ soak-tcp: setup
 ## make soak-memory  a transaction of 2 GB beside a stalled subscriber, memory printed (minutes)
 soak-memory: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_memory.py $(PYTEST_ARGS)
+
+## make mariadb118  what is MariaDB's in the tests against 11.8 in place of 10.11 (minutes)
+mariadb118: setup servers
+	$(BIN)/python -m tests.servers fetch mariadb118
+	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not benchmark' \
+		tests/integration/test_mariadb118.py $(PYTEST_ARGS)
+	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not soak and not benchmark' \
+		-k mariadb tests/integration $(PYTEST_ARGS)
 
 ## make lint     ruff and mypy --strict
 lint: setup

@@ -58,8 +58,11 @@ _OLD_FAMILIES = {
     t.MARIADB_VARCHAR_COMPRESSED: t.VARCHAR,
     t.MARIADB_BLOB_COMPRESSED: t.BLOB,
 }
-_SAME_IN_CATALOG = ({t.BLOB, t.JSON}, {t.BLOB, t.GEOMETRY}, {t.DECIMAL, t.NEWDECIMAL})
-"""Types that a schema's text and the TABLE_MAP may give differently (MariaDB's JSON is a text)."""
+_SAME_IN_CATALOG = (
+    {t.BLOB, t.JSON}, {t.BLOB, t.GEOMETRY}, {t.DECIMAL, t.NEWDECIMAL}, {t.VARCHAR, t.VECTOR}
+)  # fmt: skip
+"""Types that a schema's text and the TABLE_MAP may give differently (MariaDB's JSON is a text, its
+VECTOR a VARBINARY)."""
 
 
 _HIDDEN = ColumnMeta("DB_ROW_HASH", t.LONGLONG, "bigint unsigned", unsigned=True, visible=False)
@@ -205,7 +208,7 @@ def _string(table_map: TableMap, number: int, column: ColumnMeta) -> _Line:
         return wire.READ_JSON, -prefix, wire.NULL_OFFSET, codes.JSON, 0, 0, 0, 0
     if kind == t.GEOMETRY:
         return wire.READ_COPY, -prefix, wire.NULL_OFFSET, codes.GEOMETRY, 0, 0, 0, 0
-    if kind == t.VECTOR:
+    if t.VECTOR in (kind, column.type_code):
         return wire.READ_VECTOR, -prefix, wire.NULL_OFFSET, codes.VECTOR, 0, 0, 0, 0
     charset = _charset(table_map, number, column)
     if kind in (t.MARIADB_VARCHAR_COMPRESSED, t.MARIADB_BLOB_COMPRESSED):

@@ -29,6 +29,8 @@ _KINDS = {
 _CHARSETS = {4: "utf8mb4", 3: "utf8mb3", 1: "latin1"}
 """Most bytes of a character: the character set that it is taken for, where only that is known (the
 database was made before the log began)."""
+_ELEMENT_BYTES = 4
+"""Of a VECTOR, which is a VARBINARY in the rows of MariaDB."""
 _FRACTIONAL = (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
 _OLD_TEMPORAL = (types.TIME, types.DATETIME, types.TIMESTAMP)
 """Their TABLE_MAP does not tell the digits of fractional seconds (MariaDB has such)."""
@@ -66,6 +68,9 @@ def misfit(table_map: TableMap, meta: TableMeta) -> str:
 
 def _misfit(table_map: TableMap, number: int, column: ColumnMeta) -> str:
     kind, size = table_map.types[number], table_map.metadata[number]
+    if column.type_code == types.VECTOR and kind == types.VARCHAR:
+        is_it = size == _ELEMENT_BYTES * column.length
+        return "" if is_it else f"{size} bytes"
     if _kind(column.type_code) != _kind(kind) and not _is_json_text(column, kind):
         return types.type_name(kind)
     if kind in (types.STRING, types.VARCHAR) and column.length:
@@ -109,6 +114,8 @@ def fitted(table_map: TableMap, meta: TableMeta) -> TableMeta:
     usual = _usual_charset(table_map, meta)
     for number, column in enumerate(meta.columns):
         charset = _charset(table_map, number) or column.charset
+        if column.type_code == types.VECTOR:
+            charset = ""
         if not charset and is_text(column):
             charset = usual
         kind = column.type_code
@@ -141,11 +148,21 @@ def _is_json_text(column: ColumnMeta, kind: int) -> bool:
     return column.type_code == types.JSON and _kind(kind) == types.BLOB
 
 
+def lent(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
+    """Row metadata's column with what only a known schema has of the same one: its type's text,
+    digits that old formats lack, and that MariaDB's VARBINARY is a VECTOR."""
+    if theirs.type_code == types.VECTOR:
+        mine = replace(mine, type_code=types.VECTOR, length=theirs.length, charset="")
+    return replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
+
+
 def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
     """Whether two columns differ in nothing but what the binlog does not tell: how the type was
     written."""
     if mine.type_code in _OLD_TEMPORAL:
         mine = replace(mine, fraction=theirs.fraction)
+    if theirs.type_code == types.VECTOR and mine.type_code == types.VARCHAR:
+        return mine.charset == "binary" and mine.length == _ELEMENT_BYTES * theirs.length
     if _kind(mine.type_code) != _kind(theirs.type_code):
         return _is_json_text(mine, theirs.type_code) or _is_json_text(theirs, mine.type_code)
     if _kind(mine.type_code) == types.BLOB and blob_size(mine) != blob_size(theirs):

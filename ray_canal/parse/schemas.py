@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.parse.create_table import parse_tables
-from ray_canal.parse.fit import fitted, misfit, same_type, with_hidden_key
+from ray_canal.parse.fit import fitted, lent, misfit, same_type, with_hidden_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
 from ray_canal.parse.table_state import TableState
 from ray_canal.protocol.table_meta import TableMeta
@@ -97,7 +97,7 @@ class SchemaRegistry:
         if known is None or len(known.columns) != len(from_row.columns):
             return from_row
         columns = tuple(
-            dataclasses.replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
+            lent(mine, theirs)
             if mine.name.lower() == theirs.name.lower() and same_type(mine, theirs)
             else mine
             for mine, theirs in zip(from_row.columns, known.columns, strict=True)

@@ -4,10 +4,11 @@
     redis.py   a Redis server
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
-`python -m tests.servers fetch` downloads all kinds (about 110 MB, once).
+`python -m tests.servers fetch` downloads all kinds (about 110 MB, once). MariaDB is 10.11, or what
+$RAY_CANAL_TEST_MARIADB names (`mariadb118`).
 """
 
-from tests.servers.fetch import KINDS, FetchError, cache_dir, fetch
+from tests.servers.fetch import KINDS, OTHER_BUILDS, FetchError, cache_dir, fetch
 from tests.servers.run import Server, start
 
-__all__ = ["KINDS", "FetchError", "Server", "cache_dir", "fetch", "start"]
+__all__ = ["KINDS", "OTHER_BUILDS", "FetchError", "Server", "cache_dir", "fetch", "start"]

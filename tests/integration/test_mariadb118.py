@@ -1,0 +1,79 @@
+"""What MariaDB 11.8 has beyond 10.11, on a real one: vectors, times up to 2106, its collations.
+
+`make mariadb118` runs these, and what else concerns MariaDB against it; CI does not.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ray_canal.offline import decode_chunks, decode_files
+from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.views.entries import iter_entries
+from tests.servers import Server, start
+
+pytestmark = pytest.mark.soak
+
+LAST = dt.datetime(2106, 2, 7, 6, 28, 15, tzinfo=dt.timezone.utc)
+WRITES = (
+    "create database eleven collate utf8mb4_uca1400_as_cs",
+    "create table eleven.v (id int primary key, v vector(3) not null, w vector(300), u uuid, "
+    "n varchar(9) collate utf8mb3_uca1400_ai_ci, e enum('ä', 'b'), t text unique, vector (v))",
+    "insert into eleven.v values (1, vec_fromtext('[1,-2.5,3e7]'), null, "
+    "'6ccd780c-baba-1026-9564-5b8c656024db', 'ñ', 'ä', 'long')",
+    "update eleven.v set w = vec_fromtext(concat('[0', repeat(',0.5', 299), ']')), t = null",
+    "alter table eleven.v add column x vector(2) after id, drop column t",
+    "insert into eleven.v (id, x, v) values (2, vec_fromtext('[7,8]'), vec_fromtext('[0,0,0]'))",
+    "set statement time_zone='+00:00' for "
+    "create table eleven.t (id int primary key, t timestamp null) with system versioning",
+    "set statement time_zone='+00:00' for "
+    "insert into eleven.t values (1, '2106-02-07 06:28:15'), (2, '2040-01-01 00:00:00')",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with start("mariadb118", tmp_path_factory.mktemp("eleven")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
+def test_vectors_and_late_times(server: Server, metadata: str) -> None:
+    server.execute("drop database if exists eleven")
+    with server.with_global("binlog_row_metadata", metadata):
+        server.execute("flush binary logs")
+        first = len(server.binlogs()) - 1
+        server.execute(*WRITES)
+        server.execute("flush binary logs")
+    files = server.binlogs()[first:-1]
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for batch in decode_files(files):
+        name = batch.schema.metadata[b"canal.table"].decode()
+        rows.setdefault(name, []).extend(row["after"] for row in batch.to_pylist())
+    inserted, updated, added = rows["v"]
+    assert inserted == {
+        "id": 1, "v": [1.0, -2.5, 3e7], "w": None, "n": "ñ", "e": "ä", "t": "long",
+        "u": "6ccd780c-baba-1026-9564-5b8c656024db",
+    }  # fmt: skip
+    assert updated["w"] == [0.0] + [0.5] * 299
+    assert list(added) == ["id", "x", "v", "w", "u", "n", "e"]
+    assert (added["x"], added["v"], added["w"]) == ([7.0, 8.0], [0.0] * 3, None)
+    late = dt.datetime(2040, 1, 1, tzinfo=dt.timezone.utc)
+    assert [row["t"] for row in rows["t"]] == [LAST, late]
+    assert {row["row_end"] for row in rows["t"]} == {LAST.replace(microsecond=999999)}
+    columns = [
+        column
+        for info, chunk in decode_chunks(files)
+        for entry in iter_entries(chunk, 0, len(info.entries))
+        if entry.header.tableName == "v" and entry.entryType == pb.ROWDATA
+        for row in pb.RowChange.FromString(entry.storeValue).rowDatas
+        for column in row.afterColumns
+    ]
+    assert {c.mysqlType for c in columns if c.name in "vwx"} == {
+        "vector(3)", "vector(300)", "vector(2)"
+    }  # fmt: skip
+    assert not [column.name for column in columns if column.name.startswith("DB_ROW")]
