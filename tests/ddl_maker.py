@@ -25,6 +25,11 @@ _TYPES = (
     "long varbinary", "int4", "middleint", "float8", "fixed(6,2)", "varchar(40) collate utf8_bin",
 )  # fmt: skip
 _NEW_TYPES = {"mysql97": ("json", "vector(3)"), "mariadb": ("json", "uuid", "inet6", "inet4")}
+TYPES_OF_BUILD = {
+    "mariadb118": ("vector(3)", "vector(700)", "varchar(20) collate utf8mb4_uca1400_as_ci",
+                   "enum('ä') collate utf8mb3_uca1400_ai_ci", "timestamp(3)",
+                   "char(9) collate uca1400_ai_ci"),
+}  # fmt: skip
 _NAMES = (
     "id", "a", "b", "c1", "Mixed", "`we ird`", "`back``tick`", "`select`", "名", "`key`", "first_c",
     "`a,b`", "`a)b`", "period", "`日本`", "`x.y`", "visible", "comment", "status", "`'q'`",
@@ -40,12 +45,13 @@ def quoted(name: str) -> str:
 
 
 class DdlMaker:
-    """Makes one statement after the other for a server of `kind`."""
+    """Makes one statement after the other for a server of `kind`; `more_types`: what its build has
+    beyond that."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, kind: str, seed: int, more_types: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.random = random.Random(seed)
-        self.types = _TYPES + _NEW_TYPES.get(kind, ())
+        self.types = _TYPES + _NEW_TYPES.get(kind, ()) + more_types
         self.tables: Tables = {}
 
     def pick(self, *options: str) -> str:
@@ -126,7 +132,10 @@ class DdlMaker:
             makers += [self.sequence, self.versioning, self.versioning]
         if len(self.tables) < 4:
             makers = [self.create]
-        return self.random.choice(makers)()
+        prefix = ""
+        if self.kind == "mariadb" and self.chance(0.05):
+            prefix = "set statement lock_wait_timeout=50, sort_buffer_size=1048576 for "
+        return prefix + self.random.choice(makers)()
 
     def create(self) -> str:
         names = self.random.sample(_NAMES, self.random.randint(1, 6))

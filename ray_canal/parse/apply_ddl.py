@@ -16,7 +16,7 @@ from ray_canal.parse.column_definition import read_charset
 from ray_canal.parse.create_table import is_sequence, read_create
 from ray_canal.parse.keys import read_parts, taken_over, with_hashes
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState, unknown
-from ray_canal.parse.words import Words
+from ray_canal.parse.words import Words, statement
 
 Name = tuple[str, str]
 
@@ -62,7 +62,7 @@ class Effects:
 def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
     """What a statement makes of tables. Never raises for what it cannot read."""
     effects = Effects(known)
-    words = Words(sql, session.dialect)
+    words = statement(sql, session.dialect)
     verb = words.peek()
     if verb in _VERBS:
         _APPLY[verb](words, session, effects)
@@ -71,7 +71,7 @@ def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
 
 def is_ddl(sql: str) -> bool:
     """Whether a statement may change a table or a database, by its first word."""
-    return Words(sql).peek() in _VERBS
+    return statement(sql).peek() in _VERBS
 
 
 def _create(words: Words, session: Session, effects: Effects) -> None:
@@ -79,13 +79,13 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
     if words.peek(ahead) in ("DATABASE", "SCHEMA"):
         _database(words, session, effects, created=True)
         return
-    statement = words.rest()
-    name = _create_name(Words(statement), session)
+    rest = words.rest()
+    name = _create_name(Words(rest), session)
     if name is None:
-        _create_index(Words(statement), session, effects)
+        _create_index(Words(rest), session, effects)
         return
     try:
-        create = read_create(Words(statement), session)
+        create = read_create(Words(rest), session)
     except DdlNotApplied as error:
         effects.put(name, unknown(*name, f"its CREATE TABLE could not be applied: {error}"))
         return

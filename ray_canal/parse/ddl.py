@@ -2,7 +2,7 @@
 concerns.
 
 The statement is read as words, not as a tree: classification must never fail, on any server's
-syntax. Every statement becomes a record. Statements of which Canal makes no entry, because they
+syntax. Of SET STATEMENT … FOR what follows counts. Every statement becomes a record. Statements of which Canal makes no entry, because they
 change neither a table nor its rows, become silent ones (docs/canal-compat.md lists them); what is
 not known at all becomes a QUERY entry. Applying DDL to schemas is not done here.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_canal.binlog.parsed import KIND_BEGIN, KIND_END, KIND_ROWDATA, QueryEvent, QueryRecord
-from ray_canal.parse.words import Words
+from ray_canal.parse.words import Words, statement
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 CREATE, ALTER, ERASE, QUERY, TRUNCATE, RENAME, CINDEX, DINDEX = 4, 5, 6, 7, 8, 9, 10, 11
@@ -54,7 +54,7 @@ def classify(event: QueryEvent) -> list[QueryRecord]:
     if event.is_annotation:
         table = _annotated_table(event.sql)
         return [QueryRecord(QUERY, "", table, event.sql, "", False)]
-    found = _table_ddl(Words(event.sql), event.schema)
+    found = _table_ddl(statement(event.sql), event.schema)
     if found is not None:
         event_type, tables = found
         return [
@@ -63,10 +63,10 @@ def classify(event: QueryEvent) -> list[QueryRecord]:
             )
             for schema, table, former in tables
         ]
-    database = _database_ddl(Words(event.sql))
+    database = _database_ddl(statement(event.sql))
     if database is not None:
         return [QueryRecord(QUERY, database, None, event.sql, event.schema, True)]
-    return [_statement(Words(event.sql), event)]
+    return [_statement(statement(event.sql), event)]
 
 
 def _annotated_table(sql: str) -> str | None:

@@ -166,6 +166,15 @@ class Words:
         return token.text.replace(quote * 2, quote) if quote else token.text
 
 
+def statement(sql: str, dialect: Dialect | None = None) -> Words:
+    """The words of a statement, behind MariaDB's SET STATEMENT … FOR, which its log has."""
+    words = Words(sql, dialect)
+    if words.take("SET", "STATEMENT"):
+        while not words.done and not words.take("FOR"):
+            words.skip()
+    return words
+
+
 def parts(found: list[Token], separator: str = ",") -> list[list[Token]]:
     """Tokens between the separators that stand outside of parentheses; empty parts left out."""
     split: list[list[Token]] = [[]]

@@ -26,7 +26,7 @@ from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.table_meta import ColumnMeta
 from ray_canal.views.entries import iter_entries
-from tests.ddl_maker import SCHEMAS, DdlMaker, quoted
+from tests.ddl_maker import SCHEMAS, TYPES_OF_BUILD, DdlMaker, quoted
 from tests.servers import Server
 
 STATEMENTS = 100
@@ -65,7 +65,7 @@ def described(cursor: Any) -> Described:
 
 def run_random(server: Server, seed: int, count: int) -> tuple[list[Step], str, int]:
     """Run random DDL; after each statement (file, position, sql, the server's description)."""
-    maker = DdlMaker(server.kind, seed)
+    maker = DdlMaker(server.kind, seed, TYPES_OF_BUILD.get(server.build, ()))
     steps = []
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         for sql in ("SET SESSION sql_mode=''", "SET SESSION foreign_key_checks=0"):

@@ -29,6 +29,8 @@ def found(sql: str) -> list[tuple[int, str, bool]]:
         ("create table t (a int)", ddl.CREATE, "db.t"),
         ("CREATE TABLE IF NOT EXISTS `s`.`we ird-名` (`a``b` int)", ddl.CREATE, "s.we ird-名"),
         ("create or replace table t like u", ddl.CREATE, "db.t"),
+        ("set statement a=1, b='for' for create table t (a int)", ddl.CREATE, "db.t"),
+        ("SET STATEMENT max_statement_time = 9 FOR alter table s.t add c int", ddl.ALTER, "s.t"),
         ("/* c1 */ create /* c2 */ temporary table /* c3 */ t (id int)", ddl.CREATE, "db.t"),
         ("create table t (a varchar(9) comment 'c:\\') ; drop table x", ddl.CREATE, "db.t"),
         ("create sequence sq1", ddl.CREATE, "db.sq1"),

@@ -102,6 +102,7 @@ TABLE = "create table t (a int, v varchar(500), unique (v), unique (a) using has
         (["create or replace unique index a using hash on t (a)"], 1),
         (["create unique index b using hash on t (a)"], 1),
         (["create unique index if not exists a on t (a) using hash"], 1),
+        (["set statement lock_wait_timeout=5 for alter table t add x text unique"], 1),
         (["alter table t add g linestring unique"], 1),
         (["alter table t add g linestring unique", "alter table t force"], 0),
     ],
