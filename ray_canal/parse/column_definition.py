@@ -71,7 +71,8 @@ def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
 def _attribute(words: Words, found: Definition) -> None:
     charset = read_charset(words)
     if charset:
-        found.charset = charset
+        if charset != "DEFAULT":
+            found.charset = charset
         return
     word = words.peek()
     if word == "(":
