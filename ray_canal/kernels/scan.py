@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import bare
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load16, load32, load64
 
 HEADER_BYTES: Final = 19
@@ -169,6 +169,15 @@ def _is_rows(kind):  # type: ignore[no-untyped-def]
     return 20 <= kind <= 25 or 30 <= kind <= 32 or kind == 39 or 166 <= kind <= 171
 
 
+@inlined
+def _has_no_place(kind, state):  # type: ignore[no-untyped-def]
+    """Whether an event that names no end position is one of a file all the same: MariaDB 11.4 and
+    later write none between a transaction's first and last event (binlog_legacy_event_pos)."""
+    return state[MARIADB] != 0 and (
+        state[IN_TRANSACTION] != 0 or kind == TABLE_MAP_EVENT or _is_rows(kind)
+    )
+
+
 @bare
 def _is_compressed(kind):  # type: ignore[no-untyped-def]
     return kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171
@@ -277,12 +286,13 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
             or kind == HEARTBEAT_EVENT
             or kind == HEARTBEAT_V2_EVENT
             or kind == MARIADB_START_ENCRYPTION_EVENT
-            or (not contiguous and (log_position == 0 or flags & ARTIFICIAL_FLAG))
+            or (not contiguous and flags & ARTIFICIAL_FLAG)
+            or (not contiguous and log_position == 0 and not _has_no_place(kind, state))
         ):
             code = SPECIAL
             break
         follows = position + length
-        if not contiguous and (follows & 0xFFFFFFFF) != log_position:
+        if not contiguous and log_position and (follows & 0xFFFFFFFF) != log_position:
             end = (position >> 32 << 32) | log_position
             if end < follows:
                 end += 1 << 32  # the header's 32 bits have wrapped

@@ -275,6 +275,8 @@ def walk(  # type: ignore[no-untyped-def]
             follows += length
         else:  # an event from before the chunk: it ended at the header's position
             start = (position & ~0xFFFFFFFF) + load32(data, at + 13) - length
+            if load32(data, at + 13) == 0:  # MariaDB 11.4: it names none
+                start = position
             if start > position:
                 start -= 1 << 32
         entry = meaning = 0
