@@ -222,6 +222,16 @@ def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
+@inlined
+def _start_before(position, log_position, length):  # type: ignore[no-untyped-def]
+    """Where an event from before a chunk at `position` starts, by its header, which says where it
+    ends; at the chunk where it does not say (MariaDB 11.4)."""
+    start = (position & ~0xFFFFFFFF) + log_position - length
+    if log_position == 0:
+        return position
+    return start if start <= position else start - (1 << 32)
+
+
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
@@ -273,12 +283,8 @@ def walk(  # type: ignore[no-untyped-def]
             start = frame_start
         elif new:
             follows += length
-        else:  # an event from before the chunk: it ended at the header's position
-            start = (position & ~0xFFFFFFFF) + load32(data, at + 13) - length
-            if load32(data, at + 13) == 0:  # MariaDB 11.4: it names none
-                start = position
-            if start > position:
-                start -= 1 << 32
+        else:
+            start = _start_before(position, load32(data, at + 13), length)
         entry = meaning = 0
         event_type = aux = 0
         table = -1

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from ray_canal.offline import decode_chunks, decode_files
+from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.entries import iter_entries
+from tests.integration.test_driver import assert_equals_files, instance, opened, read_until
 from tests.servers import Server, start
 
 pytestmark = pytest.mark.soak
@@ -77,3 +80,33 @@ def test_vectors_and_late_times(server: Server, metadata: str) -> None:
         "vector(3)", "vector(300)", "vector(2)"
     }  # fmt: skip
     assert not [column.name for column in columns if column.name.startswith("DB_ROW")]
+
+
+@pytest.mark.parametrize("legacy", ["0", "1"])
+def test_a_dump_is_the_file(server: Server, legacy: str) -> None:
+    """Whether transactions name their events' ends (binlog_legacy_event_pos) or not, and where a
+    large one becomes a file of its own (binlog_large_commit_threshold)."""
+    server.execute("create database if not exists large", "drop table if exists large.t")
+    server.execute("create table large.t (id int auto_increment primary key, t longtext unique)")
+    with (
+        server.with_global("binlog_legacy_event_pos", legacy),
+        server.with_global("binlog_large_commit_threshold", "10485760"),
+        opened(instance(server, chunk_bytes=1 << 16)) as source,
+    ):
+        server.execute(
+            "set sql_log_bin = 1",
+            "insert into large.t (t) values ('first'), (null)",
+            "insert into large.t (t) select concat(seq, repeat('x', 40000)) from seq_1_to_300",
+            "xa start 'x'", "update large.t set t = 'xa' where id = 2", "xa end 'x'",
+            "xa prepare 'x'", "xa commit 'x'",
+            "insert into large.t (t) values ('last')",
+        )  # fmt: skip
+        chunks = read_until(source, *server.position())
+    assert_equals_files(server, chunks)
+    parser = EventParser(SchemaRegistry())
+    rows = 0
+    for chunk in chunks:
+        info, decoded = parser.decode_chunk(chunk)
+        assert info.failure is None
+        rows += int(decoded.events["rows"].sum())
+    assert rows == 2 + 300 + 1 + 1
