@@ -181,6 +181,70 @@ def test_the_master_dies_under_its_writer(
             check_moves_without_gtids(pair, str(tmp_path / "meta.db"))
 
 
+@pytest.mark.soak
+def test_a_standby_that_shares_no_transaction(local_ray: None, tmp_path: Path) -> None:
+    """Neither GTIDs nor commit times nor the same transactions: the same rows were written to both
+    servers, one by one here and in pairs there. Then only times are left: nothing is lost, and what
+    comes twice was written within the stated window."""
+    fallback_s = 3.0
+    with (
+        start("mysql56", tmp_path / "master", GTIDS_OFF) as master,
+        start("mysql56", tmp_path / "standby", {**GTIDS_OFF, "server-id": "2"}) as standby,
+    ):
+        source = {"address": master.address, "standby": [standby.address], "username": "root"}
+        config = {
+            "meta": {"path": str(tmp_path / "meta.db")},
+            "instance": [
+                {
+                    "destination": "failover",
+                    "source": {**source, **QUICK, "fallback_s": fallback_s},
+                }
+            ],
+        }
+        for server in (master, standby):
+            server.execute("CREATE DATABASE f", "CREATE TABLE f.t (id INT PRIMARY KEY, v INT)")
+        canal.start(config)
+        try:
+            with canal.connect("failover", client_id=1) as connector:
+                connector.subscribe()
+                written_at = write_to_both(master, standby, seconds=3 * fallback_s)
+                before: list[int] = []
+                receive(connector, before, lambda: len(before) >= len(written_at))
+                assert before == list(range(len(written_at)))
+                master.kill()
+                last = len(written_at) + 50
+                for number in range(len(written_at), last):
+                    standby.execute(f"INSERT INTO f.t VALUES ({number}, 1)")
+                after: list[int] = []
+                receive(connector, after, lambda: after and after[-1] == last - 1)
+            assert after == list(range(after[0], last))
+            assert after[0] <= len(written_at)
+            repeated_s = written_at[-1] - written_at[after[0]] if after[0] < len(written_at) else 0
+            # Headers have whole seconds, so the window may be one longer at either end.
+            assert repeated_s <= fallback_s + 2
+            assert after[0] > 0
+            status = canal.status("failover")["failover"]
+            assert status["address"] == standby.address
+            assert "twice" in status["start"]
+        finally:
+            canal.stop("failover")
+
+
+def write_to_both(master: Server, standby: Server, seconds: float) -> list[float]:
+    """Rows 0, 1, 2, …; when each was written."""
+    written_at: list[float] = []
+    end = time.monotonic() + seconds
+    with contextlib.closing(master.connect()) as one, contextlib.closing(standby.connect()) as two:
+        while time.monotonic() < end:
+            number = len(written_at)
+            for each in (number, number + 1):
+                one.cursor().execute(f"INSERT INTO f.t VALUES ({each}, 1)")
+                written_at.append(time.monotonic())
+            two.cursor().execute(f"INSERT INTO f.t VALUES ({number}, 1), ({number + 1}, 1)")
+            time.sleep(0.02)
+    return written_at
+
+
 def check_digests(pair: Pair, folder: Path) -> None:
     """What binlog/trail.py takes for the same transaction is the same on both servers, whatever is
     in it; and nothing else is."""

@@ -95,7 +95,8 @@ def test_a_dump_is_the_file(server: Server, legacy: str) -> None:
     ):
         server.execute(
             "insert into large.t (t) values ('first'), (null)",
-            "insert into large.t (t) select concat(seq, repeat('x', 40000)) from large.seq_1_to_300",
+            "insert into large.t (t) "
+            "select concat(seq, repeat('x', 40000)) from large.seq_1_to_300",
             "xa start 'x'", "update large.t set t = 'xa' where id = 2", "xa end 'x'",
             "xa prepare 'x'", "xa commit 'x'",
             "insert into large.t (t) values ('last')",
