@@ -18,7 +18,7 @@ class RawClient:
         self.reader = reader
         self.writer = writer
         self.seed = b""
-        self.patience_s = 10.0
+        self.patience_s = 60.0
 
     @classmethod
     async def open(cls, port: int, **options: Any) -> RawClient:
@@ -89,7 +89,7 @@ class RawClient:
     async def ended(self) -> bool:
         """Whether the server closes within ten seconds; what it still sends is read over."""
         try:
-            await asyncio.wait_for(self.reader.read(), 10)
+            await asyncio.wait_for(self.reader.read(), 60)
         except ConnectionError:
             pass
         except asyncio.TimeoutError:

@@ -146,10 +146,10 @@ class Conformance:
 
             writer = threading.Thread(target=write, args=(epoch, started, written))
             writer.start()
-            assert started.wait(30)
+            assert started.wait(120)
             new.acquire("orders")
             found = new.load("orders")
-            writer.join(30)
+            writer.join(120)
             assert not writer.is_alive()
             assert found == new.load("orders") == {1: str(written[-1])}
 

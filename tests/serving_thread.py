@@ -43,5 +43,5 @@ def serving_thread(stores: dict[str, LocalStore], **options: Any) -> Iterator[Se
     finally:
         serving.do(serving.server.close())
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(120)
         loop.close()

@@ -61,6 +61,7 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
+        self._py_file = function.__code__.co_filename  # numba names it where it cannot keep code
 
     def get_cache_path(self) -> str:
         return str(cache_directory())
@@ -106,13 +107,15 @@ def bare(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A bare kernel that becomes part of its callers.
+    """A bare kernel that becomes part of its callers; not so where indices are checked, as each
+    check would be compiled again for each caller.
 
     A call passes every array as seven words; for small steps of inner loops.
     """
     if JIT_DISABLED:
         return function
-    return _cached(numba.njit(nogil=True, _nrt=CHECKED, forceinline=True)(function), function)
+    compiled = numba.njit(nogil=True, _nrt=CHECKED, forceinline=not CHECKED)(function)
+    return _cached(compiled, function)
 
 
 def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:

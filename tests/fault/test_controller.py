@@ -26,11 +26,11 @@ def test_a_killed_controller_knows_what_should_run(mysql97: Server) -> None:
         canal.stop(name, namespace=name)
         (pid,) = set(running(CONTROLLER)) - others
         send(pid, signal.SIGKILL)
-        wait_for(lambda: bool(set(running(CONTROLLER)) - others - {pid}), 60, "a new controller")
+        wait_for(lambda: bool(set(running(CONTROLLER)) - others - {pid}), 180, "a new controller")
         # What was stopped stays so; a store that is gone for good is made again.
         store = ray.get_actor(f"canal-store:{name}_more", namespace=name)
         ray.kill(store, no_restart=True)
-        wait_for(lambda: store_of(f"{name}_more", name) not in (None, store), 60, "a new store")
+        wait_for(lambda: store_of(f"{name}_more", name) not in (None, store), 180, "a new store")
         assert store_of(name, name) is None
         canal.stop(f"{name}_more", namespace=name)
         canal.start(config)
@@ -56,11 +56,11 @@ def test_a_store_that_sleeps_is_replaced(mysql97: Server) -> None:
         insert(mysql97, name, 1)
         assert next_ids(connector, 1) == [1]
         # The controller has seen it answer, else it would give it more time.
-        wait_for(lambda: canal.status(name, namespace=name)[name]["uptime_s"] > 9, 60, "9 s")
+        wait_for(lambda: canal.status(name, namespace=name)[name]["uptime_s"] > 9, 180, "9 s")
         (sleeping,) = set(running(STORE)) - others
         with stopped(sleeping):
             insert(mysql97, name, 2)
             assert next_ids(connector, 1) == [2]
-        wait_for(lambda: sleeping not in running(STORE), 30, "the old store ends")
+        wait_for(lambda: sleeping not in running(STORE), 180, "the old store ends")
         insert(mysql97, name, 3)
         assert next_ids(connector, 1) == [3]

@@ -39,7 +39,7 @@ def test_acks_and_a_new_store_wait_for_the_server_of_the_cursors(
             ack.join(1.0)
             assert not acked
             redis.start()
-            ack.join(60)
+            ack.join(120)
             assert acked == [None]
             insert(mysql97, name, 2)
             assert next_ids(connector, 1) == [2]
@@ -48,7 +48,7 @@ def test_acks_and_a_new_store_wait_for_the_server_of_the_cursors(
             (store,) = set(running(STORE)) - others
             send(store, signal.SIGKILL)
             insert(mysql97, name, 3)
-            wait_for(lambda: bool(set(running(STORE)) - others - {store}), 60, "a new store")
+            wait_for(lambda: bool(set(running(STORE)) - others - {store}), 180, "a new store")
             redis.start()
             assert next_ids(connector, 1) == [3]
 

@@ -95,7 +95,7 @@ def ids(message: Any) -> list[int]:
 def next_ids(connector: Any, count: int) -> list[int]:
     """So many rows, each message acked."""
     found: list[int] = []
-    wait_for(lambda: len(take(connector, found)) >= count, 60, f"{count} rows, got {found}")
+    wait_for(lambda: len(take(connector, found)) >= count, 180, f"{count} rows, got {found}")
     return found
 
 
@@ -165,7 +165,7 @@ def test_a_replaced_head_that_reconnects_does_not_take_the_destination_back(
             return canal.status(name, namespace=namespace)[name]
 
         with started(new_config), canal.connect(name, CLIENT, namespace="back_new") as new:
-            wait_for(lambda: "Fenced" in (state("back_old")["error"] or ""), 30, "old is fenced")
+            wait_for(lambda: "Fenced" in (state("back_old")["error"] or ""), 180, "old is fenced")
             new.subscribe()
             insert(mysql97, name, 1)
             assert next_ids(new, 1) == [1]
@@ -190,7 +190,7 @@ def test_a_fetcher_that_sleeps_is_replaced_and_delivers_nothing_when_it_wakes(
         insert(mysql97, name, 4)
         assert next_ids(connector, 1) == [4]
         assert canal.status(name, namespace=name)[name]["generations"] >= 2
-        wait_for(lambda: sleeping not in running(FETCHER), 30, "the old fetcher ends")
+        wait_for(lambda: sleeping not in running(FETCHER), 180, "the old fetcher ends")
 
 
 class Client:

@@ -98,7 +98,7 @@ def test_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp:
         stop.set()
         writer.join()
         expected = work.rows()
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while True:
             time.sleep(2)
             replica = Replica("killed")

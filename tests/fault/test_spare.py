@@ -22,11 +22,11 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         connector.subscribe()
         insert(mysql97, "spare", 1)
         assert next_ids(connector, 1) == [1]
-        wait_for(reserve.is_ready, 60, "a spare is ready")
+        wait_for(reserve.is_ready, 180, "a spare is ready")
         (ready,) = running(SPARE)
         (old,) = set(running(FETCHER)) - others
         send(old, signal.SIGKILL)
         insert(mysql97, "spare", 2)
         assert next_ids(connector, 1) == [2]
-        wait_for(lambda: set(running(FETCHER)) - others == {ready}, 30, "it is the fetcher")
-    wait_for(lambda: ready not in running(FETCHER), 30, "who was taken ends with its destination")
+        wait_for(lambda: set(running(FETCHER)) - others == {ready}, 180, "it is the fetcher")
+    wait_for(lambda: ready not in running(FETCHER), 180, "who was taken ends with its destination")

@@ -48,7 +48,7 @@ def test_a_subscriber_whose_part_is_on_disk_misses_nothing(
             (spiller,) = set(running(SPILLER)) - others
             if how == "killed":
                 send(spiller, signal.SIGKILL)
-                wait_for(lambda: spiller not in running(SPILLER), 30, "it is gone")
+                wait_for(lambda: spiller not in running(SPILLER), 180, "it is gone")
                 assert ids(slow, ROWS, batch_size=100) == list(range(1, ROWS + 1))
                 assert canal.status(name)[name]["generations"] == 2
                 assert len(list((tmp_path / "meta.spill" / name).iterdir())) <= 1  # the new one's

@@ -61,7 +61,7 @@ def opened(config: InstanceConfig, position: EntryPosition | None = None) -> Ite
         source.close()
 
 
-def read_until(source: Source, name: str, offset: int, timeout_s: float = 60) -> list[RawChunk]:
+def read_until(source: Source, name: str, offset: int, timeout_s: float = 180) -> list[RawChunk]:
     chunks: list[RawChunk] = []
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -227,7 +227,7 @@ def test_semi_synchronous_acknowledgement(mariadb: Server) -> None:
             reader.join()
             assert status["Rpl_semi_sync_master_clients"] == "1"
             assert int(status["Rpl_semi_sync_master_yes_tx"]) >= 40
-            assert elapsed_s < 10
+            assert elapsed_s < 30
             assert_equals_files(mariadb, chunks)
     finally:
         mariadb.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
@@ -237,10 +237,10 @@ def test_read_and_interrupt(server: Server) -> None:
     with opened(instance(server)) as source:
         started = time.monotonic()
         assert source.read(0.0, 0.2) is None
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20
         threading.Timer(0.2, source.interrupt).start()
         assert source.read(0.0, 30.0) is None
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 25
 
 
 def test_heartbeats(server: Server) -> None:
@@ -358,7 +358,7 @@ def test_position_past_the_end(server: Server) -> None:
 def purge_all(server: Server) -> None:
     """Purge all binlogs but a new one; a server keeps those that a dying dump still reads."""
     server.execute("FLUSH LOGS")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while len(server.binlogs()) > 1 and time.monotonic() < deadline:
         with contextlib.suppress(Exception):
             server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")

@@ -47,7 +47,7 @@ class Pair:
 
     def wait_for_standby(self) -> None:
         """Until the standby has all of the master's rows, which nobody writes meanwhile."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         count = self.master.execute("SELECT COUNT(*), MAX(id) FROM f.t")
         while self.standby.execute("SELECT COUNT(*), MAX(id) FROM f.t") != count:
             assert time.monotonic() < deadline
@@ -115,7 +115,7 @@ class Writer(threading.Thread):
                 time.sleep(0.002)
 
     def wait(self, count: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while self.written < count:
             assert time.monotonic() < deadline, self.written
             time.sleep(0.02)
@@ -165,7 +165,7 @@ def test_the_master_dies_under_its_writer(
                 kill_under(pair, writer)
                 writer.wait(writer.written + 100)
                 writer.last = writer.written + 50
-                writer.join(30)
+                writer.join(120)
                 receive(connector, received, lambda: received[-1] == writer.written - 1)
             assert received == list(range(writer.written))
             status = canal.status("failover")["failover"]
@@ -272,7 +272,7 @@ def check_digests(pair: Pair, folder: Path) -> None:
             "CREATE TABLE f.done (id INT)",
         ):  # fmt: skip
             cursor.execute(statement)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not pair.standby.execute("SHOW TABLES FROM f LIKE 'done'"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -305,9 +305,9 @@ def kill_under(pair: Pair, writer: Writer) -> None:
 
 
 def receive(connector: canal.Connector, ids: list[int], enough: Any) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not enough():
-        assert time.monotonic() < deadline, (len(ids), ids[-3:], canal.status("failover"))
+        assert time.monotonic() < deadline, f"{len(ids)}, {ids[-3:]}, {canal.status()}"
         message = connector.get_without_ack(batch_size=100, timeout=0.2)
         if not message:
             continue
@@ -392,7 +392,7 @@ def test_names_are_resolved_at_each_connect(monkeypatch: pytest.MonkeyPatch) -> 
             answer.start()
             with pytest.raises(ConnectionLost):
                 connect(instance_of(f"db.example:{port}"))
-            answer.join(10)
+            answer.join(120)
             assert not answer.is_alive()
 
 

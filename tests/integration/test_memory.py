@@ -91,7 +91,7 @@ def measure(server: Server, folder: Path, size_bytes: int, **instance: Any) -> N
     actor = ray.remote(Reader).options(num_cpus=0)
     lazy: Any = actor.remote("huge", 1, {"transactions": True})
     stalled: Any = actor.remote("huge", 2, {"policy": "spill"})
-    wait_for(lambda: len(status()["store"].get("subscribers", ())) == 2, 60, "both subscribe")
+    wait_for(lambda: len(status()["store"].get("subscribers", ())) == 2, 180, "both subscribe")
     limits = status()["bytes_max"]
     with Sampler(*OWN, "ray::Reader") as peak:
         before = dict(peak)

@@ -69,7 +69,7 @@ def test_a_scrape_has_what_happened(
             now = scraped()
             return now.get("ray_canal_rows_total", 0) >= 3 and "ray_canal_lag_bytes" in now
 
-        wait_for(there, 90, "the metrics")
+        wait_for(there, 180, "the metrics")
         now = scraped()
         assert now["ray_canal_up"] == 1
         assert now["ray_canal_rows_total"] == 3

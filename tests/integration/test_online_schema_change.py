@@ -57,13 +57,13 @@ def in_a_thread(run: Callable[[], Any]) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     yield thread
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
 
 
 def wait_for_lock(server: Server, word: str) -> None:
     """Until a statement with this word waits for a table's lock."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         shown = server.execute("SHOW FULL PROCESSLIST")
         if any(word in str(row[7]) and "metadata lock" in str(row[6]) for row in shown):

@@ -272,7 +272,7 @@ def test_a_destination_whose_files_were_purged(
 def _receive(connector: canal.Connector, ids: set[int]) -> None:
     """Exactly these ids of after.t come, and are acked."""
     received: set[int] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not ids <= received:
         assert time.monotonic() < deadline, received
         message = connector.get_without_ack(batch_size=100, timeout=0.2)

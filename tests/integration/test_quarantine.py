@@ -38,7 +38,7 @@ def deployment(server: Server, folder: Path, policy: str, decoders: int) -> dict
 def received(count: int) -> list[dict[str, Any]]:
     """So many changes, acked."""
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     with canal.connect(DESTINATION, client_id=7) as connector:
         connector.subscribe(r"q\..*")
         while len(found) < count:

@@ -91,4 +91,4 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
     finally:
         for name in {*NAMES} & {*canal.status()}:
             canal.stop(name)
-    wait_for(lambda: not processes(STORE), 30, "the process ends with the last of them")
+    wait_for(lambda: not processes(STORE), 180, "the process ends with the last of them")

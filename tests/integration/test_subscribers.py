@@ -26,7 +26,7 @@ def stop_after() -> Iterator[list[str]]:
             canal.stop(name)
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -40,7 +40,7 @@ def state(destination: str) -> str:
 def ids(connector: canal.Connector, count: int, *, batch_size: int = 1000) -> list[int]:
     """The ids of the next rows, at least `count`, all acked."""
     found: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {found}"
         message = connector.get_without_ack(batch_size=batch_size, timeout=0.3)

@@ -63,7 +63,7 @@ def served(local_ray: None, tmp_path: Path) -> Iterator[str]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -130,7 +130,7 @@ def test_enemies_are_closed_and_a_client_never_notices(guarded: Guarded) -> None
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", guarded.port, **tls)
             writer.write(b"" if number % 9 == 0 else hostile(number))
-            await asyncio.wait_for(reader.read(), 30)  # until it is closed
+            await asyncio.wait_for(reader.read(), 120)  # until it is closed
             writer.close()
             await writer.wait_closed()
         except (ConnectionError, ssl.SSLError):

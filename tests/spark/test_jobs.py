@@ -29,7 +29,7 @@ from ray_canal.demo import BINLOGS, expected
 from ray_canal.demo.truth import KEYS, digest
 
 JOBS = Path(__file__).parents[2] / "jobs"
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 180
 JOB_TIMEOUT_S = 240
 
 
@@ -191,7 +191,7 @@ def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: 
     out = tmp_path / "changes"
     output = serving.submit(
         *("jobs/spark_changes.py", "--destination", "for_spark", "--output", str(out)),
-        *("--batch-size", "400"),
+        *("--batch-size", "1500"),
     )
     truth = expected()
     assert f"{truth['changes']} changes in" in output

@@ -230,5 +230,5 @@ def test_a_get_waits_for_its_time(shop: Decoded) -> None:
         connector.subscribe()
         began = time.monotonic()
         assert not connector.get_without_ack(1, timeout=0.3)
-        assert 0.25 < time.monotonic() - began < 5
+        assert 0.25 < time.monotonic() - began < 20
         connector.close()

@@ -212,7 +212,7 @@ def test_who_does_not_log_in_and_who_is_idle_is_closed(shop: Decoded) -> None:
             await waiting.subscribe("shop")
             waiting.ask("shop", timeout=0)
             assert await waiting.ended()
-            assert 0.7 < time.monotonic() - began < 8
+            assert 0.7 < time.monotonic() - began < 50
 
     run(test)
 
