@@ -7,11 +7,15 @@ import dataclasses
 import pytest
 
 from ray_canal.binlog import types
+from ray_canal.binlog.parsed import TableVersion
+from ray_canal.binlog.plan import make_plan
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import ConnectionLost, TableMetaMismatch
+from ray_canal.kernels import codes
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.views.sql_types import storage_code
 
 SQL = "CREATE TABLE shop.item (id int(11), flag tinyint(1), name varchar(20) CHARACTER SET gbk)"
 BARE = TableMap(
@@ -165,3 +169,22 @@ def test_no_hidden_key_is_guessed(sql: str, name: str, kinds: tuple[int, ...]) -
     table_map = TableMap(1, "s", "t", kinds, (0,) * len(kinds), (True,) * len(kinds))
     with pytest.raises(TableMetaMismatch, match="columns are known"):
         SchemaRegistry(sql, hidden_key=lambda: name).resolve(table_map)
+
+
+@pytest.mark.parametrize("names", [None, ("id", "v")])
+def test_mariadbs_vector_is_bytes_in_the_rows(names: tuple[str, ...] | None) -> None:
+    collations = None if names is None else (0, 63)
+    rows = TableMap(
+        1, "s", "t", (types.LONG, types.VARCHAR), (0, 12), (False, True),
+        names=names, collations=collations, unsigned=names and (False, False),
+    )  # fmt: skip
+    meta = SchemaRegistry("create table s.t (id int, v vector(3))").resolve(rows)
+    assert (meta.columns[1].type_code, meta.columns[1].mysql_type) == (types.VECTOR, "vector(3)")
+    assert make_plan(TableVersion(meta, rows)).codes[1] == codes.VECTOR
+    assert storage_code(meta.columns[1]) == codes.VECTOR
+    other = SchemaRegistry("create table s.t (id int, v vector(4))")
+    if names is None:
+        with pytest.raises(TableMetaMismatch, match="12 bytes"):
+            other.resolve(rows)
+    else:
+        assert other.resolve(rows).columns[1].mysql_type == "varbinary(12)"
