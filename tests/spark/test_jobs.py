@@ -191,7 +191,7 @@ def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: 
     out = tmp_path / "changes"
     output = serving.submit(
         *("jobs/spark_changes.py", "--destination", "for_spark", "--output", str(out)),
-        *("--batch-size", "1500"),
+        *("--batch-size", "400"),
     )
     truth = expected()
     assert f"{truth['changes']} changes in" in output
