@@ -157,7 +157,8 @@ def _await_jobs_api(cluster: Cluster, head: subprocess.Popen, log: Path) -> None
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         assert head.poll() is None, log.read_text()
-        if "raysubmit" in cluster.job("list") or "[]" in cluster.job("list"):
+        listed = cluster.job("list")
+        if "raysubmit" in listed or "[]" in listed:
             return
         time.sleep(1)
     raise AssertionError(f"no jobs API after {START_TIMEOUT_S} s: {log.read_text()}")

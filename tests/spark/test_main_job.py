@@ -71,17 +71,21 @@ def test_parquet_equals_select(
         }
     )
     sink = ParquetSink(spark, str(out))
+    empty_polls = 0  # up to the end of the writers
+
+    def drained(now: canal_spark.Progress) -> bool:
+        nonlocal empty_polls
+        if not done.is_set():
+            empty_polls = now.empty_polls
+        return now.empty_polls >= empty_polls + 2
+
     try:
         with canal.connect(name) as connector:
             connector.subscribe(r"sparked\..*")
             writer = threading.Thread(target=write)
             writer.start()
-            progress = canal_spark.run(
-                connector,
-                spark,
-                sink,
-                until=lambda now: done.is_set() and now.empty_polls >= 2,
-            )
+            # Each batch costs a Spark job for each table, so a few large ones.
+            progress = canal_spark.run(connector, spark, sink, timeout=3.0, until=drained)
             writer.join()
     finally:
         with contextlib.suppress(InstanceNotFound):
