@@ -30,7 +30,7 @@ _READING_CHUNKS = 2
 """Of a message with parts on disk a client holds one chunk, and the next while it comes."""
 
 _INT_BYTES = np.dtype(np.int64).itemsize
-_PLACED_BYTES = 4 * _INT_BYTES + 1  # LogChunk: where each entry resumes, whether it is visible
+_PLACED_BYTES = _INT_BYTES + 1  # LogChunk: which entries end transactions, which are visible
 _VIEW_BYTES = 3 * _INT_BYTES  # View: of each subscriber, its entries and what they cost
 
 
@@ -86,7 +86,8 @@ def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
     of_entry = ENTRY.itemsize + _PLACED_BYTES + _VIEW_BYTES * subscribers
     # A chunk is charged what its columns take, and those have an EVENT for each entry.
     index = log // EVENT.itemsize * of_entry
-    processes = index + _upstream(chunk, decoders)
+    # Small chunks lie in the store's process, others in the object store.
+    processes = log + index + _upstream(chunk, decoders)
     disk = 0
     if store.spill_bytes:
         processes += index_bytes_max(store.spill_bytes)

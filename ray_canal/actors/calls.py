@@ -151,15 +151,15 @@ class StoreCalls:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
         gone."""
         try:
-            found: list[DecodedChunk] = ray.get([_reference(payload) for payload in payloads])
-            return found
+            mapped = iter(ray.get([_reference(each) for each in payloads if not _is_here(each)]))
+            return [each if _is_here(each) else next(mapped) for each in payloads]
         except RayError as error:
             raise self._unread(error) from error
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
         """The same, awaited."""
         try:
-            return list(await asyncio.gather(*map(_reference, payloads)))
+            return list(await asyncio.gather(*map(_loaded, payloads)))
         except RayError as error:
             raise self._unread(error) from error
 
@@ -174,6 +174,15 @@ class StoreCalls:
         return InstanceRestarted(
             "the store restarted before this message was read; it will be delivered again"
         ).at(destination=self.destination)
+
+
+def _is_here(payload: Any) -> bool:
+    """A small chunk came with the message."""
+    return isinstance(payload, DecodedChunk)
+
+
+async def _loaded(payload: Any) -> Any:
+    return payload if _is_here(payload) else await _reference(payload)
 
 
 def _reference(payload: Any) -> Any:

@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from ray_canal.actors.stages import Reading
-from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
+
+WAIT_S = 10.0
+"""How long a call waits for an event before it answers that there is none."""
+SMALL_CHUNK_BYTES = 64 << 10
+"""Of the arena: less than what Ray sends within an answer, rather than by shared memory. Such a
+chunk goes from hand to hand with what is said about it, and nobody asks its owner for it."""
+
+
+class SmallChunk(NamedTuple):
+    """A chunk by value."""
+
+    info: ChunkInfo
+    decoded: DecodedChunk
 
 
 class Fetcher:
@@ -64,20 +77,25 @@ class Fetcher:
         new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start, continues)
         return new
 
-    def next_raw(self, wait_s: float) -> tuple[ChunkHead | None, RawChunk | None, Reading]:
-        """(head, chunk, reading): the next raw chunk, or None after `wait_s` without events."""
+    def next_raw(self, wait_s: float = WAIT_S) -> tuple[Reading, RawChunk | None]:
+        """The next raw chunk, or None after `wait_s` without events."""
         chunk = self._read(wait_s)
-        return None if chunk is None else chunk.head, chunk, self._reading()
+        return self._reading(chunk is not None), chunk
 
-    def next_decoded(self, wait_s: float) -> tuple[ChunkInfo | None, DecodedChunk | None, Reading]:
-        """(info, decoded, reading): fused mode's twin of `next_raw`."""
+    def next_decoded(
+        self, wait_s: float = WAIT_S
+    ) -> tuple[Reading | ChunkInfo | SmallChunk, DecodedChunk | None]:
+        """Fused mode's twin of `next_raw`: what the store must know of a chunk, and the chunk, by
+        reference or within; only a Reading if there is none."""
         chunk = self._read(wait_s)
         if chunk is None:
-            return None, None, self._reading()
+            return self._reading(False), None
         info, decoded = self._parser.decode_chunk(chunk)
-        reading = self._reading()  # in the info, so that nobody waits for one answer more
+        reading = self._reading(True)
         info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
-        return info, decoded, reading
+        if decoded.arena.size <= SMALL_CHUNK_BYTES:
+            return SmallChunk(info, decoded), None
+        return info, decoded
 
     def _read(self, wait_s: float) -> RawChunk | None:
         began_s, worked_s = time.perf_counter(), time.thread_time()
@@ -88,8 +106,8 @@ class Fetcher:
             self._busy_s += busy_s
             self._waiting_s += max(time.perf_counter() - began_s - busy_s, 0.0)
 
-    def _reading(self) -> Reading:
-        reading = Reading(self._source.finished, self._busy_s, self._waiting_s)
+    def _reading(self, has_chunk: bool) -> Reading:
+        reading = Reading(has_chunk, self._source.finished, self._busy_s, self._waiting_s)
         self._busy_s = self._waiting_s = 0.0
         return reading
 

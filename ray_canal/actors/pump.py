@@ -8,7 +8,8 @@ enters this process: only heads and infos (small) are awaited; the rest passes b
          raw ref ──────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> deliver
                            └──────────────────────────^    └──decoded ref──────────^
 
-Fused (`decoders = 0`): fetcher.next_decoded ─info, ref─> buffer (in this process) ─> deliver.
+Fused (`decoders = 0`): fetcher.next_decoded ─info, ref─> buffer (in this process) ─> deliver. A
+small chunk comes by value.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _REACHABLE_AGAIN_S = 0.02
-_WAIT_S = 10.0  # how long an idle fetcher holds a call before it answers "nothing"
 _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """An actor that starts may take its time, on a machine under load; for longer, it is replaced."""
@@ -183,34 +183,38 @@ class Pump:
         queue: asyncio.Queue[tuple[Any, Any] | None],
         wait_for_room: Callable[[int], Awaitable[None]],
     ) -> None:
-        call = self._fetcher.next_decoded.options(num_returns=3)
+        call = self._fetcher.next_decoded.options(num_returns=2)
         # One call is always waiting in the fetcher behind the running one, so that it never idles
         # between two chunks.
-        waiting: list[tuple[Any, Any, Any]] = []
+        waiting: list[tuple[Any, Any]] = []
         while True:
             while len(waiting) < chunks_ahead(0):
                 await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
-                waiting.append(tuple(call.remote(_WAIT_S)))
-            info_ref, decoded_ref, reading_ref = waiting.pop(0)
-            info = await info_ref
-            if info is not None:
-                await queue.put((info, decoded_ref))
-            elif await self._finished(reading_ref):
-                await queue.put(None)
-                return
+                waiting.append(tuple(call.remote()))
+            found_ref, decoded_ref = waiting.pop(0)
+            found = await found_ref
+            if isinstance(found, Reading):
+                if self._finished(found):
+                    await queue.put(None)
+                    return
+            elif isinstance(found, ChunkInfo):
+                await queue.put((found, decoded_ref))
+            else:
+                await queue.put((found.info, found.decoded))
 
     async def _produce_split(
         self,
         queue: asyncio.Queue[tuple[Any, Any] | None],
         wait_for_room: Callable[[int], Awaitable[None]],
     ) -> None:
-        call = self._fetcher.next_raw.options(num_returns=3)
+        call = self._fetcher.next_raw.options(num_returns=2)
         decode = spawn.decode_task()
         while True:
             await self._room(queue.qsize() + 1, wait_for_room)
-            head_ref, raw_ref, reading_ref = call.remote(_WAIT_S)
-            has_chunk, finished = await head_ref is not None, await self._finished(reading_ref)
-            if not has_chunk:
+            reading_ref, raw_ref = call.remote()
+            reading = await reading_ref
+            finished = self._finished(reading)
+            if not reading.has_chunk:
                 if finished:
                     await queue.put(None)
                     return
@@ -224,8 +228,7 @@ class Pump:
         await wait_for_room(chunks)
         self.stages.add("store", waiting_s=time.perf_counter() - began_s)
 
-    async def _finished(self, reading_ref: Any) -> bool:
-        reading: Reading = await reading_ref
+    def _finished(self, reading: Reading) -> bool:
         self.stages.add("fetch", reading.busy_s, reading.waiting_s)
         return reading.finished
 

@@ -21,6 +21,7 @@ class Reading:
     """What a fetcher says beside a chunk, or instead of one: `finished`, no chunk will ever come;
     seconds of work and of waiting for the source since the last time that it said so."""
 
+    has_chunk: bool
     finished: bool
     busy_s: float
     waiting_s: float

@@ -7,6 +7,7 @@ generation are void: their ack raises InstanceRestarted and they are delivered a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -26,8 +27,10 @@ from ray_canal.actors.instance import (
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import NEVER
 from ray_canal.errors import (
+    BatchNotFound,
     ConfigError,
     InstanceError,
+    InstanceRestarted,
     NotSubscribed,
 )
 from ray_canal.limits import limits
@@ -134,9 +137,19 @@ class Store(Instance):
         return await self._get(client_id, batch_size, timeout, holder, full=True)
 
     async def get_soon(
-        self, client_id: int, batch_size: int, timeout: float, holder: str = ""
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float,
+        done: tuple[int, int] | None = None,
+        holder: str = "",
     ) -> MessageHead:
-        """A batch as soon as there is anything for this subscriber, waiting up to `timeout`."""
+        """A batch as soon as there is anything for this subscriber, waiting up to `timeout`; first
+        its batch `done` (id, epoch) is acked. It may be acked already, for the call may come twice;
+        one that is void comes again."""
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):
+                await self._ack(client_id, *done, holder, keep=False)
         return await self._get(client_id, batch_size, timeout, holder, full=False)
 
     async def get(
@@ -159,12 +172,11 @@ class Store(Instance):
         if timeout is not None:
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
-            while not line.store.ready(client_id, wanted, count_all=not full):
-                if self._ended(client_id) or not await self._changed.wait(deadline):
-                    break
+            waits = True
+            while waits and not line.store.ready(client_id, wanted, count_all=not full):
+                waits = not self._ended(client_id) and await self._changed.wait(deadline)
                 line = await self._read_back(client_id, batch_size)
             self._gets.add("get", waiting_s=time.monotonic() - began_s)
-        line = await self._read_back(client_id, batch_size)
         self._refuse_replaced(client_id, holder)
         with self._owning():  # a successor may have moved the cursors since
             self._meta.refuse_fenced(self._destination, self._epoch)

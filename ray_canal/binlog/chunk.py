@@ -16,8 +16,10 @@ multiples of 64.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +64,11 @@ EVENT_IN_TRANSACTION = 1
 """Set on the rows, queries and END of an open transaction; not on a DDL that stands alone."""
 EVENT_SILENT = 2
 """Set where Canal makes no entry (CREATE VIEW, GRANT, SAVEPOINT): it moves cursors, no more."""
+EVENT_CLOSES = 4
+"""Set in ENTRY on what ends a transaction: END, and a statement that stands alone (a DDL); of
+several entries that one event makes (DROP TABLE a, b), or one GTID names, the last one. Rows
+without a BEGIN before them (XA) are open until something ends them: one must not resume between the
+row events of one statement."""
 
 GTID = np.dtype(
     [
@@ -76,6 +83,7 @@ GTID = np.dtype(
         ("server_id", "<u4"),  # MariaDB: the GTID's server id
         ("flavor", "u1"),  # GTID_* below
         ("tag", "S32"),  # MySQL 8.3+: tag, usually empty
+        ("follows", "u1"),  # MySQL: source and tag are those of the one before, gno the next
     ]
 )
 GTID_ANONYMOUS, GTID_MYSQL, GTID_MARIADB = 0, 1, 2
@@ -147,8 +155,7 @@ class RawChunk:
         return int(self.data.size) - self.head.carried_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnLayout:
+class ColumnLayout(NamedTuple):
     """Where one column's buffers lie in the arena: offsets in bytes; -1 where there is none."""
 
     code: int  # kernels/codes.py
@@ -159,8 +166,7 @@ class ColumnLayout:
     null_count: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TableLayout:
+class TableLayout(NamedTuple):
     """One table version's rows in a chunk. A side (before, after) without any row is None.
 
     Both sides have `rows` slots; a row without that image (INSERT has no before, DELETE no after)
@@ -177,8 +183,7 @@ class TableLayout:
     json_diff: ColumnLayout | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkLayout:
+class ChunkLayout(NamedTuple):
     journal_name: str
     events: int  # arena offset of EVENT[event_count]
     event_count: int
@@ -197,6 +202,11 @@ class DecodedChunk:
 
     layout: ChunkLayout
     arena: Bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Ray's pickler asks Python about each object that it meets; so it meets few.
+        arena = pickle.PickleBuffer(self.arena.data)
+        return _decoded, (pickle.dumps(self.layout, protocol=5), arena)
 
     def _records(self, offset: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         return self.arena[offset : offset + count * dtype.itemsize].view(dtype)
@@ -240,6 +250,12 @@ class ChunkInfo:
     quarantined: tuple[Quarantined, ...] = ()
     pieces: npt.NDArray[np.int64] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        rest = [getattr(self, name) for name in _PLAIN]
+        entries, gtids = np.ascontiguousarray(self.entries), np.ascontiguousarray(self.gtids)
+        buffers = (pickle.PickleBuffer(each.view(np.uint8).data) for each in (entries, gtids))
+        return _info, (pickle.dumps(rest, protocol=5), *buffers, self.pieces)
+
     def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
         """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,
         END, a statement) pass."""
@@ -248,3 +264,23 @@ class ChunkInfo:
             passes[index] = passes[index] or admits(schema, table)
         mask: npt.NDArray[np.bool_] = np.array([*passes, True], np.bool_)[self.entries["table"]]
         return mask
+
+
+_PLAIN = tuple(
+    name for name in ChunkInfo.__slots__ if name not in ("entries", "gtids", "pieces")
+)
+
+
+def _info(
+    rest: bytes, entries: Any, gtids: Any, pieces: npt.NDArray[np.int64] | None
+) -> ChunkInfo:
+    return ChunkInfo(
+        entries=np.frombuffer(entries, ENTRY),
+        gtids=np.frombuffer(gtids, GTID),
+        pieces=pieces,
+        **dict(zip(_PLAIN, pickle.loads(rest), strict=True)),
+    )
+
+
+def _decoded(layout: bytes, arena: Any) -> DecodedChunk:
+    return DecodedChunk(pickle.loads(layout), np.frombuffer(arena, np.uint8))

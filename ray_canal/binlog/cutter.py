@@ -31,6 +31,9 @@ from ray_canal.protocol.position import BINLOG_START
 _SMALL_TAIL_BYTES = 256 << 10
 """So much of a buffer's unread end is copied to the next chunk's buffer at once."""
 
+_EARLY_PART = 16
+"""A chunk may be smaller by this part if it then ends where a transaction does."""
+
 _CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
 _EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
 
@@ -180,7 +183,8 @@ class ChunkCutter:
         state = self._state
         while True:
             limit = self._start + self._carried_bytes + self._chunk_bytes
-            code = walk.scan(self._buffer, self._filled, limit, state, self._carry)
+            early = limit - self._chunk_bytes // _EARLY_PART
+            code = walk.scan(self._buffer, self._filled, early, limit, state, self._carry)
             if code == walk.MORE:
                 return None
             if code == walk.CARRY_FULL:

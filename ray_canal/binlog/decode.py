@@ -6,7 +6,7 @@ come out.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -350,7 +350,7 @@ def _add_diffs(work: _Work, deferred: Int64s, arena: Bytes, layouts: list[TableL
         texts.append(found)
     arena, places = json_diffs.append(arena, texts)
     for table, place in zip(tables, places, strict=True):
-        layouts[table] = replace(layouts[table], json_diff=place)
+        layouts[table] = layouts[table]._replace(json_diff=place)
     return arena
 
 

@@ -161,7 +161,7 @@ def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.
     records = np.zeros(len(gtids), GTID)
     if not records.size:
         return records
-    place_gtids(gtids, records)
+    place_gtids(data, gtids, records)
     sid, tag = _GTID_OFFSETS["sid"], _GTID_OFFSETS["tag"]
     place_sources(data, gtids, GTID.itemsize, sid, tag, records.view(np.uint8))
     return records

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
@@ -183,29 +184,26 @@ class Connector:
         when a source of binlog files is at its end, or within `poll` seconds after `stopped` is
         set.
         """
+        session, done = self._session, None
         while stopped is None or not stopped.is_set():
-            message = self._session.message(
-                self._session.transport.call(
-                    "get_soon", self._session.client_id, batch_size, poll, repeat=True
+            message = session.message(
+                session.transport.call(
+                    "get_soon", session.client_id, batch_size, poll, done, repeat=True
                 )
             )
+            done = None
             if message:
-                done = False
                 try:
                     yield message
-                    done = True
+                    done = message.id, message.head.epoch
                 finally:
-                    if not done:
+                    if done is None:
                         self._give_back()
-                self._ack_or_repeat(message)
             elif message.finished:
                 return
-
-    def _ack_or_repeat(self, message: Message) -> None:
-        try:
-            self.ack(message.id)
-        except InstanceRestarted:
-            return  # at-least-once: it will be delivered again
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted):  # it comes again
+                self.ack(message.id)
 
     def _give_back(self) -> None:
         try:
@@ -302,24 +300,21 @@ class AsyncConnector:
         self, batch_size: int = 1000, poll: float = _POLL_S
     ) -> AsyncIterator[Message]:
         """See Connector.messages."""
+        session, done = self._session, None
         while True:
-            message = self._session.message(
-                await self._session.transport.call_async(
-                    "get_soon", self._session.client_id, batch_size, poll, repeat=True
+            message = session.message(
+                await session.transport.call_async(
+                    "get_soon", session.client_id, batch_size, poll, done, repeat=True
                 )
             )
+            done = None
             if message:
-                done = False
                 try:
                     yield message
-                    done = True
+                    done = message.id, message.head.epoch
                 finally:
-                    if not done:
+                    if done is None:
                         await self.rollback()
-                try:
-                    await self.ack(message.id)
-                except InstanceRestarted:
-                    continue
             elif message.finished:
                 return
 

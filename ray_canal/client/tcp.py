@@ -10,6 +10,7 @@ was outstanding, subscription.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -334,7 +335,16 @@ class TcpTransport:
         raw = tuple(found.messages)
         return TcpHead(found.batch_id, self._epoch, entry_count=len(raw), raw=raw)
 
-    def _get_soon(self, client_id: int, batch_size: int, timeout: float) -> TcpHead:
+    def _get_soon(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float,
+        done: tuple[int, int] | None = None,
+    ) -> TcpHead:
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):  # as the store does it
+                self._ack(client_id, *done)
         head = self._get_without_ack(client_id, batch_size, None)
         if head.id != EMPTY_BATCH:
             return head

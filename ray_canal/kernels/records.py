@@ -5,11 +5,13 @@ Field by field, numpy would go over them a dozen times with strides.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import copy
+from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.memory import copy, same_bytes
 from ray_canal.kernels.rows import VERSION_PARTIAL
 
 
@@ -96,8 +98,24 @@ def place_sources(data, found, size, uuid_at, tag_at, records):  # type: ignore[
             copy(records, i * size + tag_at, data, found[i, g.G_TAG], count)
 
 
+_MYSQL: Final = 1  # GTID_MYSQL
+
+
+@inlined
+def _follows(data, found, i):  # type: ignore[no-untyped-def]
+    """Whether a GTID is the next one of the same source and tag as the one before."""
+    h = i - 1
+    same = i > 0 and found[i, g.G_FLAVOR] == _MYSQL and found[h, g.G_FLAVOR] == _MYSQL
+    for field in range(g.G_UUID, g.G_UUID + 2):
+        same = same and found[i, field] == found[h, field]
+    size = found[i, g.G_TAG_BYTES]
+    if not same or found[i, g.G_GNO] != found[h, g.G_GNO] + 1 or found[h, g.G_TAG_BYTES] != size:
+        return False
+    return size == 0 or same_bytes(data, found[h, g.G_TAG], found[i, g.G_TAG], size)
+
+
 @bare
-def place_gtids(found, gtids):  # type: ignore[no-untyped-def]
+def place_gtids(data, found, gtids):  # type: ignore[no-untyped-def]
     """Fill GTID records, all but source uuid and tag."""
     for i in range(found.shape[0]):
         gtid = gtids[i]
@@ -110,6 +128,7 @@ def place_gtids(found, gtids):  # type: ignore[no-untyped-def]
         gtid["domain"] = found[i, g.G_DOMAIN]
         gtid["server_id"] = found[i, g.G_SERVER_ID]
         gtid["flavor"] = found[i, g.G_FLAVOR]
+        gtid["follows"] = _follows(data, found, i)
 
 
 @bare
@@ -123,9 +142,15 @@ def place_rows(heads, numbers, rows, row, present, events):  # type: ignore[no-u
         event["present"] = heads[i, present]
 
 
+# As in binlog/chunk.py.
+_ROWDATA: Final = 2
+_IN_TRANSACTION: Final = 1
+_CLOSES: Final = 4
+
+
 @bare
 def place_entries(events, entries):  # type: ignore[no-untyped-def]
-    """Fill ENTRY records from EVENT records."""
+    """Fill ENTRY records from EVENT records; which of them close a transaction is told here."""
     for i in range(events.size):
         event, entry = events[i], entries[i]
         entry["position"] = event["position"]
@@ -136,6 +161,12 @@ def place_entries(events, entries):  # type: ignore[no-untyped-def]
         entry["table"] = event["table"]
         entry["kind"] = event["kind"]
         entry["event_type"] = event["event_type"]
-        entry["flags"] = event["flags"]
         entry["transaction"] = event["gtid"]
+        flags = event["flags"]
+        alone = event["kind"] == _ROWDATA and not flags & _IN_TRANSACTION and event["rows"] == 0
+        if alone and i + 1 < events.size:
+            behind = events[i + 1]
+            named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
+            alone = not named and event["position"] != behind["position"]
+        entry["flags"] = flags | _CLOSES if alone or event["kind"] == w.KIND_END else flags
 

@@ -255,10 +255,12 @@ def _end_transaction(state, carry):  # type: ignore[no-untyped-def]
 
 
 @bare
-def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
+def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped-def]
     """Walk whole events from state[AT] on, up to `filled`; stop as the codes above say.
 
-    `limit` is the offset at and behind which a chunk is full.
+    `limit` is the offset at and behind which a chunk is full; at and behind `early` it is when a
+    transaction ends. What is cut there is delivered as one piece, and nothing of it must be carried
+    on.
     """
     at = state[AT]
     position = state[POSITION]
@@ -302,7 +304,7 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
             state[GAP_POSITION] = end - length
             code = GAP
             break
-        stop = False
+        stop = ends = False
         count = state[CARRY_COUNT]
         if kind == TABLE_MAP_EVENT:
             if count + 1 >= carry.shape[0]:
@@ -318,6 +320,7 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
             state[COMPRESSED] |= _is_compressed(kind)
         elif kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT:
             _end_transaction(state, carry)
+            ends = True
             state[COMPRESSED] |= _is_compressed(kind)
         elif kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT:
             _end_transaction(state, carry)
@@ -338,6 +341,7 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
                 state[CARRY_COUNT] = 0
             elif meaning == _ENDS:
                 _end_transaction(state, carry)
+                ends = True
             else:
                 stop = meaning == _SCHEMA
                 if not state[IN_TRANSACTION]:
@@ -355,6 +359,9 @@ def scan(buffer, filled, limit, state, carry):  # type: ignore[no-untyped-def]
         position = follows
         if stop:
             code = CUT
+            break
+        if ends and at >= early:
+            code = FULL
             break
     state[AT] = at
     state[POSITION] = position

@@ -6,10 +6,10 @@ without a checksum are those of the first version.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
@@ -33,7 +33,13 @@ class SubscriberMeta:
     holder: str = ""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        tree = {name: getattr(self, name) for name in self.__slots__}
+        if self.cursor is not None:  # asdict would copy it word for word, at each ack
+            tree["cursor"] = {
+                "identity": _fields(self.cursor.identity),
+                "position": _fields(self.cursor.position),
+            }
+        return json.dumps(tree, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> SubscriberMeta:
@@ -55,6 +61,10 @@ class SubscriberMeta:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 _FILTER_RECORD = -1

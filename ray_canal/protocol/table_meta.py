@@ -5,7 +5,10 @@ Plain records. Where they come from (row metadata, catalog, CREATE TABLE text) i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,35 @@ class TableMeta:
 
     `hidden`: how many columns rows have behind these that no statement can show: MariaDB's
     DB_ROW_HASH_n (BIGINT UNSIGNED, may be NULL), one for each unique key too long for an index.
+
+    It goes along with every chunk and is what caches ask for, so it keeps its hash and its pickle,
+    and is the same object each time that it comes to a process.
     """
 
     schema: str
     table: str
     columns: tuple[ColumnMeta, ...]
     hidden: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+    _pickle: bytes = field(init=False, repr=False, compare=False, default=b"")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.schema, self.table, self.columns)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._pickle:
+            fields = (self.schema, self.table, self.columns, self.hidden)
+            object.__setattr__(self, "_pickle", pickle.dumps(fields, protocol=5))
+        return _known, (self._pickle,)
 
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.table}"
+
+
+@lru_cache(maxsize=4096)
+def _known(fields: bytes) -> TableMeta:
+    return TableMeta(*pickle.loads(fields))

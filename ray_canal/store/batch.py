@@ -76,6 +76,8 @@ def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
         return None
     if slot.chunk is None:
         return Taken(slot, first, last, view.mask(slot.count), None, view.count, view.rows)
+    if view.count == last - first == slot.count:
+        return Taken(slot, first, last, None, (first, last - 1), view.count, view.rows)
     low, high = (int(i) for i in np.searchsorted(view.admitted, (first, last)))
     chosen = view.admitted[low:high]
     if not len(chosen):

@@ -29,6 +29,9 @@ class Flush:
         if not self._size or not count:
             return 0
         kind, event_type = entries["kind"], entries["event_type"]
+        if kind[-1] == END:
+            self._gathered = 0
+            return 0
         row_change = (kind == ROWDATA) & (event_type >= INSERT) & (event_type <= DELETE)
         stays = row_change | (kind == BEGIN)
         # The last place where everything before it is flushed: behind what does not stay, before a

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ray_canal.config import StoreConfig
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import LogChunk, closes
+from ray_canal.store.transaction_buffer import LogChunk
 
 SLOT_BYTES_MIN = 4096
 """What a chunk is charged at least: a chunk of one small transaction costs that much to keep and
@@ -75,17 +73,17 @@ class Slot:
 
 def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
     """The slot of a chunk whose first entry has the log sequence `first`."""
-    count = len(chunk.info.entries)
-    ends = np.flatnonzero(closes(chunk.info.entries))
+    ends, after = chunk.closing, chunk.after
+    assert after is not None
     return Slot(
         chunk,
         payload,
         first,
-        first + count,
+        first + len(chunk.info.entries),
         chunk.info.size_bytes,
         chunk.gtid_set,
         EntryPosition(chunk.info.head.journal_name, int(chunk.info.entries["position"][0])),
-        chunk.resume_after(count - 1),
+        after,
         int(ends[0]) if len(ends) else -1,
         int(ends[-1]) if len(ends) else -1,
         chunk.info.arena_bytes,

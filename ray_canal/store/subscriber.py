@@ -14,7 +14,7 @@ from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.protocol.subscription import Policy
 from ray_canal.store.flush import ROWDATA
 from ray_canal.store.ring import Slot
-from ray_canal.store.transaction_buffer import LogChunk, closes
+from ray_canal.store.transaction_buffer import LogChunk
 
 Ints = npt.NDArray[np.int64]
 
@@ -171,7 +171,7 @@ class Subscriber:
             admitted,
             costs,
             np.flatnonzero(is_ddl),
-            np.flatnonzero(closes(entries)) if self.terms.transactions else _NONE,
+            chunk.closing if self.terms.transactions else _NONE,
             len(admitted),
             int(entries["rows"][admitted].sum()),
             int(costs[-1]),
@@ -188,7 +188,7 @@ def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
     if journal_key(head.journal_name) != journal_key(cursor.journal_name):
         before = EntryPosition(head.journal_name) < EntryPosition(cursor.journal_name)
         return np.full(len(entries), before)
-    position, row, entry = chunk.resume_position, chunk.resume_row, chunk.resume_entry
+    position, row, entry = chunk.resumes()
     inside = entry <= cursor.entry
     if cursor.row and not cursor.entry:  # of a time when entries were not counted
         inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))

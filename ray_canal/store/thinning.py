@@ -63,11 +63,14 @@ class Thinning:
         """Which of a chunk's entries (ENTRY) are shown; None: all of them."""
         shown: Bools = entries["flags"] & EVENT_SILENT == 0
         chosen = np.flatnonzero(shown)
-        kinds = entries["kind"][chosen]
+        kinds = entries["kind"]
+        if len(chosen) < len(entries):
+            kinds = kinds[chosen]
         if self._empty is not None:
             begins = np.flatnonzero((kinds[:-1] == BEGIN) & (kinds[1:] == END))
-            dropped = np.delete(begins, self._empty.of(_seconds(entries, chosen[begins])))
-            shown[chosen[dropped]] = shown[chosen[dropped + 1]] = False
+            if len(begins):
+                dropped = np.delete(begins, self._empty.of(_seconds(entries, chosen[begins])))
+                shown[chosen[dropped]] = shown[chosen[dropped + 1]] = False
         if self._pairs is not None:
             begins, ends = np.flatnonzero(kinds == BEGIN), np.flatnonzero(kinds == END)
             passes = np.zeros(len(begins) + 1, np.bool_)

@@ -9,20 +9,17 @@ as long as Canal's buffer does (flush.py), and thins transactions, as Canal's si
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.chunk import (
-    EVENT_IN_TRANSACTION,
-    ChunkInfo,
-)
+from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.flush import END, ROWDATA, Flush
+from ray_canal.store.flush import Flush
 from ray_canal.store.thinning import Thinning
 
 Ints = npt.NDArray[np.int64]
@@ -30,44 +27,72 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A chunk as the log keeps it: its info, which entries are delivered at all, where each
-    resumes.
+    """A chunk as the log keeps it: its info, which entries are delivered at all, and what of the
+    log before it one must know to say where an entry resumes.
 
-    `resume_position`, `resume_row` and `resume_entry` run parallel to `info.entries`: a subscriber
-    that has consumed entry k restarts at (journal, resume_position[k]) and skips resume_row[k] rows
-    and resume_entry[k] entries. `completed[k]`: how many of the chunk's GTIDs are executed when
-    everything up to entry k's resume position is. `held`: so many entries at the log's end are not
-    delivered yet, once this chunk is in it. `trail`: of the chunk's beginning; `closed`: the
-    transactions that it gets in this chunk.
+    At its beginning: behind the last complete transaction is `boundary`, an offset; of the open one
+    there were `open_rows` rows and `open_entries` entries; `gtid_set` was executed; `trail` is that
+    place's. `closed`: the transactions that the trail gets in this chunk. `closing`: indexes of the
+    entries that end a transaction. `held`: so many entries at the log's end are not delivered yet,
+    once this chunk is in it. `after`: where to restart with all of it consumed; of a chunk without
+    entries, None.
     """
 
     info: ChunkInfo
     visible: npt.NDArray[np.bool_] | None
-    resume_position: Ints
-    resume_row: Ints
-    resume_entry: Ints
-    completed: Ints
-    gtid_set: str  # executed before the chunk's first transaction
+    closing: Ints
+    boundary: int
+    open_rows: int
+    open_entries: int
+    gtid_set: str
     held: int = 0
     trail: str = ""
     closed: Closed = NONE_CLOSED
+    after: EntryPosition | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.info.entries)
+        object.__setattr__(self, "after", self.resume_after(count - 1) if count else None)
 
     def resume_after(self, entry: int) -> EntryPosition:
-        """Where to restart with entries up to this one consumed."""
-        completed = int(self.completed[entry])
-        gtids = self.info.gtids[:completed]
-        inside = bool(self.resume_row[entry] or self.resume_entry[entry])
-        last = int(self.info.entries["transaction"][entry]) if inside else completed - 1
+        """Where to restart with entries up to this one consumed: behind the last complete
+        transaction, with so many rows and entries of the open one to skip."""
+        info, entries = self.info, self.info.entries
+        ended = self.closing[: np.searchsorted(self.closing, entry, side="right")]
+        if len(ended):
+            first = int(ended[-1]) + 1
+            position = int(entries["position"][first - 1]) + int(entries["length"][first - 1])
+            rows, inside = 0, entry + 1 - first
+        else:
+            first, position = 0, self.boundary
+            rows, inside = self.open_rows, self.open_entries + entry + 1
+        if first <= entry:
+            rows += int(entries["rows"][first : entry + 1].sum())
+        # A transaction counts as executed once an entry at or behind its end is consumed.
+        executed = int(entries["transaction"][ended].max(initial=-1)) + 1
+        last = int(entries["transaction"][entry]) if inside else executed - 1
         return EntryPosition(
-            self.info.head.journal_name,
-            int(self.resume_position[entry]),
-            int(self.resume_row[entry]),
-            gtid_set_after(self.gtid_set, gtids),
-            int(self.info.entries["timestamp"][entry]),
-            int(self.resume_entry[entry]),
-            int(self.info.gtids["original_us"][last]) if last >= 0 else 0,
-            self.closed.trail_at(self.trail, int(self.resume_position[entry])),
+            info.head.journal_name,
+            position,
+            rows,
+            gtid_set_after(self.gtid_set, info.gtids[:executed]),
+            int(entries["timestamp"][entry]),
+            inside,
+            int(info.gtids["original_us"][last]) if last >= 0 else 0,
+            self.closed.trail_at(self.trail, position),
         )
+
+    def resumes(self) -> tuple[Ints, Ints, Ints]:
+        """Of all entries what `resume_after` says of one: positions, rows, entries."""
+        entries = self.info.entries
+        index = np.arange(len(entries), dtype=np.int64)
+        before = np.searchsorted(self.closing, index, side="right") - 1  # -1: none in this chunk
+        behind = entries["position"].astype(np.int64) + entries["length"]
+        total_rows = np.cumsum(entries["rows"].astype(np.int64))
+        position = np.append(behind[self.closing], self.boundary)[before]
+        rows = total_rows - np.append(total_rows[self.closing], -self.open_rows)[before]
+        inside = index - np.append(self.closing, -self.open_entries - 1)[before]
+        return position, rows, inside
 
 
 class TransactionBuffer:
@@ -110,65 +135,30 @@ class TransactionBuffer:
             self._journal_name, self._boundary = head.journal_name, head.position
             self._open_rows = self._open_entries = 0
         chunk = self._placed(info)
-        self._advance(chunk)
+        self._trail = extended(self._trail, chunk.closed.digests)
+        if chunk.after is not None:
+            self._boundary = chunk.after.position
+            self._open_rows, self._open_entries = chunk.after.row, chunk.after.entry
+            self._gtid_set = chunk.after.gtid
         return chunk
 
     def _placed(self, info: ChunkInfo) -> LogChunk:
         entries = info.entries
-        count = len(entries)
-        index = np.arange(count, dtype=np.int64)
-        ends = closes(entries)
-        last_end = np.maximum.accumulate(np.where(ends, index, -1)) if count else index
-        behind = entries["position"].astype(np.int64) + entries["length"]
-        total_rows = np.cumsum(entries["rows"].astype(np.int64))
-        padded_rows = np.append(total_rows, -self._open_rows)  # index -1: no end in this chunk
-        padded_behind = np.append(behind, self._boundary)
-        padded_index = np.append(index, -self._open_entries - 1)
         closed = NONE_CLOSED
         if info.pieces is None:  # named by other means, which a trail would leave out
             self._trail, self._folding = "", Folding()
         else:
             closed = self._folding.add(info.pieces)
             info = replace(info, pieces=None)  # done with, and the log need not hold it
-        # A transaction counts as executed once an entry at or behind its end is consumed.
-        transactions = np.append(entries["transaction"].astype(np.int64) + 1, 0)
         return LogChunk(
             info,
             self._thinning.visible(entries),
-            padded_behind[last_end],
-            total_rows - padded_rows[last_end],
-            index - padded_index[last_end],
-            np.maximum.accumulate(transactions[last_end]) if count else index,
+            np.flatnonzero(entries["flags"] & EVENT_CLOSES),
+            self._boundary,
+            self._open_rows,
+            self._open_entries,
             self._gtid_set,
             self._flush.held(entries),
             self._trail,
             closed,
         )
-
-    def _advance(self, chunk: LogChunk) -> None:
-        self._trail = extended(self._trail, chunk.closed.digests)
-        if not len(chunk.info.entries):
-            return
-        self._boundary = int(chunk.resume_position[-1])
-        self._open_rows = int(chunk.resume_row[-1])
-        self._open_entries = int(chunk.resume_entry[-1])
-        completed = int(chunk.completed[-1])
-        self._gtid_set = gtid_set_after(self._gtid_set, chunk.info.gtids[:completed])
-
-
-def closes(entries: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which entries end a transaction: END, and a statement that stands alone (a DDL).
-
-    Of several entries that one event makes (DROP TABLE a, b), or one GTID names, the last one ends
-    it.
-    """
-    alone = (entries["kind"] == ROWDATA) & (entries["flags"] & EVENT_IN_TRANSACTION == 0)
-    # Rows without a BEGIN before them (XA) are open until something ends them: one must not resume
-    # between the row events of one statement.
-    alone &= entries["rows"] == 0
-    position, transaction = entries["position"], entries["transaction"]
-    goes_on = position[1:] == position[:-1]
-    goes_on |= (transaction[1:] == transaction[:-1]) & (transaction[1:] >= 0)
-    alone[:-1] &= ~goes_on
-    found: npt.NDArray[np.bool_] = alone | (entries["kind"] == END)
-    return found

@@ -152,8 +152,7 @@ def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:
     layouts = before or after or ()
     all_json = sum(layout.code == codes.JSON for layout in table.before or table.after or ())
     is_whole = sum(layout.code == codes.JSON for layout in layouts) == all_json
-    return dataclasses.replace(
-        table,
+    return table._replace(
         meta=dataclasses.replace(meta, columns=columns),
         before=before,
         after=after,

@@ -158,7 +158,6 @@ TESTED_ELSEWHERE = {
     "kernels/envelope": "tests/unit/views/test_arrow.py",
     "kernels/gtid_events": "tests/unit/binlog/test_decode.py",
     "kernels/text_check": "tests/unit/binlog/test_hostile.py",
-    "kernels/records": "tests/unit/binlog/test_decode.py",
     "kernels/protobuf": "tests/golden/test_entries.py",
     "kernels/scan": "tests/unit/binlog/test_cutter.py",
 }

@@ -40,8 +40,8 @@ async def numbered() -> None:
     made = await upstreams.call("a", 0, "make", config_of(binlog_files()[0]), False)
     assert made is None
     await opened
-    heads = [(await calls[n])[0] for n in numbers]
-    positions = [head.position for head in heads if head is not None]
+    chunks = [(await calls[n])[1] for n in numbers]
+    positions = [chunk.head.position for chunk in chunks if chunk is not None]
     assert len(positions) == len(numbers)
     assert positions == sorted(set(positions))
     await upstreams.call("a", 8, "end")
@@ -59,17 +59,17 @@ async def ended(tmp_path: Path) -> None:
     await upstreams.call("bad", 0, "make", config_of(tmp_path / "none.000001"), False)
     with pytest.raises(CanalError):
         await upstreams.call("bad", 1, "open", (), "")
-    head, _, _ = await upstreams.call("good", 2, "next_raw", 0.1)
-    assert head is not None
+    reading, _ = await upstreams.call("good", 2, "next_raw", 0.1)
+    assert reading.has_chunk
     number = 3
-    while (await upstreams.call("good", number, "next_raw", 0.0))[0] is not None:
+    while (await upstreams.call("good", number, "next_raw", 0.0))[1] is not None:
         number += 1
     waiting = asyncio.create_task(upstreams.call("good", number + 1, "next_raw", 60.0))
     status = await upstreams.call("good", number + 2, "status", None)
     assert status.position > 4
     assert not waiting.done()
     await upstreams.call("good", number + 3, "end")
-    assert (await waiting)[0] is None
+    assert (await waiting)[1] is None
     await upstreams.call("bad", 2, "end")
     assert upstreams.keys() == []
     deadline = time.monotonic() + 10

@@ -17,7 +17,13 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.assemble import assemble, walk
-from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
+from ray_canal.binlog.chunk import (
+    EVENT_CLOSES,
+    EVENT_IN_TRANSACTION,
+    DecodedChunk,
+    RawChunk,
+    TableLayout,
+)
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import TableVersion
 from ray_canal.binlog.plan import make_plan
@@ -337,7 +343,10 @@ def test_carried_events_make_no_entries() -> None:
     info, _ = decode_chunk(RawChunk(head, data))
     assert info.failure is None
     assert info.entries["position"].tolist() == [810, 954]
-    assert info.entries["flags"].tolist() == [1, 1]
+    assert info.entries["flags"].tolist() == [
+        EVENT_IN_TRANSACTION,
+        EVENT_IN_TRANSACTION | EVENT_CLOSES,
+    ]
     assert info.gtids["position"].tolist() == [565]
     assert info.entries["transaction"].tolist() == [0, 0]
     assert info.size_bytes == 985 - 810

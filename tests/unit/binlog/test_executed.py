@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -25,6 +26,9 @@ def records(chosen: random.Random, count: int, sources: int, tags: list[bytes]) 
         next_of[source, tag] = gno + 1
         record["flavor"], record["gno"], record["tag"] = GTID_MYSQL, gno, tag
         record["sid"] = np.frombuffer(SIDS[source], np.uint8)
+    for one, other in itertools.pairwise(found):
+        alike = all(np.array_equal(one[name], other[name]) for name in ("flavor", "sid", "tag"))
+        other["follows"] = bool(one["flavor"]) and alike and other["gno"] == one["gno"] + 1
     return found
 
 

@@ -81,7 +81,8 @@ def test_cursors_of_one_filter_are_those_of_another() -> None:
     for wanted in (None, event_filter(r".*\.orders"), event_filter(rows=True, query_ddl=True)):
         info, _ = decoded(raw, wanted)
         chunk = TransactionBuffer(EntryPosition(raw.head.journal_name)).add(info)
-        places.append((chunk.resume_position.tolist(), chunk.resume_entry.tolist()))
+        position, _, entry = chunk.resumes()
+        places.append((position.tolist(), entry.tolist()))
     assert places[0] == places[1] == places[2]
 
 

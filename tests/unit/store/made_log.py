@@ -11,6 +11,7 @@ import numpy as np
 
 from ray_canal.binlog.chunk import (
     ENTRY,
+    EVENT_CLOSES,
     EVENT_IN_TRANSACTION,
     GTID,
     GTID_MYSQL,
@@ -194,7 +195,10 @@ def info_of(entries: list[MadeEntry], sequence: int = 0, start: int | None = Non
     records = np.zeros(len(entries), ENTRY)
     for name in ("position", "length", "timestamp", "rows", "table", "kind", "event_type"):
         records[name] = [getattr(entry, name) for entry in entries]
-    records["flags"] = [EVENT_IN_TRANSACTION * entry.in_transaction for entry in entries]
+    records["flags"] = [
+        EVENT_IN_TRANSACTION * entry.in_transaction | EVENT_CLOSES * entry.closes
+        for entry in entries
+    ]
     index = {gno: k for k, gno in enumerate(gnos)}
     records["transaction"] = [index.get(entry.gno, -1) for entry in entries]
     start = entries[0].position if start is None else start

@@ -26,7 +26,8 @@ def test_resume_positions_are_those_worked_out_the_slow_way(seed: int) -> None:
     count = 0
     for info in log.chunks(random_):
         chunk = buffer.add(info)
-        for entry in range(len(info.entries)):
+        resumes = zip(*(each.tolist() for each in chunk.resumes()), strict=True)
+        for entry, (position, row, inside) in enumerate(resumes):
             count += 1
             found, wanted = chunk.resume_after(entry), log.cursor_after(count)
             assert (found, found.gtid, found.timestamp) == (
@@ -34,6 +35,7 @@ def test_resume_positions_are_those_worked_out_the_slow_way(seed: int) -> None:
                 wanted.gtid,
                 wanted.timestamp,
             ), f"seed {seed}: behind entry {count}"
+            assert (position, row, inside) == (found.position, found.row, found.entry)
     assert count == len(log.entries)
 
 
@@ -62,8 +64,9 @@ def test_rows_of_one_statement_without_begin_do_not_resume_between() -> None:
     log = MadeLog()
     log.xa_branch()
     chunk = TransactionBuffer(START).add(info_of(log.entries, 0, 4))
-    assert chunk.resume_row.tolist() == [2, 4, 6, 0]
-    assert set(chunk.resume_position[:3].tolist()) == {4}
+    position, rows, _ = chunk.resumes()
+    assert rows.tolist() == [2, 4, 6, 0]
+    assert set(position[:3].tolist()) == {4}
 
 
 def gtid(flavor: int, gno: int, *, sid: int = 1, domain: int = 0, tag: bytes = b"") -> np.ndarray:

@@ -44,10 +44,10 @@ def relabelled(chunk: DecodedChunk, kind: str) -> DecodedChunk:
             for c in table.meta.columns
         )
         meta = dataclasses.replace(table.meta, columns=columns)
-        return dataclasses.replace(table, meta=meta)
+        return table._replace(meta=meta)
 
     tables = tuple(cut(table) for table in chunk.layout.tables)
-    return dataclasses.replace(chunk, layout=dataclasses.replace(chunk.layout, tables=tables))
+    return dataclasses.replace(chunk, layout=chunk.layout._replace(tables=tables))
 
 
 @pytest.mark.parametrize("kind", ["enum", "set"])
