@@ -1,8 +1,8 @@
 """The pump: pulls chunks through the stages, in order, into the log.
 
 It runs inside the store actor, because whoever calls for a chunk owns it: raw and decoded chunks
-then outlive the fetcher and the workers that made them, and nothing is `ray.put`. The payload never
-enters this process: only heads and infos (small) are awaited; the rest passes by reference.
+then outlive the fetcher and the workers that made them, and nothing is `ray.put`. What is awaited
+is small: heads, infos, and chunks that are small themselves; the rest passes by reference.
 
     fetcher.next_raw ─head─┐
          raw ref ──────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> deliver

@@ -12,6 +12,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal import errors
+from ray_canal.actors.calls import StoreCalls
 from ray_canal.protocol.position import EntryPosition
 from tests.integration.test_main_job import deployment
 from tests.servers import Server
@@ -200,3 +201,29 @@ def test_an_instance_rests_while_nobody_subscribes(
             assert ids(connector, 1) == [number]
             connector.unsubscribe()
             until(lambda: state("rests") == "resting")
+
+
+def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    filled(mysql97, "acked")
+    stop_after.append("acked")
+    canal.start(deployment(mysql97, "acked", tmp_path / "meta.db"))
+    with canal.connect("acked", 5) as connector:
+        connector.subscribe(r"acked\.t")
+        filled(mysql97, "acked", (1, 9))
+        messages = connector.messages(1)
+        first = next(messages)
+        assert connector.list_batch_ids() == [first.id]
+        second = next(messages)
+        assert connector.list_batch_ids() == [second.id]
+        done = first.id, first.head.epoch
+        calls = StoreCalls("acked")
+        third = calls.call("get_soon", 5, 1, 60.0, done, repeat=True)
+        assert connector.list_batch_ids() == [second.id, third.id]
+        too_soon = third.id, third.epoch
+        with pytest.raises(errors.BatchNotFirst):
+            calls.call("get_soon", 5, 1, 60.0, too_soon, repeat=True)
+        messages.close()  # in the midst of the second one
+        assert connector.list_batch_ids() == []
+        assert next(connector.messages(1)).id > third.id

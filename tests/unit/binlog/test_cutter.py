@@ -7,10 +7,12 @@ import os
 import random
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ray_canal import demo
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
@@ -31,6 +33,7 @@ NAMES = [
 ]
 ROWS = {20, 21, 22, 23, 24, 25, 30, 31, 32, 39, 166, 167, 168, 169, 170, 171}
 GTIDS = {33, 34, 42, 162}
+XID = 16
 
 
 def golden(name: str) -> bytes:
@@ -179,6 +182,22 @@ def test_a_chunk_ends_behind_ddl() -> None:
         texts = [query_text(event) for event in inside if event[4] == 2]
         assert all(text.split(b" ")[0] in (b"BEGIN", b"COMMIT", b"SAVEPOINT") for text in texts)
     assert len(chunks) > 1
+
+
+def test_a_chunk_ends_where_a_transaction_does_if_it_is_nearly_full() -> None:
+    data = (Path(demo.__file__).parent / "mysql-bin.000001").read_bytes()
+    ends_early = 0
+    for chunk_bytes in (8000, 30_000, 100_000):
+        early = chunk_bytes - chunk_bytes // 16
+        for chunk in cut(data, chunk_bytes, 1 << 20)[0][:-1]:
+            found = events(new_bytes(chunk))
+            behind = np.cumsum([len(event) for event in found]).tolist()
+            ends = [at for event, at in zip(found, behind, strict=True) if event[4] == XID]
+            assert [at for at in ends if at >= early] in ([], behind[-1:])
+            if found[-1][4] == XID:
+                assert behind[-1] >= early
+                ends_early += behind[-1] < chunk_bytes
+    assert ends_early > 5
 
 
 def test_feeding_in_any_pieces_gives_the_same_chunks() -> None:
