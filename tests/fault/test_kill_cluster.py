@@ -22,7 +22,6 @@ from tests.consumer import read_journal
 from tests.servers import Server
 from tests.workload import Replica, Workload
 
-KILLS = 2
 BURST_ROWS = 600
 
 
@@ -68,7 +67,10 @@ def judge(journal: Path, replica: Replica) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.soak)])
+def test_kills_of_the_whole_cluster(
+    kills: int, mysql97: Server, tmp_path: Path, short_temp: Path
+) -> None:
     work = Workload(mysql97, seed=77, database="killed")
     work.create()
     config, journal, log = (tmp_path / n for n in ("canal.toml", "journal", "log"))
@@ -90,7 +92,7 @@ def test_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp:
     consumer = launch(config, journal, short_temp / "r0", log)
     writer.start()
     try:
-        for kill in range(KILLS):
+        for kill in range(kills):
             wait_for_progress(journal, log, consumer)
             time.sleep(rng.uniform(0.0, 1.5))
             kill_everything(consumer, short_temp / f"r{kill}")
@@ -108,11 +110,11 @@ def test_kills_of_the_whole_cluster(mysql97: Server, tmp_path: Path, short_temp:
     finally:
         stop.set()
         writer.join()
-        kill_everything(consumer, short_temp / f"r{KILLS}")
+        kill_everything(consumer, short_temp / f"r{kills}")
     assert replica.differences(expected) == []
     starts = sum(1 for kind, _ in read_journal(journal) if kind == "start")
-    assert starts == KILLS + 1
-    print(f"{KILLS} kills, {replica.received} rows received, {replica.repeated} of them again")
+    assert starts == kills + 1
+    print(f"{kills} kills, {replica.received} rows received, {replica.repeated} of them again")
 
 
 def wait_for_progress(journal: Path, log: Path, consumer: subprocess.Popen[bytes]) -> None:
