@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
@@ -25,13 +25,6 @@ WAIT_S = 10.0
 SMALL_CHUNK_BYTES = 64 << 10
 """Of the arena: less than what Ray sends within an answer, rather than by shared memory. Such a
 chunk goes from hand to hand with what is said about it, and nobody asks its owner for it."""
-
-
-class SmallChunk(NamedTuple):
-    """A chunk by value."""
-
-    info: ChunkInfo
-    decoded: DecodedChunk
 
 
 class Fetcher:
@@ -84,9 +77,9 @@ class Fetcher:
 
     def next_decoded(
         self, wait_s: float = WAIT_S
-    ) -> tuple[Reading | ChunkInfo | SmallChunk, DecodedChunk | None]:
-        """Fused mode's twin of `next_raw`: what the store must know of a chunk, and the chunk, by
-        reference or within; only a Reading if there is none."""
+    ) -> tuple[Reading | ChunkInfo | tuple[ChunkInfo, DecodedChunk], DecodedChunk | None]:
+        """Fused mode's twin of `next_raw`: what the store must know of a chunk, and the chunk, for
+        who wants it; both in the first, if it is a small one; only a Reading if there is none."""
         chunk = self._read(wait_s)
         if chunk is None:
             return self._reading(False), None
@@ -94,7 +87,7 @@ class Fetcher:
         reading = self._reading(True)
         info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
         if decoded.arena.size <= SMALL_CHUNK_BYTES:
-            return SmallChunk(info, decoded), None
+            return (info, decoded), None
         return info, decoded
 
     def _read(self, wait_s: float) -> RawChunk | None:

@@ -197,10 +197,8 @@ class Pump:
                 if self._finished(found):
                     await queue.put(None)
                     return
-            elif isinstance(found, ChunkInfo):
-                await queue.put((found, decoded_ref))
-            else:
-                await queue.put((found.info, found.decoded))
+            else:  # a small chunk is a pair already
+                await queue.put(found if isinstance(found, tuple) else (found, decoded_ref))
 
     async def _produce_split(
         self,

@@ -18,8 +18,9 @@ Sums = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a fetcher says beside a chunk, or instead of one: `finished`, no chunk will ever come;
-    seconds of work and of waiting for the source since the last time that it said so."""
+    """What a fetcher says beside a chunk (`has_chunk`), or instead of one. `finished`: no chunk
+    will ever come. Seconds of work and of waiting for the source since the last time that it said
+    so."""
 
     has_chunk: bool
     finished: bool

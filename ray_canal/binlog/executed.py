@@ -16,19 +16,15 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     if not len(gtids):
         return before
     flavor = gtids["flavor"]
+    if (flavor == GTID_MARIADB).any():
+        return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
     is_named = flavor == GTID_MYSQL
-    if is_named.all():
-        named = gtids
-        starts = np.flatnonzero(named["follows"] == 0)
-        if not len(starts) or starts[0] != 0:  # what it follows is not among them
-            starts = np.append(0, starts)
-    else:
-        if (flavor == GTID_MARIADB).any():
-            return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
-        named = gtids[is_named]
-        if not len(named):
-            return before
-        starts = _run_starts(named)
+    named = gtids if is_named.all() else gtids[is_named]
+    if not len(named):
+        return before
+    begins = named["follows"] == 0
+    begins[0] = True  # what it follows is not among them
+    starts = np.flatnonzero(begins)
     executed = GtidSet.parse(before)
     if len(starts) > _RUNS_MAX:  # several sources in turns: sorted, each has its own few runs
         source = np.ascontiguousarray(named["sid"]).view("S16").ravel()

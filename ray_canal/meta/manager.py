@@ -33,7 +33,7 @@ class SubscriberMeta:
     holder: str = ""
 
     def to_json(self) -> str:
-        tree = {name: getattr(self, name) for name in self.__slots__}
+        tree = _fields(self)
         if self.cursor is not None:  # asdict would copy it word for word, at each ack
             tree["cursor"] = {
                 "identity": _fields(self.cursor.identity),
