@@ -262,6 +262,8 @@ class ChunkInfo:
         passes = [not table or admits(schema, table) for schema, table in self.tables]
         for index, schema, table in self.renamed:
             passes[index] = passes[index] or admits(schema, table)
+        if all(passes):
+            return np.ones(len(self.entries), np.bool_)
         mask: npt.NDArray[np.bool_] = np.array([*passes, True], np.bool_)[self.entries["table"]]
         return mask
 

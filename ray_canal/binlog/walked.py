@@ -91,7 +91,7 @@ def walk(raw: RawChunk) -> Walked:
         while size < 2 * (table_maps + 1):
             size *= 2
         found = np.empty((events, w.FOUND_FIELDS), np.int64)
-        gtids = np.zeros((gtid_events, g.GTID_FIELDS), np.int64)
+        gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
         slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
         code, at, entries, gtid_count, map_count, kind = w.walk(

@@ -17,18 +17,21 @@ from ray_canal.kernels.entry_columns import (
 )
 from ray_canal.kernels.entry_values import VALUE_BYTES_MAX
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load64, store64
+from ray_canal.kernels.memory import copy, copy32
 from ray_canal.kernels.protobuf import close_back, number_back
 
 
 @inlined
 def _message_back(pieces, start, size, buf, pos):  # type: ignore[no-untyped-def]
-    """Copy a message, mostly of up to 64 bytes: those go without a call, and what was too much in
-    front is written over later."""
-    if size <= 64 and start + size >= 64:
-        end = start + size
-        for k in range(8):
-            store64(buf, pos - 64 + 8 * k, load64(pieces, end - 64 + 8 * k))
+    """Copy a message, mostly of up to 64 bytes and seldom of more than 128: those go without a
+    call, and what was too much in front is written over later."""
+    end = start + size
+    if size <= 128 and end >= 128:
+        copy32(buf, pos - 32, pieces, end - 32)
+        copy32(buf, pos - 64, pieces, end - 64)
+        if size > 64:
+            copy32(buf, pos - 96, pieces, end - 96)
+            copy32(buf, pos - 128, pieces, end - 128)
     else:
         copy(buf, pos - size, pieces, start, size)
     return pos - size

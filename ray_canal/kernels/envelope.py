@@ -29,6 +29,31 @@ HAS_BEFORE: Final = 7
 HAS_AFTER: Final = 8
 REGIONS: Final = 9
 
+# Fields of `spans`.
+SPAN_ROWS: Final = 0
+SPAN_LOW: Final = 1
+SPAN_HIGH: Final = 2
+SPAN_FIRST: Final = 3  # number of the event
+SPAN_FIELDS: Final = 4
+
+
+@bare
+def row_spans(events, wanted, spans):  # type: ignore[no-untyped-def]
+    """Of each table, how many rows the wanted events have, between which rows they lie and the
+    first of them. `spans` has a line for each table, all zero before."""
+    for i in range(wanted.size):
+        if not wanted[i]:
+            continue
+        event = events[i]
+        rows, table = event["rows"], event["table"]
+        if rows <= 0 or table < 0:
+            continue
+        if spans[table, SPAN_ROWS] == 0:
+            spans[table, SPAN_LOW] = event["row"]
+            spans[table, SPAN_FIRST] = i
+        spans[table, SPAN_ROWS] += rows
+        spans[table, SPAN_HIGH] = event["row"] + rows
+
 
 @bare
 def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ignore[no-untyped-def]

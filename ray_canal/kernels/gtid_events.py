@@ -135,8 +135,10 @@ def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
 
 @bare
 def read_gtid(data, at, body, end, gtids, row):  # type: ignore[no-untyped-def]
-    """Fill line `row` of `gtids`, all zero before, but for its position, from the event at `at`
-    whose body is data[body:end]; False if that is too short."""
+    """Fill line `row` of `gtids` but for its position, from the event at `at` whose body is
+    data[body:end]; False if that is too short."""
+    for field in range(GTID_FIELDS):
+        gtids[row, field] = 0
     kind = data[at + 4]
     gtids[row, G_TIMESTAMP] = load32(data, at)
     gtids[row, G_SERVER_ID] = load32(data, at + 5)

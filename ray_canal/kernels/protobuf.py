@@ -8,15 +8,18 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels.jit import inlined
-from ray_canal.kernels.memory import copy, load64, store64
+from ray_canal.kernels.memory import copy, copy32, store8, store16
 
 
 @inlined
 def varint_back(value, buf, pos):  # type: ignore[no-untyped-def]
     """A varint; negative numbers take ten bytes."""
-    if 0 <= value < 128:
-        buf[pos - 1] = value
-        return pos - 1
+    if 0 <= value < 1 << 14:
+        if value < 128:
+            store8(buf, pos - 1, value)
+            return pos - 1
+        store16(buf, pos - 2, value & 127 | 128 | value >> 7 << 8)
+        return pos - 2
     count = 1
     rest = (value >> 7) & 0x01FFFFFFFFFFFFFF
     while rest:
@@ -31,8 +34,11 @@ def varint_back(value, buf, pos):  # type: ignore[no-untyped-def]
 
 @inlined
 def number_back(tag, value, buf, pos):  # type: ignore[no-untyped-def]
+    if 0 <= value < 128:
+        store16(buf, pos - 2, value << 8 | tag)
+        return pos - 2
     pos = varint_back(value, buf, pos) - 1
-    buf[pos] = tag
+    store8(buf, pos, tag)
     return pos
 
 
@@ -53,12 +59,7 @@ def short_back(source, at, size, buf, pos):  # type: ignore[no-untyped-def]
     """`blob_back` for what is mostly short: 32 bytes up to its end go without a call, and what was
     too much in front is written over later. The caller has left room for 32 bytes."""
     if size <= 32 and at + size >= 32:
-        end = at + size
-        store64(buf, pos - 8, load64(source, end - 8))
-        store64(buf, pos - 16, load64(source, end - 16))
-        if size > 16:
-            store64(buf, pos - 24, load64(source, end - 24))
-            store64(buf, pos - 32, load64(source, end - 32))
+        copy32(buf, pos - 32, source, at + size - 32)
     else:
         copy(buf, pos - size, source, at, size)
     return pos - size

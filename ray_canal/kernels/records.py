@@ -170,3 +170,36 @@ def place_entries(events, entries):  # type: ignore[no-untyped-def]
             alone = not named and event["position"] != behind["position"]
         entry["flags"] = flags | _CLOSES if alone or event["kind"] == w.KIND_END else flags
 
+
+_SILENT: Final = 2
+
+
+@bare
+def shown_entries(events, first, last, mask, chosen):  # type: ignore[no-untyped-def]
+    """Numbers of the entries [first, last) that are shown, into `chosen`; how many they are. `mask`
+    has an element for each entry, or none at all."""
+    count = 0
+    for i in range(first, last):
+        if (mask.size == 0 or mask[i]) and not events[i]["flags"] & _SILENT:
+            chosen[count] = i
+            count += 1
+    return count
+
+
+@bare
+def entry_pieces(events, chosen, expansion, entry_bytes, piece_bytes, ends, binlog_bytes):  # type: ignore[no-untyped-def]
+    """Cut entries into pieces of about `piece_bytes`, if a byte of binlog becomes `expansion` and
+    an entry takes `entry_bytes` besides: where each ends in `chosen`, and its bytes of binlog. How
+    many pieces there are."""
+    count = 0
+    total = length = 0
+    for i in range(chosen.size):
+        size = events[chosen[i]]["length"]
+        length += size
+        total += expansion * size + entry_bytes
+        if total >= piece_bytes or i == chosen.size - 1:
+            ends[count] = i + 1
+            binlog_bytes[count] = length
+            count += 1
+            total = length = 0
+    return count

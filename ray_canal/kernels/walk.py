@@ -241,7 +241,7 @@ def walk(  # type: ignore[no-untyped-def]
 
     `slots`, `ids`, `active` are hash tables of one power of two each, twice what `maps` holds or
     more, filled with -1: distinct bodies by hash, table ids, and the map that each table id stands
-    for now. `gtids` is all zero.
+    for now.
     """
     entries = gtid_count = map_count = id_count = 0
     gtid = -1

@@ -114,14 +114,13 @@ def batches(
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
     wanted[first:last] = True if mask is None else mask[first:last]
-    wanted &= events["rows"] > 0
+    spans = np.zeros((len(chunk.layout.tables), e.SPAN_FIELDS), np.int64)
+    e.row_spans(read_only(events), wanted, spans)
     gtid_texts: pa.Array | None = None
-    for number in np.flatnonzero(np.bincount(events["table"][wanted])).tolist():
-        table = chunk.layout.tables[number]
+    for table, (rows, low, high, event) in zip(chunk.layout.tables, spans.tolist(), strict=True):
+        if not rows:
+            continue
         row_event = _array(chunk, table.row_event, table.rows, np.int32)
-        chosen = np.flatnonzero(wanted & (events["table"] == number))
-        last_event = events[chosen[-1]]
-        low, high = int(events["row"][chosen[0]]), int(last_event["row"] + last_event["rows"])
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)
         table = _shown(table, fields)
@@ -130,11 +129,11 @@ def batches(
         try:
             batch = _batch(chunk, table, row_event, low, high, gtid_texts)
         except TableMetaMismatch as error:
-            raise error.at(chunk.layout.journal_name, int(events["position"][chosen[0]])) from None
+            raise error.at(chunk.layout.journal_name, int(events["position"][event])) from None
         if json_diff:
             batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
-        keep = wanted[row_event[low:high]]
-        yield batch if keep.all() else batch.filter(pa.array(keep))
+        is_whole = rows == high - low
+        yield batch if is_whole else batch.filter(pa.array(wanted[row_event[low:high]]))
 
 
 def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog.chunk import (
-    EVENT_SILENT,
     GTID_MARIADB,
     GTID_MYSQL,
     Bytes,
@@ -29,6 +28,7 @@ from ray_canal.kernels import entry_bytes as kernels
 from ray_canal.kernels import entry_columns as column_kernels
 from ray_canal.kernels.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
 from ray_canal.kernels.jit import read_only
+from ray_canal.kernels.records import entry_pieces, shown_entries
 from ray_canal.protocol.canal_packet import varint
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
@@ -38,13 +38,15 @@ from ray_canal.views.sql_types import null_type, sql_type, widened
 Ints = npt.NDArray[np.int64]
 
 _EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
-_LENT_BYTES_MAX = 64 << 20
+_LENT_BYTES_MIN, _LENT_BYTES_MAX = 1 << 20, 64 << 20
 _EXPANSION, _ENTRY_BYTES = 4, 400
 """What entries usually take at most: bytes a byte of binlog, and an entry besides."""
-_PIECE_BYTES = 1 << 19
+_PIECE_BYTES, _PIECE_ENTRY_BYTES = 1 << 19, 100
+"""Of pieces, and what is then counted for an entry: most take less than the above."""
 _PIECES_BYTES = 1 << 18
 _MARKS_MIN = 1 << 13
 """Room for the messages of a window of rows, and for how many."""
+_NO_MASK = np.zeros(0, np.bool_)
 _WIDTHS = np.zeros(64, np.int64)
 for _code, _width in codes.WIDTH_BYTES.items():
     _WIDTHS[_code] = _width
@@ -108,11 +110,12 @@ def load_kernels() -> None:
 
 def _chosen(chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None) -> Ints:
     """Numbers of the entries that are shown."""
-    chosen = np.arange(first, last, dtype=np.int64)
-    if mask is not None:
-        chosen = chosen[mask[first:last]]
-    shown: Ints = chosen[chunk.events["flags"][chosen] & EVENT_SILENT == 0]
-    return shown
+    chosen: Ints = np.empty(max(last - first, 0), np.int64)
+    count = chunk.layout.event_count
+    if not 0 <= first <= last <= count or (mask is not None and len(mask) != count):
+        raise IndexError(f"entries {first} to {last} of {count}")
+    given = read_only(_NO_MASK if mask is None else mask)
+    return chosen[: shown_entries(read_only(chunk.events), first, last, given, chosen)]
 
 
 class _Renderer:
@@ -140,9 +143,12 @@ class _Renderer:
             np.int64(prefix), *_room(chunk), *_window_room(tables),
         )  # fmt: skip
 
-    def render(self, chosen: Ints) -> tuple[Bytes, Ints]:
-        """The entries' bytes, and of each how far from the end it starts."""
-        guess = _first_guess_bytes(self._chunk, chosen)
+    def render(self, chosen: Ints, binlog_bytes: int | None = None) -> tuple[Bytes, Ints]:
+        """The entries' bytes, and of each how far from the end it starts. `binlog_bytes`: of their
+        events, where it is known."""
+        if binlog_bytes is None:
+            binlog_bytes = int(self._chunk.events["length"][chosen].astype(np.int64).sum())
+        guess = _most_bytes(self._chunk, binlog_bytes, len(chosen))
         buffer: Bytes = _lent.take(guess) if self._lent else np.empty(guess, np.uint8)
         starts = np.zeros(len(chosen), np.int64)
         pieces = _pieces.take(_PIECES_BYTES)
@@ -156,7 +162,8 @@ class _Renderer:
             if code == column_kernels.NO_PIECES:
                 pieces = np.empty(2 * pieces.size, np.uint8)
                 continue
-            grown: Bytes = np.empty(2 * buffer.size, np.uint8)
+            room = 2 * buffer.size
+            grown: Bytes = _lent.take(room) if self._lent else np.empty(room, np.uint8)
             grown[grown.size - used :] = buffer[buffer.size - used :]
             buffer = grown
 
@@ -171,7 +178,7 @@ class _Lent(threading.local):
         if size > _LENT_BYTES_MAX:
             return np.empty(size, np.uint8)
         if size > self._buffer.size:
-            self._buffer = np.empty(size, np.uint8)
+            self._buffer = np.empty(max(size, _LENT_BYTES_MIN), np.uint8)
         return self._buffer
 
 
@@ -200,8 +207,12 @@ def _window_room(tables: Ints) -> tuple[Ints, Ints]:
 def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
     """How long the rendered entries may become; too little grows. Events that were compressed
     together all have the whole's length."""
-    lengths = int(chunk.events["length"][chosen].astype(np.int64).sum())
-    return 2048 + _EXPANSION * min(lengths, chunk.arena.size) + _ENTRY_BYTES * len(chosen)
+    binlog_bytes = int(chunk.events["length"][chosen].astype(np.int64).sum())
+    return _most_bytes(chunk, binlog_bytes, len(chosen))
+
+
+def _most_bytes(chunk: DecodedChunk, binlog_bytes: int, entries: int) -> int:
+    return 2048 + _EXPANSION * min(binlog_bytes, chunk.arena.size) + _ENTRY_BYTES * entries
 
 
 def guessed_bytes(
@@ -252,11 +263,14 @@ def delimited_pieces(
     chosen = _chosen(chunk, 0, chunk.layout.event_count, mask)
     prefix = kernels.LENGTH_PREFIX
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, True)
-    lengths = chunk.events["length"][chosen].astype(np.int64)
-    piece = np.cumsum(_EXPANSION * lengths + _ENTRY_BYTES) // _PIECE_BYTES
-    for part in np.split(chosen, np.flatnonzero(np.diff(piece)) + 1):
-        if part.size:
-            yield renderer.render(part)[0].tobytes()
+    ends, binlog_bytes = (np.empty(chosen.size, np.int64) for _ in range(2))
+    events = read_only(chunk.events)
+    sizes = _EXPANSION, _PIECE_ENTRY_BYTES, _PIECE_BYTES
+    pieces = entry_pieces(events, chosen, *sizes, ends, binlog_bytes)
+    done = 0
+    for end, size in zip(ends[:pieces].tolist(), binlog_bytes[:pieces].tolist(), strict=True):
+        yield renderer.render(chosen[done:end], size)[0].tobytes()
+        done = end
 
 
 class _Blobs:
