@@ -267,7 +267,8 @@ class RayConfig(_Section):
     """How to reach Ray. `address` empty: the running cluster, else a local one.
 
     `destinations_per_process` 0: each destination has a process for its log and one for its
-    upstream; else so many share one process with both. "auto": 0 while there is a CPU for each.
+    upstream; else so many share one process with both. "auto": 1 on up to 4 CPUs, 0 on more, and as
+    many as make one process a CPU where there are more destinations than CPUs.
     """
 
     address: str = ""

@@ -68,9 +68,9 @@ class Aside:
         refuse: Callable[[SourceIdentity], None],
         client_id: int,
         last_batch_id: int,
-        here: Any,
+        within: bool,
     ) -> None:
-        self._here = here
+        self._within = within
         self._config = config
         self._folder = folder
         self._changed = changed
@@ -89,7 +89,7 @@ class Aside:
     async def open(self, cursor: LogPosition | None) -> LogPosition:
         """Stand at the source (None: where the configuration says). Returns where the subscriber
         begins. Raises SourceError kinds."""
-        line = self._opened = Line(self._config, self._folder, self._changed, None, self._here)
+        line = self._opened = Line(self._config, self._folder, self._changed, None, self._within)
         cursors = [] if cursor is None else [cursor]
         start, identity, new_records = await line.open(cursors, self._schemas.records())
         self._refuse(identity)
@@ -166,9 +166,9 @@ class Asides:
         changed: Signal,
         home: Home,
         schemas: KeptSchemas,
-        here: Any,
+        within: bool,
     ) -> None:
-        self._here = here
+        self._within = within
         self._config = config
         self._new_folder = new_folder
         self._changed = changed
@@ -214,7 +214,7 @@ class Asides:
             self._refuse_other,
             client_id,
             last_batch_id,
-            self._here,
+            self._within,
         )
 
     async def begin(self, client_id: int, last_batch_id: int, **source: Any) -> LogPosition:

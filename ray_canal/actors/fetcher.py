@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
+from ray_canal.binlog.decode import decode
+from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
@@ -20,11 +23,13 @@ from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdenti
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
 
+_BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 WAIT_S = 10.0
 """How long a call waits for an event before it answers that there is none."""
 SMALL_CHUNK_BYTES = 64 << 10
 """Of the arena: less than what Ray sends within an answer, rather than by shared memory. Such a
 chunk goes from hand to hand with what is said about it, and nobody asks its owner for it."""
+Small = tuple[ChunkInfo, DecodedChunk]
 
 
 class Fetcher:
@@ -77,18 +82,21 @@ class Fetcher:
 
     def next_decoded(
         self, wait_s: float = WAIT_S
-    ) -> tuple[Reading | ChunkInfo | tuple[ChunkInfo, DecodedChunk], DecodedChunk | None]:
+    ) -> tuple[Reading | ChunkInfo | Small, DecodedChunk | None]:
         """Fused mode's twin of `next_raw`: what the store must know of a chunk, and the chunk, for
         who wants it; both in the first, if it is a small one; only a Reading if there is none."""
-        chunk = self._read(wait_s)
-        if chunk is None:
+        reading, chunk = self.next_parsed(wait_s)
+        return (reading, None) if chunk is None else decoded(reading, *chunk)
+
+    def next_parsed(
+        self, wait_s: float = WAIT_S
+    ) -> tuple[Reading, tuple[RawChunk, ParsedChunk] | None]:
+        """Its first half, for who has another thread for the second, `decoded`."""
+        raw = self._read(wait_s)
+        if raw is None:
             return self._reading(False), None
-        info, decoded = self._parser.decode_chunk(chunk)
-        reading = self._reading(True)
-        info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
-        if decoded.arena.size <= SMALL_CHUNK_BYTES:
-            return (info, decoded), None
-        return info, decoded
+        parsed = self._parser.parse(raw)
+        return self._reading(True), (raw, parsed)
 
     def _read(self, wait_s: float) -> RawChunk | None:
         began_s, worked_s = time.perf_counter(), time.thread_time()
@@ -123,3 +131,27 @@ class Fetcher:
         """Free what outlives a fetcher where it has no process of its own."""
         self._source.close()
         self._lag.close()
+
+
+def decoded(
+    reading: Reading, raw: RawChunk, parsed: ParsedChunk
+) -> tuple[ChunkInfo | Small, DecodedChunk | None]:
+    """The second half of `next_decoded`, which needs no fetcher."""
+    info, chunk = decode(raw, parsed)
+    info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
+    return ((info, chunk), None) if chunk.arena.size <= SMALL_CHUNK_BYTES else (info, chunk)
+
+
+def load_everything() -> None:
+    """Import and compile (or load) all that a fetcher uses, by decoding a bundled binlog file."""
+    from ray_canal.actors.parser import event_parser
+
+    given = {"destination": "spare", "source": {"files": [str(_BINLOG)]}}
+    config = InstanceConfig.model_validate(given)
+    parser, source = event_parser(config), open_source(config)
+    try:
+        source.open(None)
+        while (raw := source.read(0.0, 0.0)) is not None:
+            parser.decode_chunk(raw)
+    finally:
+        source.close()

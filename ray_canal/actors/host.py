@@ -11,30 +11,29 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import ray
-
 from ray_canal.actors.places import Place, Places
 from ray_canal.actors.store import Store
 from ray_canal.errors import InstanceRestarted
 
 
 class StoreActor:
-    """Passes calls on to stores, and to the upstreams that run here."""
+    """Passes calls on to stores."""
 
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, process: str, namespace: str) -> None:  # type: ignore[misc]
         self._process = process
         self._places = Places(namespace)
         self._stores: dict[str, Store] = {}
-        self._upstreams: Any = None
+        self._loading: asyncio.Task[None] | None = None
         for destination, place in self._places.all().items():
             self._take_up(destination, place)
 
     def _take_up(self, destination: str, place: Place | None) -> Store | None:
         if place is None or place.process != self._process:
             return None
-        here = ray.get_runtime_context().current_actor if place.shared else None
-        store = Store(place.instance_json, place.meta_json, here)
+        if place.shared and not self._loading:
+            self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
+        store = Store(place.instance_json, place.meta_json, place.shared)
         self._stores[destination] = store
         return store
 
@@ -65,12 +64,10 @@ class StoreActor:
         """Stop them all."""
         await asyncio.gather(*(self.drop(destination) for destination in list(self._stores)))
 
-    async def upstream(self, key: str, number: int, method: str, *arguments: Any) -> Any:
-        """A call of an upstream that runs here; see Upstreams. On the event loop of its group."""
-        if self._upstreams is None:
-            # Where each fetcher has a process, this one does without what they need.
-            from ray_canal.actors.fetcher import Fetcher
-            from ray_canal.actors.upstreams import Upstreams
 
-            self._upstreams = Upstreams(Fetcher)
-        return await self._upstreams.call(key, number, method, *arguments)
+def _load_everything() -> None:
+    """That takes as long as opening cursors and source; so it is done beside that."""
+    # Where each fetcher has a process, this one does without what they need.
+    from ray_canal.actors.fetcher import load_everything
+
+    load_everything()

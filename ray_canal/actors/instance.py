@@ -60,9 +60,9 @@ class Instance:
     """The life of one destination. `self._changed` is woken by whatever a waiting call may wait
     for."""
 
-    def __init__(self, instance_json: str, meta_json: str, here: Any = None) -> None:
-        """Inside a running event loop. `here`: the actor that this is a part of, where upstreams
-        are to run there, too."""
+    def __init__(self, instance_json: str, meta_json: str, within: bool = False) -> None:
+        """Inside a running event loop. `within`: whether upstreams are to run in this process,
+        too."""
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
         meta = self._meta_config = MetaConfig.model_validate_json(meta_json)
@@ -84,9 +84,9 @@ class Instance:
         self._line: Line | None = None
         self._opening: Line | None = None
         self._subscribers: dict[int, SubscriberMeta] = {}
-        self._here = here
+        self._within = within
         self._asides = Asides(
-            self._config, self._new_folder, self._changed, self, self._schemas, here
+            self._config, self._new_folder, self._changed, self, self._schemas, within
         )
         self._rates = Rates()
         self._last_event_time = 0
@@ -169,7 +169,7 @@ class Instance:
         if not at and self._start is not None:
             at = [LogPosition(self._identity, self._start)]
         line = self._opening = Line(
-            self._config, self._new_folder(), self._changed, self._asides.detach, self._here
+            self._config, self._new_folder(), self._changed, self._asides.detach, self._within
         )
         records = self._schemas.records()
         delivered = "" if self._delivered is None else self._delivered.gtid

@@ -41,7 +41,7 @@ _DISK_LIMIT_S = 60.0
 
 class Line:
     """`folder`: where its log goes on disk, made when the first chunk goes there. `detach`: called
-    with subscribers that alone keep the log from going on. `here`: see Pump."""
+    with subscribers that alone keep the log from going on. `within`: see Pump."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Line:
         folder: str,
         changed: Signal,
         detach: Callable[[list[int]], None] | None,
-        here: Any,
+        within: bool,
     ) -> None:
         self._config = config
         self._folder = folder
@@ -57,7 +57,7 @@ class Line:
         self._detach = detach
         self._spiller: Any = None
         self._disk_failed = ""
-        self.pump = Pump(config, here)
+        self.pump = Pump(config, within)
         self._store: EventStore | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended = self._stopped = False

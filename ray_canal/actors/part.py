@@ -1,32 +1,21 @@
 """A part of an actor, called as if it were an actor of its own.
 
-A store process holds many destinations, and may hold the upstreams of many. Who calls one of them
-has a Part: `part.ack.remote(1, 2)` calls the actor's `call("orders", "ack", 1, 2)`.
+A store process may hold many destinations. Who calls one of them has a Part:
+`part.ack.remote(1, 2)` calls the actor's `call("orders", "ack", 1, 2)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 
 class Part:
-    """`entry`: the actor's method that passes calls on. `numbers`: each call gets the next one, for
-    an async actor does not promise to begin calls in their order. `options` go with each call."""
+    """`entry`: the actor's method that passes calls on."""
 
-    def __init__(
-        self,
-        actor: Any,
-        entry: str,
-        key: str,
-        numbers: Iterator[int] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, actor: Any, entry: str, key: str) -> None:
         self.actor = actor
         self._entry = entry
         self._key = key
-        self._numbers = numbers
-        self._options = options
 
     def __getattr__(self, name: str) -> PartMethod:
         if name.startswith("_"):
@@ -34,14 +23,11 @@ class Part:
         return PartMethod(self, name, {})
 
     def submit(self, name: str, options: dict[str, Any], *arguments: Any, **named: Any) -> Any:
-        """Call a method. A part has no concurrency groups of its own: `options` do not change
-        those."""
+        """Call a method."""
         method = getattr(self.actor, self._entry)
-        options = {**options, **self._options}
         if options:
             method = method.options(**options)
-        number = () if self._numbers is None else (next(self._numbers),)
-        return method.remote(self._key, *number, name, *arguments, **named)
+        return method.remote(self._key, name, *arguments, **named)
 
 
 class PartMethod:

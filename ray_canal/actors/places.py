@@ -17,6 +17,9 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 
+FEW_CPUS = 4
+"""On clusters of so many, a destination fetches and decodes in the process of its log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -57,18 +60,22 @@ class Places:
 
 
 def share_of(wanted: int | str, destinations: int, cpus: int) -> int:
-    """How many destinations share a process: `ray.destinations_per_process`, or the choice of
-    "auto": none while each can have a CPU, else as many as make one process a CPU. 0: each has a
-    process for its log and one for its upstream."""
+    """How many destinations share a process with their upstreams: `ray.destinations_per_process`,
+    or the choice of "auto". 0: each has a process for its log and one for its upstream.
+
+    "auto": where there are fewer CPUs than destinations, as many as make one process a CPU; else
+    one, on few CPUs, where calls between processes cost more than a second process brings."""
     if isinstance(wanted, int):
         return wanted
-    return 0 if destinations <= cpus else -(-destinations // max(cpus, 1))
+    if destinations > cpus:
+        return -(-destinations // max(cpus, 1))
+    return 1 if cpus <= FEW_CPUS else 0
 
 
 def process_for(destination: str, places: dict[str, Place], share: int, prefix: str) -> str:
-    """The name of the process that takes one more destination: the first with room, else a new
-    one."""
-    if not share:
+    """The name of the process that takes one more destination: its own, else the first with room,
+    else a new one."""
+    if share <= 1:
         return prefix + destination
     members = [place.process for place in places.values() if place.shared]
     number = 0

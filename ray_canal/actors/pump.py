@@ -1,15 +1,15 @@
 """The pump: pulls chunks through the stages, in order, into the log.
 
 It runs inside the store actor, because whoever calls for a chunk owns it: raw and decoded chunks
-then outlive the fetcher and the workers that made them, and nothing is `ray.put`. What is awaited
-is small: heads, infos, and chunks that are small themselves; the rest passes by reference.
+then outlive the fetcher and the workers that made them. What is awaited is small: heads, infos, and
+chunks that are small themselves; the rest passes by reference.
 
     fetcher.next_raw ─head─┐
          raw ref ──────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> deliver
                            └──────────────────────────^    └──decoded ref──────────^
 
 Fused (`decoders = 0`): fetcher.next_decoded ─info, ref─> buffer (in this process) ─> deliver. A
-small chunk comes by value.
+small chunk comes by value. The fetcher may be a thread of this process; see upstreams.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
-from ray_canal.actors.part import Part
-from ray_canal.actors.reserve import fetcher_of
+from ray_canal.actors.places import FEW_CPUS
 from ray_canal.actors.stages import Reading, Stages
+from ray_canal.actors.upstreams import Found, Upstream, upstream_of
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
@@ -36,7 +36,6 @@ from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
-_REACHABLE_AGAIN_S = 0.02
 _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """An actor that starts may take its time, on a machine under load; for longer, it is replaced."""
@@ -52,22 +51,22 @@ def decoder_count(config: InstanceConfig, *, shared: bool) -> int:
     if isinstance(config.decoders, int):
         return config.decoders
     cpus = int(ray.cluster_resources().get("CPU", 1))
-    return 0 if shared or cpus <= 4 else min(cpus - 2, 16)
+    return 0 if shared or cpus <= FEW_CPUS else min(cpus - 2, 16)
 
 
 class Pump:
     """One generation of a destination's upstream. Any failure ends it; a new one is made."""
 
-    def __init__(self, config: InstanceConfig, here: Any) -> None:
-        """`here`: the actor whose process the fetcher is to share, None: it has its own."""
+    def __init__(self, config: InstanceConfig, within: bool) -> None:
+        """`within`: whether the fetcher is to run in this process, or has its own."""
         self._config = config
         self._instance_json = config.model_dump_json()
-        self._decoders = decoder_count(config, shared=here is not None)
-        self._fetcher: Any = None
+        self._decoders = decoder_count(config, shared=within)
+        self._within = within
+        self._upstream: Upstream | None = None
         self._parser: Any = None
         self._buffer: Any = None
         self.finished = self._closed = False
-        self._here = here
         self.stages = Stages()
         self.chunks_in_flight = 0
 
@@ -81,17 +80,19 @@ class Pump:
         """Stand at the source, with the schema history that is known. Returns where (and where the
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
-        if self._here is None:
-            self._fetcher = await fetcher_of(self._instance_json, self._decoders == 0)
-        else:
-            self._fetcher = await self._fetcher_within()
-        (opened,) = await self._watched(self._open(cursors, records, delivered))
+        fused = self._decoders == 0
+        self._upstream = await upstream_of(self._instance_json, fused=fused, within=self._within)
+        (opened,) = await self._watched(self._open(self._upstream, cursors, records, delivered))
         return opened  # type: ignore[no-any-return]
 
     async def _open(
-        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str
+        self,
+        upstream: Upstream,
+        cursors: Sequence[LogPosition],
+        records: Sequence[SchemaRecord],
+        delivered: str,
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
-        start, identity = await self._fetcher.open.remote(tuple(cursors), delivered)
+        start, identity = await upstream.open(cursors, delivered)
         position = start.position
         gtid_set = position.gtid
         if self._decoders == 0:
@@ -100,26 +101,17 @@ class Pump:
             config = self._config.at(identity.address)
             self._parser = spawn.parser(config.model_dump_json())
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
-        parser = self._fetcher if self._parser is None else self._parser
         server = identity.server_uuid or identity.address
         # Else statements may lie unread before the position.
         continues = any(
             each.position == position and not each.is_foreign(identity) for each in cursors
         )
-        new = await parser.begin.remote(tuple(records), server, position, continues)
+        known = tuple(records)
+        if self._parser is None:
+            new = await upstream.begin(known, server, position, continues)
+        else:
+            new = await self._parser.begin.remote(known, server, position, continues)
         return start, identity, new
-
-    async def _fetcher_within(self) -> Any:
-        """A fetcher in this process. An actor that was restarted is told a little later that it can
-        be called again."""
-        while True:
-            with contextlib.suppress(ray.exceptions.ActorUnavailableError):
-                await self._here.hold.remote(())
-                break
-            await asyncio.sleep(_REACHABLE_AGAIN_S)
-        made = spawn.fetcher_within(self._here)
-        made.make.remote(self._instance_json, self._decoders == 0)
-        return made
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:
         """Pump until the source ends (binlog files) or something fails.
@@ -171,11 +163,12 @@ class Pump:
 
     def _stages(self) -> dict[str, Any]:
         """The processes of this generation, beside the store's, by what an error calls them."""
-        found = {"fetcher": self._fetcher, "parser": self._parser, "buffer": self._buffer}
+        fetcher = None if self._upstream is None else self._upstream.actor
+        found = {"fetcher": fetcher, "parser": self._parser, "buffer": self._buffer}
         return {
             name: stage
             for name, stage in found.items()
-            if stage is not None and not isinstance(stage, TransactionBuffer | Part)
+            if stage is not None and not isinstance(stage, TransactionBuffer)
         }
 
     async def _produce_fused(
@@ -183,34 +176,32 @@ class Pump:
         queue: asyncio.Queue[tuple[Any, Any] | None],
         wait_for_room: Callable[[int], Awaitable[None]],
     ) -> None:
-        call = self._fetcher.next_decoded.options(num_returns=2)
+        assert self._upstream is not None
         # One call is always waiting in the fetcher behind the running one, so that it never idles
         # between two chunks.
-        waiting: list[tuple[Any, Any]] = []
+        waiting: list[Found] = []
         while True:
             while len(waiting) < chunks_ahead(0):
                 await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
-                waiting.append(tuple(call.remote()))
-            found_ref, decoded_ref = waiting.pop(0)
-            found = await found_ref
-            if isinstance(found, Reading):
-                if self._finished(found):
+                waiting.append(self._upstream.next_decoded())
+            said, decoded = await waiting.pop(0)()
+            if isinstance(said, Reading):
+                if self._finished(said):
                     await queue.put(None)
                     return
-            else:  # a small chunk is a pair already
-                await queue.put(found if isinstance(found, tuple) else (found, decoded_ref))
+            else:
+                await queue.put((said, decoded))
 
     async def _produce_split(
         self,
         queue: asyncio.Queue[tuple[Any, Any] | None],
         wait_for_room: Callable[[int], Awaitable[None]],
     ) -> None:
-        call = self._fetcher.next_raw.options(num_returns=2)
+        assert self._upstream is not None
         decode = spawn.decode_task()
         while True:
             await self._room(queue.qsize() + 1, wait_for_room)
-            reading_ref, raw_ref = call.remote()
-            reading = await reading_ref
+            reading, raw_ref = await self._upstream.next_raw()()
             finished = self._finished(reading)
             if not reading.has_chunk:
                 if finished:
@@ -271,21 +262,18 @@ class Pump:
 
     async def source_status(self, oldest: EntryPosition | None = None) -> Any:
         """The fetcher's SourceStatus (see there), or None if it does not answer at once."""
-        if self._fetcher is None or self._closed:
+        if self._upstream is None or self._closed:
             return None
-        call = self._fetcher.status.options(concurrency_group=spawn.CONTROL_GROUP)
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            return await asyncio.wait_for(asyncio.wrap_future(call.remote(oldest).future()), 1.0)
+            return await asyncio.wait_for(self._upstream.status(oldest), 1.0)
         return None
 
     async def close(self) -> None:
         """End every stage. What is in flight is dropped; it is not acked, so it comes again."""
         self._closed = True
-        if self._fetcher is None:
-            return
-        interrupt = self._fetcher.interrupt.options(concurrency_group=spawn.CONTROL_GROUP)
-        with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            await asyncio.wait_for(asyncio.wrap_future(interrupt.remote().future()), 2.0)
-        for stage in {"fetcher": self._fetcher, **self._stages()}.values():
-            with contextlib.suppress(Exception):
-                spawn.end(stage)
+        upstream, others = self._upstream, self._stages()
+        others.pop("fetcher", None)
+        if upstream is not None:
+            await upstream.close()
+        for stage in others.values():
+            ray.kill(stage)

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 import ray
 
 from ray_canal.actors import fetcher, reserve
-from ray_canal.config import InstanceConfig
 
-_BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
 
@@ -33,7 +30,7 @@ class Fetcher(fetcher.Fetcher):
         self._taken = False
         self._asked_at = time.monotonic()
         type(self).__name__ = "Spare"  # the process's title between calls
-        load_everything()
+        fetcher.load_everything()
         reserve.announce(name)
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -55,19 +52,3 @@ class Fetcher(fetcher.Fetcher):
             if time.monotonic() - self._asked_at > _LEASE_S:
                 ray.kill(ray.get_runtime_context().current_actor)
                 return
-
-
-def load_everything() -> None:
-    """Import and compile (or load) all that a fetcher uses, by decoding a bundled binlog file."""
-    from ray_canal.actors.parser import event_parser
-    from ray_canal.driver.source import open_source
-
-    given = {"destination": "spare", "source": {"files": [str(_BINLOG)]}}
-    config = InstanceConfig.model_validate(given)
-    parser, source = event_parser(config), open_source(config)
-    try:
-        source.open(None)
-        while (raw := source.read(0.0, 0.0)) is not None:
-            parser.decode_chunk(raw)
-    finally:
-        source.close()

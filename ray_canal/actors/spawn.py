@@ -6,8 +6,6 @@ decides what they do.
 
 from __future__ import annotations
 
-import itertools
-import uuid
 from typing import Any
 
 import ray
@@ -33,9 +31,6 @@ _ON_HEAD = {"node:__internal_head__": 0.001}
 CONTROL_GROUP = "control"
 # The one call that asks whether an actor's process runs.
 HEALTH_GROUP = "health"
-# The upstreams that share a store's process, on an event loop beside the stores'. However many
-# clients wait there, these calls pass.
-UPSTREAM_GROUP = "upstream"
 _CALLS_MAX = 10_000
 
 
@@ -66,7 +61,7 @@ def store_process(process: str, namespace: str) -> ActorHandle[Any]:
     from ray_canal.actors.host import StoreActor
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={UPSTREAM_GROUP: _CALLS_MAX})(StoreActor)
+        ray.remote(StoreActor)
         .options(
             name=process,
             namespace=namespace,
@@ -167,12 +162,6 @@ def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
     return handle
 
 
-def fetcher_within(store_actor: ActorHandle[Any]) -> Part:
-    """In the store's own process, to be made by its call `make`; see Upstreams."""
-    key, numbers = uuid.uuid4().hex, itertools.count()
-    return Part(store_actor, "upstream", key, numbers, concurrency_group=UPSTREAM_GROUP)
-
-
 def spare(name: str) -> ActorHandle[Any]:
     """See spare.py. It belongs to nobody, and ends by itself."""
     from ray_canal.actors.spare import Fetcher
@@ -189,14 +178,6 @@ def spare(name: str) -> ActorHandle[Any]:
         .remote(name)
     )
     return handle
-
-
-def end(stage: Any) -> None:
-    """A stage is not needed any more."""
-    if isinstance(stage, Part):
-        stage.end.remote()
-    else:
-        ray.kill(stage)
 
 
 def parser(instance_json: str) -> ActorHandle[Any]:

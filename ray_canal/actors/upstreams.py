@@ -1,68 +1,211 @@
-"""Upstreams that live in a store's process: each is a Fetcher with a thread of its own.
+"""A destination's fetcher as its pump sees it: a process of its own, or a thread of the store's.
 
-For many destinations that are mostly idle: a waiting thread costs a few KiB, a process of Ray's
-60 MB and a hundredth of a core. What a fetcher raises is its own; what ends the process, ends all.
+The process fails alone and has a CPU to itself; each chunk costs two calls of Ray's. The thread
+takes a destination without calls and with half the memory, and what ends it ends the store, too.
+Either way the store's process owns what comes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ray_canal.actors.signal import Signal
+import ray
 
-_BESIDE = ("status", "interrupt")  # pass a waiting read
+from ray_canal.actors import spawn
+from ray_canal.actors.reserve import fetcher_of
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.start import Start
+
+if TYPE_CHECKING:
+    from ray_canal.actors.fetcher import Fetcher
+
+_END_S = 2.0
+_SWITCH_S = 0.0005
+"""So long a thread that runs Python may keep another from it; by default a tenth of a small chunk's
+latency each time."""
+_ASIDE_BYTES = 512 << 10
+"""From this size on, decoding takes much longer than handing it to another thread."""
+T = TypeVar("T")
+Records = tuple[SchemaRecord, ...]
+Found = Callable[[], Awaitable[tuple[Any, Any]]]
+"""To be awaited for what a call will bring that was made already: what is said of a chunk (only a
+Reading: there is none), and the chunk or its reference."""
 
 
-class Upstreams:
-    """Fetchers by key. One event loop. `new`: makes a fetcher of the arguments of "make"."""
+class Upstream(Protocol):
+    """Calls begin in their order; `status` and `interrupt` pass a waiting read."""
 
-    def __init__(self, new: Callable[..., Any]) -> None:
-        self._new = new
-        self._hosted: dict[str, _Hosted] = {}
+    actor: Any
+    """Whose process may stop or end by itself; None: it is ours."""
 
-    async def call(self, key: str, number: int, method: str, *arguments: Any) -> Any:
-        """Call number so much of this key: 0 is "make", the last one "end"; others are the
-        fetcher's. Calls begin in the order of their numbers."""
-        hosted = self._hosted.setdefault(key, _Hosted(key, self._new))
-        await hosted.turn(number)
-        if method == "end":
-            del self._hosted[key]
-        return await asyncio.wrap_future(hosted.submit(method, *arguments))
+    async def open(
+        self, cursors: Sequence[LogPosition], delivered: str
+    ) -> tuple[Start, SourceIdentity]:
+        """See Fetcher.open."""
 
-    def keys(self) -> list[str]:
-        return list(self._hosted)
+    async def begin(
+        self, records: Records, server: str, start: EntryPosition, continues: bool
+    ) -> Records:
+        """See Fetcher.begin."""
+
+    def next_raw(self) -> Found:
+        """See Fetcher.next_raw; the chunk as a reference."""
+
+    def next_decoded(self) -> Found:
+        """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
+
+    async def status(self, oldest: EntryPosition | None) -> Any:
+        """See Fetcher.status."""
+
+    async def close(self) -> None:
+        """End it, in the middle of a read, too."""
 
 
-class _Hosted:
-    """One fetcher: calls in order on one thread, those that must pass on another."""
+async def upstream_of(instance_json: str, *, fused: bool, within: bool) -> Upstream:
+    """A new one; `within` this process."""
+    if within:
+        return ThreadUpstream(instance_json, fused)
+    return ActorUpstream(await fetcher_of(instance_json, fused))
 
-    def __init__(self, key: str, new: Callable[..., Any]) -> None:
-        self._new = new
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"upstream {key[:6]}")
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix=f"beside {key[:6]}")
-        self._fetcher: Future[Any] = Future()
-        self._next = 0
-        self._changed = Signal()
 
-    async def turn(self, number: int) -> None:
-        """Wait until all earlier calls have begun."""
-        while number != self._next:
-            await self._changed.wait()
-        self._next += 1
-        await self._changed.wake()
+class ActorUpstream:
+    """In a process of its own."""
 
-    def submit(self, method: str, *arguments: Any) -> Future[Any]:
-        if method == "make":
-            fetcher = self._fetcher = self._thread.submit(self._new, *arguments)
-            return self._thread.submit(lambda: fetcher.result() and None)  # it stays here
-        if method == "end":
-            self._beside.submit(lambda: self._fetcher.result().interrupt())
-            closed = self._thread.submit(lambda: self._fetcher.result().close())
-            self._thread.shutdown(wait=False)
-            self._beside.shutdown(wait=False)
-            return closed
-        thread = self._beside if method in _BESIDE else self._thread
-        return thread.submit(lambda: getattr(self._fetcher.result(), method)(*arguments))
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    async def open(
+        self, cursors: Sequence[LogPosition], delivered: str
+    ) -> tuple[Start, SourceIdentity]:
+        opened: tuple[Start, SourceIdentity] = await self.actor.open.remote(
+            tuple(cursors), delivered
+        )
+        return opened
+
+    async def begin(
+        self, records: Records, server: str, start: EntryPosition, continues: bool
+    ) -> Records:
+        new: Records = await self.actor.begin.remote(records, server, start, continues)
+        return new
+
+    def next_raw(self) -> Found:
+        return _awaited(self.actor.next_raw)
+
+    def next_decoded(self) -> Found:
+        return _awaited(self.actor.next_decoded)
+
+    async def status(self, oldest: EntryPosition | None) -> Any:
+        reply = self._beside(self.actor.status).remote(oldest)
+        return await asyncio.wrap_future(reply.future())
+
+    async def close(self) -> None:
+        interrupted = self._beside(self.actor.interrupt).remote()
+        with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
+            await asyncio.wait_for(asyncio.wrap_future(interrupted.future()), _END_S)
+        ray.kill(self.actor)
+
+    @staticmethod
+    def _beside(method: Any) -> Any:
+        return method.options(concurrency_group=spawn.CONTROL_GROUP)
+
+
+def _awaited(method: Any) -> Found:
+    found_ref, chunk_ref = method.options(num_returns=2).remote()
+
+    async def found() -> tuple[Any, Any]:
+        said = await found_ref
+        return said if isinstance(said, tuple) else (said, chunk_ref)  # a small chunk is with it
+
+    return found
+
+
+class ThreadUpstream:
+    """In this process: calls in order on one thread, those that must pass on another, and a third
+    that decodes a large chunk while the next one is read."""
+
+    actor = None
+
+    def __init__(self, instance_json: str, fused: bool) -> None:
+        sys.setswitchinterval(_SWITCH_S)
+        self._thread, self._decoder, self._beside = (
+            ThreadPoolExecutor(1, thread_name_prefix=name)
+            for name in ("upstream", "decoder", "beside")
+        )
+        self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
+
+    async def open(
+        self, cursors: Sequence[LogPosition], delivered: str
+    ) -> tuple[Start, SourceIdentity]:
+        return await self._call(lambda fetcher: fetcher.open(tuple(cursors), delivered))
+
+    async def begin(
+        self, records: Records, server: str, start: EntryPosition, continues: bool
+    ) -> Records:
+        return await self._call(lambda fetcher: fetcher.begin(records, server, start, continues))
+
+    def next_raw(self) -> Found:
+        called = self._submit(lambda fetcher: _kept(*fetcher.next_raw()))
+        return lambda: asyncio.wrap_future(called)
+
+    def next_decoded(self) -> Found:
+        called = self._submit(self._next_decoded)
+
+        async def found() -> tuple[Any, Any]:
+            answer = await asyncio.wrap_future(called)
+            return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
+
+        return found
+
+    async def status(self, oldest: EntryPosition | None) -> Any:
+        asked = self._beside.submit(lambda: self._fetcher.result().status(oldest))
+        return await asyncio.wrap_future(asked)
+
+    async def close(self) -> None:
+        """The threads end by themselves, when what they are at has ended."""
+        interrupted = self._beside.submit(lambda: self._fetcher.result().interrupt())
+        self._thread.submit(self._last)
+        self._beside.shutdown(wait=False)
+        with contextlib.suppress(Exception):  # whatever keeps it from that, it ends
+            await asyncio.wait_for(asyncio.wrap_future(interrupted), _END_S)
+
+    def _last(self) -> None:
+        self._thread.shutdown(wait=False)
+        self._decoder.shutdown(wait=False)
+        self._fetcher.result().close()
+
+    async def _call(self, work: Callable[[Fetcher], T]) -> T:
+        return await asyncio.wrap_future(self._submit(work))
+
+    def _submit(self, work: Callable[[Fetcher], T]) -> Future[T]:
+        return self._thread.submit(lambda: work(self._fetcher.result()))
+
+    def _next_decoded(self, fetcher: Fetcher) -> tuple[Any, Any] | Future[tuple[Any, Any]]:
+        from ray_canal.actors.fetcher import decoded
+
+        reading, chunk = fetcher.next_parsed()
+        if chunk is None:
+            return reading, None
+        if chunk[0].size_bytes < _ASIDE_BYTES:
+            return _kept(*decoded(reading, *chunk))
+        return self._decoder.submit(lambda: _kept(*decoded(reading, *chunk)))
+
+
+def _new_fetcher(instance_json: str, fused: bool) -> Fetcher:
+    # Where each fetcher has a process, a store's does without what they need.
+    from ray_canal.actors.fetcher import Fetcher
+
+    return Fetcher(instance_json, fused)
+
+
+def _kept(said: Any, chunk: Any) -> tuple[Any, Any]:
+    """What is said of a chunk, and the chunk where others can read it: large ones in the object
+    store, whose owner is this process as it is of what it calls for."""
+    if isinstance(said, tuple):  # a small chunk is with it
+        return said
+    return said, None if chunk is None else ray.put(chunk)

@@ -56,8 +56,11 @@ class FaultRun:
         seed: int,
         decoders: int = 0,
         burst_rows: int = 300,
+        per_process: int = 1,
     ) -> None:
+        """`decoders`, `per_process`: as in the configuration."""
         self.server, self.folder, self.decoders = server, folder, decoders
+        self._per_process = per_process
         self._burst_rows = burst_rows
         self.rng = random.Random(seed)
         self.proxy = Proxy((server.host, server.port))
@@ -86,6 +89,7 @@ class FaultRun:
             name, position = self.server.position()
             (self.folder / "canal.toml").write_text(
                 f'[meta]\npath = "{self.folder / "meta.db"}"\n'
+                f"[ray]\ndestinations_per_process = {self._per_process}\n"
                 f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
                 "chunk_bytes = 262144\n"  # small, so that subscribers fall behind the log
                 "[instance.store]\nbuffer_size = 2048\n"
@@ -235,7 +239,9 @@ class FaultRun:
 
     def random_faults(self, seconds: float) -> None:
         """One after the other, until the time is over; each is printed."""
-        names = [n for n in FAULTS if self.decoders or not n.endswith(("parser", "buffer"))]
+        absent = [] if self.decoders else ["parser", "buffer"]
+        absent += ["fetcher", "spare"] if self._per_process else []
+        names = [name for name in FAULTS if not name.endswith(tuple(absent))]
         weights = [FAULTS[name][1] for name in names]
         end = time.monotonic() + seconds
         while time.monotonic() < end:

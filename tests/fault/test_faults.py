@@ -9,7 +9,7 @@ import pytest
 from tests.fault.run import FaultRun
 from tests.servers import start
 
-SHORT = ("kill store", "cut", "kill subscriber", "kill mysqld", "kill store and fetcher")
+SHORT = ("kill store", "cut", "kill subscriber", "kill mysqld", "kill store and controller")
 
 
 @pytest.mark.timeout(900)

@@ -34,10 +34,10 @@ CLIENT = 7
 
 
 def deployment(server: Server, name: str, namespace: str) -> dict[str, Any]:
-    """Cursors in MySQL, where another head finds them."""
+    """Cursors in MySQL, where another head finds them; a process for log and one for upstream."""
     journal_name, position = server.position()
     return {
-        "ray": {"namespace": namespace},
+        "ray": {"namespace": namespace, "destinations_per_process": 0},
         "meta": {
             "backend": "mysql",
             "address": server.address,

@@ -189,6 +189,9 @@ BANNED_WORDS = (
     ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),
     ("ray_canal", r"(?<![.\w])print\(", "the command line echoes, the rest logs"),
 )
+BANNED_BUT_HERE = {
+    ("actors/upstreams", r"\bray\.put\("),  # in the process whose log it is
+}
 
 
 def modules(folder: Path = PACKAGE) -> Iterator[Path]:
@@ -357,7 +360,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 def test_banned_words(folder: str, pattern: str, instead: str) -> None:
     wrong = []
     for path in modules(ROOT / folder):
-        if name_of(path) == "demo/make_binlogs":  # a script of its own
+        if (name_of(path), pattern) in BANNED_BUT_HERE or name_of(path) == "demo/make_binlogs":
             continue
         code = _without_strings(path.read_text(encoding="utf-8"))
         for number, line in enumerate(code.splitlines(), 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from typing import Any
 
@@ -33,15 +32,6 @@ def test_calls_name_the_part_and_the_method() -> None:
     assert part.ack.remote(1, 2, holder="me") == (("orders", "ack", 1, 2), {"holder": "me"}, {})
     wanted = (("orders", "get"), {}, {"num_returns": 3})
     assert part.get.options(num_returns=3).remote() == wanted
-
-
-def test_numbers_and_options_of_the_part_go_with_each_call() -> None:
-    part = Part(Actor(), "call", "key", itertools.count(), concurrency_group="upstream")
-    group = {"concurrency_group": "upstream"}
-    assert part.make.remote("a") == (("key", 0, "make", "a"), {}, group)
-    options = {"concurrency_group": "control", "num_returns": 2}
-    found = part.read.options(**options).remote()
-    assert found == (("key", 1, "read"), {}, {**group, "num_returns": 2})
 
 
 def test_it_can_be_pickled() -> None:

@@ -10,8 +10,12 @@ from ray_canal.actors.places import Place, process_for, share_of
 @pytest.mark.parametrize(
     ("wanted", "destinations", "cpus", "share"),
     [
-        ("auto", 1, 2, 0),
-        ("auto", 2, 2, 0),
+        ("auto", 1, 1, 1),
+        ("auto", 2, 2, 1),
+        ("auto", 1, 4, 1),
+        ("auto", 1, 5, 0),
+        ("auto", 8, 8, 0),
+        ("auto", 9, 8, 2),
         ("auto", 3, 2, 2),
         ("auto", 50, 2, 25),
         ("auto", 5, 0, 5),

@@ -1,4 +1,4 @@
-"""Fetchers that share a process: in order, each for itself, gone when they end."""
+"""An upstream in its store's process: in order, failing alone, gone when it ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.actors.fetcher import Fetcher
-from ray_canal.actors.upstreams import Upstreams
+from ray_canal.actors import upstreams
+from ray_canal.actors.stages import Reading
+from ray_canal.actors.upstreams import ThreadUpstream
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.errors import CanalError
@@ -27,52 +28,67 @@ def config_of(*files: Path, follow: bool = False) -> str:
     return InstanceConfig.model_validate(instance).model_dump_json()
 
 
-def test_calls_begin_in_the_order_of_their_numbers() -> None:
-    asyncio.run(asyncio.wait_for(numbered(), 60))
+@pytest.mark.parametrize("aside_bytes", [upstreams._ASIDE_BYTES, 1000])
+def test_chunks_come_in_their_order_wherever_they_are_decoded(
+    monkeypatch: pytest.MonkeyPatch, aside_bytes: int
+) -> None:
+    monkeypatch.setattr(upstreams, "_ASIDE_BYTES", aside_bytes)
+    asyncio.run(asyncio.wait_for(in_order(), 120))
 
 
-async def numbered() -> None:
-    upstreams = Upstreams(Fetcher)
-    numbers = list(range(2, 8))
-    calls = {n: asyncio.create_task(upstreams.call("a", n, "next_raw", 0.1)) for n in numbers[::-1]}
-    opened = asyncio.create_task(upstreams.call("a", 1, "open", (), ""))
+async def in_order() -> None:
+    upstream = ThreadUpstream(config_of(binlog_files()[0]), fused=True)
+    opened = asyncio.create_task(upstream.open((), ""))
     await asyncio.sleep(0)
-    made = await upstreams.call("a", 0, "make", config_of(binlog_files()[0]), False)
-    assert made is None
+    ahead = [upstream.next_decoded() for _ in range(6)]
     await opened
-    chunks = [(await calls[n])[1] for n in numbers]
-    positions = [chunk.head.position for chunk in chunks if chunk is not None]
-    assert len(positions) == len(numbers)
-    assert positions == sorted(set(positions))
-    await upstreams.call("a", 8, "end")
+    places, decoded_bytes = [], 0
+    while not isinstance((found := await ahead.pop(0)())[0], Reading):
+        info, chunk = found
+        decoded_bytes += chunk.arena.size
+        places.append(info.head.position)
+        ahead.append(upstream.next_decoded())
+    assert found[0].finished
+    assert len(places) > 10
+    assert decoded_bytes
+    assert places == sorted(set(places))
+    await upstream.close()
 
 
 def test_a_failure_is_its_own_and_a_waiting_one_can_be_ended(tmp_path: Path) -> None:
-    asyncio.run(asyncio.wait_for(ended(tmp_path), 60))
+    asyncio.run(asyncio.wait_for(ended(tmp_path), 120))
 
 
 async def ended(tmp_path: Path) -> None:
-    upstreams = Upstreams(Fetcher)
     before = threading.active_count()
-    await upstreams.call("good", 0, "make", config_of(binlog_files()[0], follow=True), False)
-    await upstreams.call("good", 1, "open", (), "")
-    await upstreams.call("bad", 0, "make", config_of(tmp_path / "none.000001"), False)
+    good = ThreadUpstream(config_of(binlog_files()[0], follow=True), fused=True)
+    await good.open((), "")
+    bad = ThreadUpstream(config_of(tmp_path / "none.000001"), fused=True)
     with pytest.raises(CanalError):
-        await upstreams.call("bad", 1, "open", (), "")
-    reading, _ = await upstreams.call("good", 2, "next_raw", 0.1)
-    assert reading.has_chunk
-    number = 3
-    while (await upstreams.call("good", number, "next_raw", 0.0))[1] is not None:
-        number += 1
-    waiting = asyncio.create_task(upstreams.call("good", number + 1, "next_raw", 60.0))
-    status = await upstreams.call("good", number + 2, "status", None)
-    assert status.position > 4
+        await bad.open((), "")
+    while not await is_quiet(waiting := called(good)):
+        assert await waiting is not None
     assert not waiting.done()
-    await upstreams.call("good", number + 3, "end")
-    assert (await waiting)[1] is None
-    await upstreams.call("bad", 2, "end")
-    assert upstreams.keys() == []
+    assert (await good.status(None)).position > 4  # beside the waiting read
+    await good.close()
+    assert await waiting is None
+    await bad.close()
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     assert threading.active_count() <= before
+
+
+def called(upstream: ThreadUpstream) -> asyncio.Task[object]:
+    """The next chunk, None: there was none."""
+
+    async def chunk() -> object:
+        return (await upstream.next_decoded()())[1]
+
+    return asyncio.create_task(chunk())
+
+
+async def is_quiet(waiting: asyncio.Task[object]) -> bool:
+    """Whether nothing comes for a while."""
+    done, _ = await asyncio.wait({waiting}, timeout=1.0)
+    return not done
