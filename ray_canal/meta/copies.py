@@ -49,14 +49,14 @@ def _sync(path: Path) -> None:
 
 
 def advice(path: str) -> str:
-    """What to do with a damaged file."""
+    """What to do with a damaged file. Its write-ahead log must not be played into another one."""
     copies = [name for n in range(1, KEPT + 1) if Path(name := f"{path}.{n}").exists()]
     if copies:
         return (
-            f"If it is damaged, put back its newest copy: mv {copies[0]} {path}; subscribers then "
-            "receive again what they acked since"
+            f"If it is damaged, put back its newest copy: rm -f {path}-wal {path}-shm; "
+            f"mv {copies[0]} {path} (subscribers then receive again what they acked since)"
         )
     return (
-        "If it is damaged, put back a copy; without one, move it away: subscribers then start "
-        "where the configuration says"
+        f"If it is damaged, put back a copy; without one, move it away, with {path}-wal: "
+        "subscribers then start where the configuration says"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,17 +39,24 @@ def test_a_copy_an_hour_and_three_of_them(tmp_path: Path) -> None:
     assert kept == ["hour 4", "hour 3", "hour 2"]
 
 
-def test_the_advice_for_a_damaged_file_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_the_advice_for_a_damaged_file_works(tmp_path: Path, ended: str) -> None:
     path = tmp_path / "meta.db"
     backend = SqliteBackend(str(path))
-    backend.save("orders", backend.acquire("orders"), 1, "kept")
+    epoch = backend.acquire("orders")
+    backend.save("orders", epoch, 1, "kept")
+    backend._database.execute("pragma wal_checkpoint(truncate)")
+    backend.save("orders", epoch, 1, "behind the copy")
+    log = path.with_name("meta.db-wal").read_bytes()
     backend.close()
+    if ended == "killed":  # its write-ahead log stays
+        path.with_name("meta.db-wal").write_bytes(log)
     path.write_bytes(b"\xff" * path.stat().st_size)
     with pytest.raises(ConfigError, match="put back its newest copy") as caught:
         SqliteBackend(str(path))
-    command = str(caught.value).partition("newest copy: ")[2].partition(";")[0]
-    assert command == f"mv {path}.1 {path}"
-    os.replace(f"{path}.1", path)
+    command = str(caught.value).partition("newest copy: ")[2].partition(" (")[0]
+    assert command == f"rm -f {path}-wal {path}-shm; mv {path}.1 {path}"
+    subprocess.run(command, shell=True, check=True)
     backend = SqliteBackend(str(path))
     assert (backend.load("orders"), backend.acquire("orders")) == ({1: "kept"}, 2)
     backend.close()
@@ -64,6 +72,6 @@ def test_a_copy_that_cannot_be_made_stops_nothing(
     backend = SqliteBackend(str(tmp_path / "meta.db"))
     backend.save("orders", backend.acquire("orders"), 1, "kept")
     assert "no copy could be kept: No space left" in caplog.text
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["meta.db"]
+    assert not [p.name for p in tmp_path.iterdir() if p.suffix not in (".db", ".db-wal", ".db-shm")]
     assert backend.load("orders") == {1: "kept"}
     backend.close()
