@@ -24,7 +24,7 @@ _ZEROS = np.uint64(0x3030303030303030)
 
 
 @inlined
-def _eight_digits(value):  # type: ignore[no-untyped-def]
+def eight_digits(value):  # type: ignore[no-untyped-def]
     """The digits of a number below 10^8 as the eight bytes of a word, all lanes at once."""
     high = value // _U_10000
     pairs = high | (value - high * _U_10000) << _U32  # two lanes below 10,000
@@ -47,12 +47,12 @@ def magnitude_back(value, count, buf, pos):  # type: ignore[no-untyped-def]
     """A uint64 in at least `count` digits."""
     digits = max(digit_count(value), count)
     rest = value // _U_1E8
-    store64(buf, pos - 8, np.int64(_eight_digits(value - rest * _U_1E8)))
+    store64(buf, pos - 8, np.int64(eight_digits(value - rest * _U_1E8)))
     if digits > 8:
         top = rest // _U_1E8
-        store64(buf, pos - 16, np.int64(_eight_digits(rest - top * _U_1E8)))
+        store64(buf, pos - 16, np.int64(eight_digits(rest - top * _U_1E8)))
         if digits > 16:
-            store64(buf, pos - 24, np.int64(_eight_digits(top)))
+            store64(buf, pos - 24, np.int64(eight_digits(top)))
     for at in range(pos - digits, pos - DIGITS_ROOM):
         buf[at] = 48
     return pos - digits

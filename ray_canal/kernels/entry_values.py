@@ -15,6 +15,7 @@ import numpy as np
 from ray_canal.kernels import codes
 from ray_canal.kernels.digits import (
     digits_back,
+    eight_digits,
     integer_back,
     magnitude_back,
     pair_back,
@@ -22,17 +23,19 @@ from ray_canal.kernels.digits import (
 )
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES, java_text
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load32, load64, store16
+from ray_canal.kernels.memory import load32, load64, store8, store16, store64
+from ray_canal.kernels.protobuf import short_back
 
 VALUE_BYTES_MAX: Final = MAX_TEXT_BYTES + 64
 LIMBS_MAX: Final = 8
+_SHORT_BYTES: Final = 32  # short_back copies so many
 
 _BILLION = 1_000_000_000
 _POWERS_OF_10 = np.array([10**k for k in range(19)], np.int64)
-_U_TEN, _U_60, _U_100 = (np.uint64(k) for k in (10, 60, 100))
-# Of the calendar: days and years of an era of 400 years.
-_U_TWO, _U_FIVE, _U_153, _U_365, _U_400 = (np.uint64(k) for k in (2, 5, 153, 365, 400))
-_U_1460, _U_36524, _U_146096, _U_ERA = (np.uint64(k) for k in (1460, 36524, 146096, 146097))
+_U_POWERS_OF_10 = _POWERS_OF_10.astype(np.uint64)
+_U_EIGHT, _U_SIX, _U_60, _U_100 = (np.uint64(k) for k in (8, 6, 60, 100))
+_U_MILLION = np.uint64(1_000_000)
+_ERA_DAYS: Final = 146_097  # of 400 years
 
 
 @inlined
@@ -100,10 +103,10 @@ def _scaled_back(value, scale, negative, buf, pos):  # type: ignore[no-untyped-d
     if scale > 0:
         quotient = np.int64(0)
         if scale <= 18:
-            quotient = value // _POWERS_OF_10[scale]
+            quotient = np.int64(np.uint64(value) // _U_POWERS_OF_10[scale])
             value -= quotient * _POWERS_OF_10[scale]
         pos = digits_back(value, scale, buf, pos) - 1
-        buf[pos] = 46
+        store8(buf, pos, 46)
         value = quotient
     pos = digits_back(value, 1, buf, pos)
     if negative:
@@ -114,11 +117,13 @@ def _scaled_back(value, scale, negative, buf, pos):  # type: ignore[no-untyped-d
 
 @inlined
 def _fraction_back(micros, fraction, buf, pos):  # type: ignore[no-untyped-def]
+    """The first digits of microseconds; eight bytes before `pos` may be written over."""
     if fraction <= 0:
         return pos
-    pos = digits_back(micros // _POWERS_OF_10[6 - fraction], fraction, buf, pos)
-    pos -= 1
-    buf[pos] = 46
+    digits = eight_digits(np.uint64(micros)) << _U_EIGHT * (_U_SIX - np.uint64(fraction))
+    store64(buf, pos - 8, np.int64(digits))  # the last one wanted is now its last byte
+    pos -= fraction + 1
+    store8(buf, pos, 46)
     return pos
 
 
@@ -128,9 +133,9 @@ def _clock_back(seconds, buf, pos):  # type: ignore[no-untyped-def]
     minutes = rest // _U_60
     hours = minutes // _U_60
     pos = pair_back(np.int64(rest - minutes * _U_60), buf, pos) - 1
-    buf[pos] = 58
+    store8(buf, pos, 58)
     pos = pair_back(np.int64(minutes - hours * _U_60), buf, pos) - 1
-    buf[pos] = 58
+    store8(buf, pos, 58)
     if hours < _U_100:
         return pair_back(np.int64(hours), buf, pos)
     return magnitude_back(hours, 2, buf, pos)
@@ -139,30 +144,36 @@ def _clock_back(seconds, buf, pos):  # type: ignore[no-untyped-def]
 @inlined
 def _ymd_back(year, month, day, buf, pos):  # type: ignore[no-untyped-def]
     pos = pair_back(day, buf, pos) - 1
-    buf[pos] = 45
+    store8(buf, pos, 45)
     pos = pair_back(month, buf, pos) - 1
-    buf[pos] = 45
-    return digits_back(year, 4, buf, pos)
+    store8(buf, pos, 45)
+    if not 0 <= year < 10_000:
+        return digits_back(year, 4, buf, pos)
+    century = np.int64(np.uint64(year) // _U_100)
+    return pair_back(century, buf, pair_back(year - 100 * century, buf, pos))
 
 
 @inlined
 def _days_back(days, buf, pos):  # type: ignore[no-untyped-def]
-    """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0)."""
-    shifted = np.uint64(days + 719468 + 146097)  # an era more: the year 0 begins in January
-    era = shifted // _U_ERA
-    of_era = shifted - era * _U_ERA
-    year_of_era = (
-        of_era - of_era // _U_1460 + of_era // _U_36524 - of_era // _U_146096
-    ) // _U_365
-    of_year = of_era - (_U_365 * year_of_era + (year_of_era >> _U_TWO) - year_of_era // _U_100)
-    shifted_month = (_U_FIVE * of_year + _U_TWO) // _U_153
-    day = np.int64(of_year - (_U_153 * shifted_month + _U_TWO) // _U_FIVE) + 1
-    month = np.int64(shifted_month) + (3 if shifted_month < _U_TEN else -9)
-    year = np.int64(year_of_era + era * _U_400) - 400 + (1 if month <= 2 else 0)
+    """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0).
+
+    Years begin in March here: C. Neri, L. Schneider, "Euclidean affine functions and their
+    application to calendar algorithms", 2022.
+    """
+    quarters = np.uint64(4 * (days + 719_468 + _ERA_DAYS) + 3)  # an era more: none is negative
+    century = quarters // np.uint64(_ERA_DAYS)
+    quarters = (quarters - century * np.uint64(_ERA_DAYS)) | np.uint64(3)
+    years = np.uint64(2_939_745) * quarters  # 2^32 of them are a year
+    of_year = np.int64((years & np.uint64(0xFFFFFFFF)) // np.uint64(4 * 2_939_745))
+    months = np.uint64(2141 * of_year + 197_913)  # 2^16 of them are a month
+    day = np.int64((months & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
+    is_next = 1 if of_year >= 306 else 0  # January and February
+    month = np.int64(months >> np.uint64(16)) - 12 * is_next
+    year = 100 * np.int64(century) + np.int64(years >> np.uint64(32)) - 400 + is_next
     return _ymd_back(year, month, day, buf, pos)
 
 
-@bare
+@inlined
 def date_back(slot, buf, pos):  # type: ignore[no-untyped-def]
     """A DATE slot."""
     if slot < codes.IRREGULAR_END32:
@@ -171,7 +182,7 @@ def date_back(slot, buf, pos):  # type: ignore[no-untyped-def]
     return _days_back(slot, buf, pos)
 
 
-@bare
+@inlined
 def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     """A DATETIME slot, or a TIMESTAMP slot moved to its zone."""
     if slot < codes.IRREGULAR_END64:
@@ -183,23 +194,24 @@ def datetime_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
         pos = _fraction_back(micros, fraction, buf, pos)
         pos = _clock_back(seconds, buf, pos)
         pos -= 1
-        buf[pos] = 32
+        store8(buf, pos, 32)
         return _ymd_back(date >> 9, (date >> 5) & 15, date & 31, buf, pos)
     seconds = slot // 1_000_000
     pos = _fraction_back(slot - seconds * 1_000_000, fraction, buf, pos)
     days = seconds // 86400
     pos = _clock_back(seconds - days * 86400, buf, pos)
     pos -= 1
-    buf[pos] = 32
+    store8(buf, pos, 32)
     return _days_back(days, buf, pos)
 
 
-@bare
+@inlined
 def time_back(slot, fraction, buf, pos):  # type: ignore[no-untyped-def]
     """A TIME slot: `-838:59:59.000`."""
-    micros = -slot if slot < 0 else slot
-    pos = _fraction_back(micros % 1_000_000, fraction, buf, pos)
-    pos = _clock_back(micros // 1_000_000, buf, pos)
+    micros = np.uint64(-slot if slot < 0 else slot)
+    seconds = micros // _U_MILLION
+    pos = _fraction_back(micros - seconds * _U_MILLION, fraction, buf, pos)
+    pos = _clock_back(seconds, buf, pos)
     if slot < 0:
         pos -= 1
         buf[pos] = 45
@@ -249,12 +261,13 @@ def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs,
         if load64(arena, at + 8) == low >> 63 and low != codes.NULL_SLOT64:
             return _scaled_back(-low if low < 0 else low, parameter, low < 0, buf, pos)
         return decimal_back(arena, at, 16, parameter, limbs, buf, pos)
-    if code == codes.DATETIME:
-        return datetime_back(signed(arena, values + 8 * row, 8), parameter, buf, pos)
-    if code == codes.TIMESTAMP:
+    if code == codes.DATETIME or code == codes.TIMESTAMP:
         slot = signed(arena, values + 8 * row, 8)
-        if slot >= codes.IRREGULAR_END64:
-            slot += zone_offset(slot // 1_000_000, transitions, offsets) * 1_000_000
+        if code == codes.TIMESTAMP and slot >= codes.IRREGULAR_END64:
+            east = offsets[0]
+            if len(transitions) > 1:
+                east = zone_offset(slot // 1_000_000, transitions, offsets)
+            slot += east * 1_000_000
         return datetime_back(slot, parameter, buf, pos)
     if code == codes.DATE:
         return date_back(signed(arena, values + 4 * row, 4), buf, pos)
@@ -271,10 +284,9 @@ def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs,
     if code == codes.YEAR:
         return digits_back(unsigned(arena, values + 2 * row, 2), 4, buf, pos)
     if code == codes.F64:
-        size = java_text(signed(arena, values + 8 * row, 8), 52, 11, scratch, 0)
+        end = java_text(signed(arena, values + 8 * row, 8), 52, 11, scratch, _SHORT_BYTES)
     elif code == codes.F32:
-        size = java_text(unsigned(arena, values + 4 * row, 4), 23, 8, scratch, 0)
+        end = java_text(unsigned(arena, values + 4 * row, 4), 23, 8, scratch, _SHORT_BYTES)
     else:
         return decimal_back(arena, values + 32 * row, 32, parameter, limbs, buf, pos)
-    copy(buf, pos - size, scratch, 0, size)
-    return pos - size
+    return short_back(scratch, _SHORT_BYTES, end - _SHORT_BYTES, buf, pos)
