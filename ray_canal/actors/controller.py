@@ -68,17 +68,19 @@ class Controller:
                 self._places.put(name, places[name])
         return names
 
-    def _ensure(self, process: str) -> Any:
-        found = spawn.find_store_process(process, self._namespace)
-        return spawn.store_process(process, self._namespace) if found is None else found
+    def _ensure(self, place: Place) -> Any:
+        found = spawn.find_store_process(place.process, self._namespace)
+        if found is None:
+            found = spawn.store_process(place.process, self._namespace, place.shared)
+        return found
 
     async def apply(self, config_json: str) -> list[str]:
         """Make sure that every destination of the configuration has its store. Returns their
         names."""
         names = self._want(CanalConfig.model_validate_json(config_json))
         places = self._places.all()
-        for process in {places[name].process for name in names}:
-            self._ensure(process)
+        for place in {places[name].process: places[name] for name in names}.values():
+            self._ensure(place)
         return names
 
     async def stop(self, destination: str) -> None:
@@ -114,12 +116,13 @@ class Controller:
             await asyncio.sleep(_CHECK_PERIOD_S)
 
     async def _check(self) -> None:
+        places = self._places.all()
         held: dict[str, list[str]] = {}
-        for destination, place in self._places.all().items():
+        for destination, place in places.items():
             held.setdefault(place.process, []).append(destination)
         calls = []
         for process, destinations in held.items():
-            actor = self._ensure(process)
+            actor = self._ensure(places[destinations[0]])
             calls.append(self._replace_if_stalled(process, actor, actor.hold, destinations))
         for number, server in enumerate(spawn.find_servers(self._namespace)):
             calls.append(self._replace_if_stalled(f"TCP server {number}", server, server.alive))

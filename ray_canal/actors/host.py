@@ -20,19 +20,20 @@ class StoreActor:
     """Passes calls on to stores."""
 
     # Ray awaits an async constructor of an async actor.
-    async def __init__(self, process: str, namespace: str) -> None:  # type: ignore[misc]
+    async def __init__(  # type: ignore[misc]
+        self, process: str, namespace: str, shared: bool
+    ) -> None:
         self._process = process
         self._places = Places(namespace)
         self._stores: dict[str, Store] = {}
-        self._loading: asyncio.Task[None] | None = None
+        if shared:
+            self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
         for destination, place in self._places.all().items():
             self._take_up(destination, place)
 
     def _take_up(self, destination: str, place: Place | None) -> Store | None:
         if place is None or place.process != self._process:
             return None
-        if place.shared and not self._loading:
-            self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
         store = Store(place.instance_json, place.meta_json, place.shared)
         self._stores[destination] = store
         return store

@@ -55,9 +55,9 @@ def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
     return handle
 
 
-def store_process(process: str, namespace: str) -> ActorHandle[Any]:
+def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any]:
     """The store actor of that name; made if there is none. Restarted by Ray; its constructor is
-    its recovery."""
+    its recovery. `shared`: upstreams run in it, too."""
     from ray_canal.actors.host import StoreActor
 
     handle: ActorHandle[Any] = (
@@ -73,7 +73,7 @@ def store_process(process: str, namespace: str) -> ActorHandle[Any]:
             max_task_retries=0,
             max_concurrency=_CALLS_MAX,
         )
-        .remote(process, namespace)
+        .remote(process, namespace, shared)
     )
     return handle
 

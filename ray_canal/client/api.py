@@ -11,7 +11,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
-from ray_canal.actors.places import share_of
+from ray_canal.actors.places import Places, process_for, share_of
 from ray_canal.actors.reserve import start_one
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
@@ -37,11 +37,7 @@ def start(
     canal = load(config)
     connect_ray(canal)
     known = set(spawn.destinations(canal.ray.namespace))
-    cpus = int(ray.cluster_resources().get("CPU", 1))
-    if canal.ray.spare and not share_of(
-        canal.ray.destinations_per_process, len(canal.instance), cpus
-    ):
-        start_one()  # beside the controller and the store, one of which will need it
+    _start_processes(canal)
     config_json = canal.model_dump_json()
     controller = spawn.controller(config_json, canal.ray.namespace)
     names: list[str] = _get(controller.apply.remote(config_json))
@@ -56,6 +52,22 @@ def start(
     if canal.server is not None:
         serve(canal, timeout=timeout)
     return names
+
+
+def _start_processes(canal: CanalConfig) -> None:
+    """Begin what a controller would begin when it has started itself: the processes of
+    destinations that do not share one, and the spare."""
+    namespace = canal.ray.namespace
+    names = {instance.destination for instance in canal.instance}
+    placed = set(Places(namespace).names())
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    share = share_of(canal.ray.destinations_per_process, len(names | placed), cpus)
+    if not share and canal.ray.spare:
+        start_one()
+    if share <= 1:
+        for name in sorted(names - placed):
+            process = process_for(name, {}, share, spawn.STORE_PREFIX)
+            spawn.store_process(process, namespace, share == 1)
 
 
 def serve(
