@@ -5,12 +5,15 @@ Both carry the same calls (those of actors/store.py) and make the same messages.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any, Protocol
 
 from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.spawn import NAMESPACE
 from ray_canal.client.message import Message
 from ray_canal.protocol.message import MessageHead
+from ray_canal.views.arrow import load_kernels
 
 
 class Transport(Protocol):
@@ -39,6 +42,11 @@ class RayTransport(StoreCalls):
     """
 
     _holder = ""
+
+    def __init__(self, destination: str, namespace: str = NAMESPACE) -> None:
+        super().__init__(destination, namespace)
+        # Beside subscribing and waiting for the first message.
+        threading.Thread(target=load_kernels, name="load kernels", daemon=True).start()
 
     def _submit(self, method: str, *arguments: Any) -> Any:
         if method == "subscribe":

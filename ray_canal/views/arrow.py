@@ -21,6 +21,7 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import (
     ALIGNMENT_BYTES,
     GTID,
+    ChunkLayout,
     ColumnLayout,
     DecodedChunk,
     TableLayout,
@@ -134,6 +135,14 @@ def batches(
             batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
         is_whole = rows == high - low
         yield batch if is_whole else batch.filter(pa.array(wanted[row_event[low:high]]))
+
+
+def load_kernels() -> None:
+    """Have the machine code in this process before the first batches are asked for: loading takes
+    half a second."""
+    nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
+    list(batches(nothing, 0, 0))
+    _gtid_texts(nothing)
 
 
 def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:
