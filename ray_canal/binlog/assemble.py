@@ -29,7 +29,7 @@ from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.records import open_questions, place_events
+from ray_canal.kernels.records import place_events
 from ray_canal.protocol.table_meta import TableMeta
 
 
@@ -58,7 +58,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     answers: list[tuple[int, Sequence[QueryRecord]]] = []
     left_out: list[int] = []
     not_wanted: list[int] = []
-    for entry in _open_questions(walked):
+    for entry in walked.questions.tolist():
         try:
             if found[entry, w.KIND] == w.KIND_SPECIAL:
                 answers.append((entry, _records(raw, found[entry], classify)))
@@ -101,14 +101,6 @@ def hide(events: np.ndarray, rows: np.ndarray) -> None:
     rows, they must not be taken for statements that stand alone and end a transaction."""
     events["table"][rows] = -1
     events["flags"][rows] |= EVENT_SILENT | EVENT_IN_TRANSACTION
-
-
-def _open_questions(walked: Walked) -> list[int]:
-    """Entries in log order: each special query, and each table's first row event."""
-    seen = np.zeros(walked.maps.shape[1], np.bool_)
-    numbers = np.empty(len(walked.found), np.int64)
-    found: list[int] = numbers[: open_questions(walked.found, seen, numbers)].tolist()
-    return found
 
 
 @lru_cache(maxsize=4096)

@@ -196,6 +196,14 @@ class ChunkLayout(NamedTuple):
     changes: tuple[SchemaChange, ...] = ()
 
 
+def records_in(
+    arena: Bytes, offset: int, count: int, dtype: np.dtype[np.void]
+) -> npt.NDArray[np.void]:
+    """Records that lie in an arena, as a view. (A view of a slice would have numpy look through
+    both dtypes' fields, in Python.)"""
+    return np.ndarray((count,), dtype, arena.data, offset)
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """The lossless columns of a chunk. Immutable; may be a read-only view of shared memory."""
@@ -209,7 +217,7 @@ class DecodedChunk:
         return _decoded, (pickle.dumps(self.layout, protocol=5), arena)
 
     def _records(self, offset: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-        return self.arena[offset : offset + count * dtype.itemsize].view(dtype)
+        return records_in(self.arena, offset, count, dtype)
 
     @property
     def events(self) -> npt.NDArray[np.void]:

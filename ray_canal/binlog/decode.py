@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
+    ALIGNMENT_BYTES,
     ENTRY,
     EVENT,
     EVENT_SILENT,
@@ -26,6 +27,7 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     RawChunk,
     TableLayout,
+    records_in,
 )
 from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, table_layout
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
@@ -296,16 +298,18 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     events_at = sketch.take(count * EVENT.itemsize)
     gtids_at = sketch.take(len(parsed.gtids) * GTID.itemsize)
     queries_at = sketch.take(len(parsed.queries) * QUERY.itemsize)
+    zeros_at = sketch.size_bytes
     queries, texts = place_queries(sketch, parsed.queries)
     _place_bitmaps(sketch, work)
     for plan, shape in zip(work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
     _refuse_giant(work, sketch.size_bytes)
-    arena = np.zeros(sketch.size_bytes, np.uint8)
+    arena = np.empty(sketch.size_bytes, np.uint8)
+    arena[zeros_at:] = 0  # before it come records, which are written whole
     deferred = _fill_columns(work, arena)
     _write(arena, events_at, parsed.events[:count])
-    events = arena[events_at : events_at + count * EVENT.itemsize].view(EVENT)
+    events = records_in(arena, events_at, count, EVENT)
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)
     _write(arena, gtids_at, parsed.gtids)
     _write(arena, queries_at, queries)
@@ -437,4 +441,8 @@ def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
 
 
 def _write(arena: Bytes, at: int, records: npt.NDArray[np.void]) -> None:
-    arena[at : at + records.nbytes] = np.ascontiguousarray(records).view(np.uint8).reshape(-1)
+    """Also zeroes the gap behind them: what the memory held before must not travel."""
+    end = at + records.nbytes
+    source = np.ascontiguousarray(records)
+    arena[at:end] = np.ndarray((records.nbytes,), np.uint8, source.data)
+    arena[end : -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES] = 0

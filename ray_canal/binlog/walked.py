@@ -29,11 +29,13 @@ _RAW_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """`found`: int64[entries, walk.FOUND_FIELDS]. `maps`: start and end of each distinct
-    TABLE_MAP's body (behind the table id), and its event's offset. `bad_at`: offset of the event
-    that `failure` is about. `gtid_seconds`: header times of the GTID events."""
+    """`found`: int64[entries, walk.FOUND_FIELDS]. `questions`: entries that Python must look at,
+    in log order: each special query, and each table's first row event. `maps`: start and end of
+    each distinct TABLE_MAP's body (behind the table id), and its event's offset. `gtid_seconds`:
+    header times of the GTID events."""
 
     found: Int64s
+    questions: Int64s
     gtids: npt.NDArray[np.void]
     gtid_seconds: Int64s
     maps: Int64s
@@ -91,6 +93,8 @@ def walk(raw: RawChunk) -> Walked:
         while size < 2 * (table_maps + 1):
             size *= 2
         found = np.empty((events, w.FOUND_FIELDS), np.int64)
+        questions = np.empty(1 + events, np.int64)
+        questions[0] = 0
         gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
         slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
@@ -102,8 +106,9 @@ def walk(raw: RawChunk) -> Walked:
             types.CHECKSUM_BYTES if head.has_checksum else 0,
             head.flavor == FLAVOR_MARIADB,
             id_bytes,
-            found,
-            gtids,
+            found.reshape(-1),
+            questions,
+            gtids.reshape(-1),
             maps,
             slots,
             ids,
@@ -114,6 +119,7 @@ def walk(raw: RawChunk) -> Walked:
         events, gtid_events, table_maps = w.survey(data)
     return Walked(
         found[:entries],
+        questions[1 : 1 + int(questions[0])],
         _gtid_records(data, gtids[:gtid_count]),
         gtids[:gtid_count, g.G_TIMESTAMP],
         maps[:, :map_count],
@@ -163,5 +169,6 @@ def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.
         return records
     place_gtids(data, gtids, records)
     sid, tag = _GTID_OFFSETS["sid"], _GTID_OFFSETS["tag"]
-    place_sources(data, gtids, GTID.itemsize, sid, tag, records.view(np.uint8))
+    out = np.ndarray((records.nbytes,), np.uint8, records.data)
+    place_sources(data, gtids, GTID.itemsize, sid, tag, out)
     return records

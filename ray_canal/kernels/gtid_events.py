@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import load32, load64, load_be, load_le
+from ray_canal.kernels.memory import load32, load64, load_be, load_le, set_word, word
 
 # Columns of `gtids`.
 G_AT: Final = 0  # offset of the body
@@ -36,30 +36,32 @@ _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 
 @bare
-def _read_plain(data, body, end, gtids, row, mariadb):  # type: ignore[no-untyped-def]
-    """Fill line `row` of `gtids`; False if the event is too short."""
-    gtids[row, G_AT] = body
+def _read_plain(data, body, end, gtids, line, mariadb):  # type: ignore[no-untyped-def]
+    """Fill the line of `gtids` that begins at `line`; False if the event is too short."""
+    set_word(gtids, line + G_AT, body)
     if mariadb:
         if end - body < 13:
             return False
-        gtids[row, G_GNO] = load64(data, body)
-        gtids[row, G_DOMAIN] = load32(data, body + 8)
+        set_word(gtids, line + G_GNO, load64(data, body))
+        set_word(gtids, line + G_DOMAIN, load32(data, body + 8))
         return True
     clock = body + 1 + _UUID_BYTES + 8
     if end < clock:
         return False
-    gtids[row, G_UUID] = load_be(data, body + 1, 8)
-    gtids[row, G_UUID + 1] = load_be(data, body + 9, 8)
-    gtids[row, G_GNO] = load64(data, body + 1 + _UUID_BYTES)
+    set_word(gtids, line + G_UUID, load_be(data, body + 1, 8))
+    set_word(gtids, line + G_UUID + 1, load_be(data, body + 9, 8))
+    set_word(gtids, line + G_GNO, load64(data, body + 1 + _UUID_BYTES))
     if end - clock >= 17 and data[clock] == _LOGICAL_CLOCK:
-        gtids[row, G_LAST_COMMITTED] = load64(data, clock + 1)
-        gtids[row, G_SEQUENCE] = load64(data, clock + 9)
+        set_word(gtids, line + G_LAST_COMMITTED, load64(data, clock + 1))
+        set_word(gtids, line + G_SEQUENCE, load64(data, clock + 9))
         if end - clock >= 24:
             commit_us = load_le(data, clock + 17, 7)
-            gtids[row, G_COMMIT_US] = gtids[row, G_ORIGINAL_US] = commit_us & _COMMIT_TIME_MASK
+            set_word(gtids, line + G_COMMIT_US, commit_us & _COMMIT_TIME_MASK)
+            set_word(gtids, line + G_ORIGINAL_US, commit_us & _COMMIT_TIME_MASK)
             # Of a transaction that came from another server, that server's time follows.
             if commit_us > _COMMIT_TIME_MASK and end - clock >= 31:
-                gtids[row, G_ORIGINAL_US] = load_le(data, clock + 24, 7) & _COMMIT_TIME_MASK
+                original_us = load_le(data, clock + 24, 7) & _COMMIT_TIME_MASK
+                set_word(gtids, line + G_ORIGINAL_US, original_us)
     return True
 
 
@@ -83,7 +85,7 @@ def _packed(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @bare
-def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
+def _read_tagged(data, body, end, gtids, line):  # type: ignore[no-untyped-def]
     """GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their numbers.
 
     Format: libs/mysql/serialization of MySQL 8.3 and later.
@@ -104,28 +106,30 @@ def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
                 byte, at = _packed(data, at, end)
                 if at < 0:
                     return False
-                gtids[row, G_UUID + (k >> 3)] = gtids[row, G_UUID + (k >> 3)] << 8 | (byte & 255)
+                half = line + G_UUID + (k >> 3)
+                set_word(gtids, half, word(gtids, half) << 8 | (byte & 255))
         else:
             value, at = _packed(data, at, end)
             if at < 0:
                 return False
             signed = (value >> 1) ^ -(value & 1)
             if number == 2:
-                gtids[row, G_GNO] = signed
+                set_word(gtids, line + G_GNO, signed)
             elif number == 3:
                 if value < 0 or value > _TAG_BYTES_MAX or value > end - at:
                     return False
-                gtids[row, G_TAG] = at
-                gtids[row, G_TAG_BYTES] = value
+                set_word(gtids, line + G_TAG, at)
+                set_word(gtids, line + G_TAG_BYTES, value)
                 at += value
             elif number == 4:
-                gtids[row, G_LAST_COMMITTED] = signed
+                set_word(gtids, line + G_LAST_COMMITTED, signed)
             elif number == 5:
-                gtids[row, G_SEQUENCE] = signed
+                set_word(gtids, line + G_SEQUENCE, signed)
             elif number == 6:
-                gtids[row, G_COMMIT_US] = gtids[row, G_ORIGINAL_US] = value
+                set_word(gtids, line + G_COMMIT_US, value)
+                set_word(gtids, line + G_ORIGINAL_US, value)
             elif number == 7:  # where it differs
-                gtids[row, G_ORIGINAL_US] = value
+                set_word(gtids, line + G_ORIGINAL_US, value)
             elif number > 11:
                 break  # a later server's addition, which may be ignored
         if number < 4:
@@ -134,15 +138,15 @@ def _read_tagged(data, body, end, gtids, row):  # type: ignore[no-untyped-def]
 
 
 @bare
-def read_gtid(data, at, body, end, gtids, row):  # type: ignore[no-untyped-def]
-    """Fill line `row` of `gtids` but for its position, from the event at `at` whose body is
-    data[body:end]; False if that is too short."""
+def read_gtid(data, at, body, end, gtids, line):  # type: ignore[no-untyped-def]
+    """Fill the line of `gtids`, which come flat, that begins at `line`, but for its position, from
+    the event at `at` whose body is data[body:end]; False if that is too short."""
     for field in range(GTID_FIELDS):
-        gtids[row, field] = 0
+        set_word(gtids, line + field, 0)
     kind = data[at + 4]
-    gtids[row, G_TIMESTAMP] = load32(data, at)
-    gtids[row, G_SERVER_ID] = load32(data, at + 5)
-    gtids[row, G_FLAVOR] = 2 if kind == _MARIADB else (0 if kind == _ANONYMOUS else 1)
+    set_word(gtids, line + G_TIMESTAMP, load32(data, at))
+    set_word(gtids, line + G_SERVER_ID, load32(data, at + 5))
+    set_word(gtids, line + G_FLAVOR, 2 if kind == _MARIADB else (0 if kind == _ANONYMOUS else 1))
     if kind == _TAGGED:
-        return _read_tagged(data, body, end, gtids, row)
-    return _read_plain(data, body, end, gtids, row, kind == _MARIADB)
+        return _read_tagged(data, body, end, gtids, line)
+    return _read_plain(data, body, end, gtids, line, kind == _MARIADB)

@@ -16,22 +16,6 @@ from ray_canal.kernels.rows import VERSION_PARTIAL
 
 
 @bare
-def open_questions(found, seen, out):  # type: ignore[no-untyped-def]
-    """Entries that Python must look at, in log order: each special one, and each table's first row
-    event (`seen` marks tables). How many there are."""
-    count = 0
-    for k in range(found.shape[0]):
-        table = found[k, w.TABLE]
-        if table >= 0 and not seen[table]:
-            seen[table] = True
-        elif found[k, w.KIND] != w.KIND_SPECIAL:
-            continue
-        out[count] = k
-        count += 1
-    return count
-
-
-@bare
 def place_events(found, source, table_index, events, body_start, body_end, version):  # type: ignore[no-untyped-def]
     """Fill EVENT records: record i is entry source[i] of `found`. Of row events also where their
     body lies and the version of their format."""

@@ -364,7 +364,8 @@ def _fill_events(  # type: ignore[no-untyped-def]
 def fill_rows(  # type: ignore[no-untyped-def]
     source, events, heads, shape, plan, tables, dest, deferred, arena
 ):
-    """Write all rows into the arena, which is all zero. (0 or an error code, index in `events`).
+    """Write all rows into the arena, whose columns are all zero. (0 or an error code, index in
+    `events`).
 
     No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
     its own because a tenth of this one's speed hangs on what else stands in its loop.

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
-from ray_canal.kernels.gtid_events import G_POSITION, read_gtid
+from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, read_gtid
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes
+from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
 
 # Columns of `found`.
 POSITION: Final = 0
@@ -39,7 +39,8 @@ M_START: Final = 0
 M_END: Final = 1
 M_HASH: Final = 2
 M_AT: Final = 3  # offset of the event that brought it first
-MAP_FIELDS: Final = 4
+M_ASKED: Final = 4  # 1: a row event of it has been met
+MAP_FIELDS: Final = 5
 
 # KIND: Canal's EntryType, or a query that Python must look at.
 KIND_BEGIN: Final = 1
@@ -136,7 +137,7 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     return KIND_SPECIAL
 
 
-@bare
+@inlined
 def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
     """Whether the event data[at:end] ends with its CRC-32."""
     tail = end - 4
@@ -167,6 +168,7 @@ def _intern(data, start, end, at, maps, count, slots):  # type: ignore[no-untype
     maps[M_END, count] = end
     maps[M_HASH, count] = digest
     maps[M_AT, count] = at
+    maps[M_ASKED, count] = 0
     return count
 
 
@@ -223,6 +225,16 @@ def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _ask(entry, table, maps, number, questions):  # type: ignore[no-untyped-def]
+    """Put entry `number` among the questions if it is one."""
+    if entry == KIND_SPECIAL or (table >= 0 and maps[M_ASKED, table] == 0):
+        if table >= 0:
+            maps[M_ASKED, table] = 1
+        questions[0] += 1
+        questions[questions[0]] = number
+
+
+@inlined
 def _start_before(position, log_position, length):  # type: ignore[no-untyped-def]
     """Where an event from before a chunk at `position` starts, by its header, which says where it
     ends; at the chunk where it does not say (MariaDB 11.4)."""
@@ -235,13 +247,15 @@ def _start_before(position, log_position, length):  # type: ignore[no-untyped-de
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    found, gtids, maps, slots, ids, active,
+    found, questions, gtids, maps, slots, ids, active,
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
     `slots`, `ids`, `active` are hash tables of one power of two each, twice what `maps` holds or
     more, filled with -1: distinct bodies by hash, table ids, and the map that each table id stands
-    for now.
+    for now. `found` and `gtids` come flat. `questions` gets entries that Python must look at, in
+    log order: each special one, and each table's first row event; questions[0] is how many, and
+    zero before.
     """
     entries = gtid_count = map_count = id_count = 0
     gtid = -1
@@ -315,17 +329,11 @@ def walk(  # type: ignore[no-untyped-def]
             if meaning < 0:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
-            if meaning == XA_BEGINS:
+            if meaning == KIND_BEGIN or meaning == XA_BEGINS:
                 aux = load32(data, body)
                 in_transaction = 1
                 flags = 0
-            elif meaning == XA_ENDS:
-                in_transaction = 0
-            elif meaning == KIND_BEGIN:
-                aux = load32(data, body)
-                in_transaction = 1
-                flags = 0
-            elif meaning == KIND_END:
+            elif meaning == KIND_END or meaning == XA_ENDS:
                 in_transaction = 0
             elif _opens_transaction(data, body, end):
                 in_transaction = flags = 1
@@ -336,11 +344,12 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load64(data, body)
             in_transaction = 0
         elif kind == 162 if mariadb else kind == 33 or kind == 34 or kind == 42:
-            if gtid_count == gtids.shape[0]:
+            line = gtid_count * GTID_FIELDS
+            if line + GTID_FIELDS > gtids.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
-            if not read_gtid(data, at, body, end, gtids, gtid_count):
+            if not read_gtid(data, at, body, end, gtids, line):
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            gtids[gtid_count, G_POSITION] = start
+            set_word(gtids, line + G_POSITION, start)
             gtid = gtid_count
             gtid_count += 1
             if new:
@@ -359,22 +368,24 @@ def walk(  # type: ignore[no-untyped-def]
         elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
             return UNSUPPORTED, at, entries, gtid_count, map_count, kind
         if entry and new:
-            if entries == found.shape[0]:
+            line = entries * FOUND_FIELDS
+            if line + FOUND_FIELDS > found.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
-            found[entries, POSITION] = start
-            found[entries, AUX] = aux
-            found[entries, TIMESTAMP] = load32(data, at)
-            found[entries, LENGTH] = frame_length if framed else length
-            found[entries, SERVER_ID] = load32(data, at + 5)
-            found[entries, TABLE] = table
-            found[entries, GTID] = gtid
-            found[entries, KIND] = entry
-            found[entries, EVENT_TYPE] = event_type
-            found[entries, TYPE_CODE] = kind
-            found[entries, FLAGS] = flags
-            found[entries, BODY_START] = body
-            found[entries, BODY_END] = end
-            found[entries, INNER] = at + inner if framed else 0
+            set_word(found, line + POSITION, start)
+            set_word(found, line + AUX, aux)
+            set_word(found, line + TIMESTAMP, load32(data, at))
+            set_word(found, line + LENGTH, frame_length if framed else length)
+            set_word(found, line + SERVER_ID, load32(data, at + 5))
+            set_word(found, line + TABLE, table)
+            set_word(found, line + GTID, gtid)
+            set_word(found, line + KIND, entry)
+            set_word(found, line + EVENT_TYPE, event_type)
+            set_word(found, line + TYPE_CODE, kind)
+            set_word(found, line + FLAGS, flags)
+            set_word(found, line + BODY_START, body)
+            set_word(found, line + BODY_END, end)
+            set_word(found, line + INNER, at + inner if framed else 0)
+            _ask(entry, table, maps, entries, questions)
             entries += 1
             if entry == KIND_END or meaning == XA_ENDS:
                 gtid = -1

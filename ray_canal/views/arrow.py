@@ -262,7 +262,7 @@ def _envelope(
 def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
     """The chunk's GTIDs as text, by index."""
     gtids = np.ascontiguousarray(chunk.gtids)
-    records = read_only(gtids.view(np.uint8).reshape(-1))
+    records = read_only(np.ndarray((gtids.nbytes,), np.uint8, gtids.data))
     offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
     text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
     used = gtid_texts(records, GTID.itemsize, _GTID_FIELDS, offsets, text)
