@@ -61,11 +61,14 @@ def decode_chunks(
                     return
                 continue
             info, chunk = parser.decode_chunk(raw)
+            size_bytes, failure = raw.size_bytes, info.failure
+            del raw  # its memory is the next one's
             yield info, chunk
-            if info.failure is not None:
-                raise info.failure
+            if failure is not None:
+                raise failure
             if on_bytes is not None:
-                on_bytes(raw.size_bytes)
+                on_bytes(size_bytes)
+            del info, chunk
     finally:
         source.close()
 
@@ -84,6 +87,7 @@ def decode_files(
     """
     for info, chunk in decode_chunks(paths, schema_sql=schema_sql):
         yield from chunk_batches(info, chunk, tables, json_diff)
+        del info, chunk  # their memory is the next one's
 
 
 def decode_entries(
@@ -107,6 +111,7 @@ def decode_entries(
         yield from delimited_pieces(chunk, mask, time_zone=time_zone, gtid=gtid, gtid_set=executed)
         if gtid:
             executed = gtid_set_after(executed, info.gtids)
+        del info, chunk  # their memory is the next one's
 
 
 def chunk_batches(
