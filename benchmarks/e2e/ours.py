@@ -37,6 +37,7 @@ UNITS = 16 << 10
 
 _LOADED_S = 3.0
 """A destination's process loads kernels for so long; if it took longer, that would be measured."""
+_WARMING_PASSES = 3
 _SPARE_S = 90.0
 """So long a spare process is waited for."""
 
@@ -182,16 +183,17 @@ def first_row(folder: str, task: dict[str, Any]) -> None:
 
 
 def spark_rows(folder: str, task: dict[str, Any]) -> None:
-    """Micro-batches that Spark counts; the first pass, over a part of the rows, warms it."""
+    """Micro-batches that Spark counts; the passes before, until the JVMs have compiled what is hot,
+    warm it."""
     from ray_canal import spark
 
     session = spark.session("ray_canal_bench")
     session.sparkContext.setLogLevel("ERROR")
     counted = 0
-    for rows, marks in ((task["rows"] // 5, False), (task["rows"], True)):
+    for marks in (*[False] * _WARMING_PASSES, True):
         with destination(folder, task) as name, canal.connect(name) as connector:
             connector.subscribe()
-            counted = _counted_by_spark(connector, session, rows, marks)
+            counted = _counted_by_spark(connector, session, task["rows"], marks)
     say("end", counted)
     sys.stdin.readline()
     spark.stop()
