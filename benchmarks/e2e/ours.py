@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -25,6 +26,7 @@ import ray
 import ray_canal as canal
 from benchmarks.e2e import clusters
 from benchmarks.e2e.peers.saying import say
+from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
 from ray_canal.actors import reserve
 from ray_canal.actors.places import share_of
 from ray_canal.client.connector import Connector
@@ -35,8 +37,8 @@ from ray_canal.warm import warm
 UNITS = 16 << 10
 """Memory units of 1 KiB in a get."""
 
-_LOADED_S = 3.0
-"""A destination's process loads kernels for so long; if it took longer, that would be measured."""
+_QUIET_S = 1.0
+"""A process that took hardly any CPU for so long has loaded its kernels."""
 _WARMING_PASSES = 3
 _SPARE_S = 90.0
 """So long a spare process is waited for."""
@@ -106,12 +108,23 @@ def await_spare() -> None:
         time.sleep(0.1)
 
 
+def await_quiet(name: str) -> None:
+    """Wait until the destination's process has loaded what it needs and does nothing more."""
+    canal.status(name)  # it has started
+    deadline = time.monotonic() + _SPARE_S
+    before, now = -1.0, 0.0
+    while now - before > 0.1 * _QUIET_S and time.monotonic() < deadline:
+        time.sleep(_QUIET_S)
+        ours = [pid for pid in marked(os.environ[MARK]) if kind(pid) == "ray::StoreActor"]
+        before, now = now, cpu_s(ours)
+
+
 def throughput(folder: str, task: dict[str, Any]) -> None:
     """Read the whole log of a server. No start of a process falls into the time from the dump to
     the last row: the destination's has loaded all, or the spare becomes its fetcher."""
     with destination(folder, task) as name, canal.connect(name) as connector:
         await_spare()
-        time.sleep(_LOADED_S)
+        await_quiet(name)
         say("ready", 0)
         connector.subscribe()
         say("end", read(connector, task["view"], task["rows"]))
