@@ -20,7 +20,7 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
-from ray_canal.actors.places import Place, Places, process_for, share_of
+from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.reserve import keep_one
 from ray_canal.config import CanalConfig
 from ray_canal.errors import InstanceNotFound
@@ -56,8 +56,7 @@ class Controller:
         """Give each destination a place, but those that have one."""
         places = self._places.all()
         names = [instance.destination for instance in config.instance]
-        cpus = int(ray.cluster_resources().get("CPU", 1))
-        share = share_of(config.ray.destinations_per_process, len({*names, *places}), cpus)
+        share = share_here(config.ray.destinations_per_process, names, places)
         for instance in config.instance:
             name = instance.destination
             if name not in places:

@@ -8,8 +8,10 @@ as long as the cluster's head; after that the configuration says it anew.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+import ray
 from ray.experimental.internal_kv import (
     _internal_kv_del,
     _internal_kv_get,
@@ -70,6 +72,12 @@ def share_of(wanted: int | str, destinations: int, cpus: int) -> int:
     if destinations > cpus:
         return -(-destinations // max(cpus, 1))
     return 1 if cpus <= FEW_CPUS else 0
+
+
+def share_here(wanted: int | str, names: Iterable[str], placed: Iterable[str]) -> int:
+    """`share_of` on this cluster, with these destinations beside those that have a place."""
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    return share_of(wanted, len({*names, *placed}), cpus)
 
 
 def process_for(destination: str, places: dict[str, Place], share: int, prefix: str) -> str:

@@ -276,4 +276,4 @@ class Pump:
         if upstream is not None:
             await upstream.close()
         for stage in others.values():
-            ray.kill(stage)
+            spawn.end(stage)

@@ -6,6 +6,7 @@ decides what they do.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import ray
@@ -178,6 +179,12 @@ def spare(name: str) -> ActorHandle[Any]:
         .remote(name)
     )
     return handle
+
+
+def end(stage: ActorHandle[Any]) -> None:
+    """A stage is not needed any more. One that cannot be told ends with its owner."""
+    with contextlib.suppress(Exception):
+        ray.kill(stage)
 
 
 def parser(instance_json: str) -> ActorHandle[Any]:

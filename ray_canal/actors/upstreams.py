@@ -39,7 +39,7 @@ Reading: there is none), and the chunk or its reference."""
 
 
 class Upstream(Protocol):
-    """Calls begin in their order; `status` and `interrupt` pass a waiting read."""
+    """Calls begin in their order; `status` and `close` pass a waiting read."""
 
     actor: Any
     """Whose process may stop or end by itself; None: it is ours."""
@@ -108,7 +108,7 @@ class ActorUpstream:
         interrupted = self._beside(self.actor.interrupt).remote()
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             await asyncio.wait_for(asyncio.wrap_future(interrupted.future()), _END_S)
-        ray.kill(self.actor)
+        spawn.end(self.actor)
 
     @staticmethod
     def _beside(method: Any) -> Any:

@@ -11,7 +11,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
-from ray_canal.actors.places import Places, process_for, share_of
+from ray_canal.actors.places import Places, process_for, share_here
 from ray_canal.actors.reserve import start_one
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
@@ -60,8 +60,7 @@ def _start_processes(canal: CanalConfig) -> None:
     namespace = canal.ray.namespace
     names = {instance.destination for instance in canal.instance}
     placed = set(Places(namespace).names())
-    cpus = int(ray.cluster_resources().get("CPU", 1))
-    share = share_of(canal.ray.destinations_per_process, len(names | placed), cpus)
+    share = share_here(canal.ray.destinations_per_process, names, placed)
     if not share and canal.ray.spare:
         start_one()
     if share <= 1:

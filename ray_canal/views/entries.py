@@ -147,7 +147,7 @@ class _Renderer:
         """The entries' bytes, and of each how far from the end it starts. `binlog_bytes`: of their
         events, where it is known."""
         if binlog_bytes is None:
-            binlog_bytes = int(self._chunk.events["length"][chosen].astype(np.int64).sum())
+            binlog_bytes = _binlog_bytes(self._chunk, chosen)
         guess = _most_bytes(self._chunk, binlog_bytes, len(chosen))
         buffer: Bytes = _lent.take(guess) if self._lent else np.empty(guess, np.uint8)
         starts = np.zeros(len(chosen), np.int64)
@@ -204,14 +204,13 @@ def _window_room(tables: Ints) -> tuple[Ints, Ints]:
     return np.empty(max(_MARKS_MIN, 2 * widest + 2), np.int64), windows
 
 
-def _first_guess_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
-    """How long the rendered entries may become; too little grows. Events that were compressed
-    together all have the whole's length."""
-    binlog_bytes = int(chunk.events["length"][chosen].astype(np.int64).sum())
-    return _most_bytes(chunk, binlog_bytes, len(chosen))
+def _binlog_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
+    return int(chunk.events["length"][chosen].astype(np.int64).sum())
 
 
 def _most_bytes(chunk: DecodedChunk, binlog_bytes: int, entries: int) -> int:
+    """How long the rendered entries may become; too little grows. Events that were compressed
+    together all have the whole's length."""
     return 2048 + _EXPANSION * min(binlog_bytes, chunk.arena.size) + _ENTRY_BYTES * entries
 
 
@@ -220,7 +219,9 @@ def guessed_bytes(
 ) -> int:
     """About what `render_entries` will take, for whoever gives out memory."""
     chosen = np.arange(first, last, dtype=np.int64)
-    return _first_guess_bytes(chunk, chosen if mask is None else chosen[mask[first:last]])
+    if mask is not None:
+        chosen = chosen[mask[first:last]]
+    return _most_bytes(chunk, _binlog_bytes(chunk, chosen), len(chosen))
 
 
 def iter_entries(
