@@ -23,6 +23,9 @@ from ray_canal.views.entries import delimited_pieces
 
 PathLike = str | os.PathLike[str]
 ALL_TABLES = r".*\..*"
+_CHUNK_BYTES = 3 << 20
+"""Chunk and arena then keep to the processor's cache; what each chunk costs once speaks against
+less."""
 
 
 def decode_chunks(
@@ -41,8 +44,9 @@ def decode_chunks(
     """
     if not paths:
         raise ConfigError("no binlog file given")
+    given = {"files": [str(path) for path in paths]}
     config = InstanceConfig.model_validate(
-        {"destination": "files", "source": {"files": [str(path) for path in paths]}}
+        {"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given}
     )
     sql = ""
     if schema_sql is not None:

@@ -5,10 +5,9 @@ sockets, no files, no clock. Events are walked by a kernel (kernels/scan.py); Py
 rare ones:
 
 - FORMAT_DESCRIPTION says how to read the rest; one that is really in the file goes into a chunk,
-too.
-- Artificial events (a server sends them, no file has them) and heartbeats go into no chunk: they
-move
-  the file name, the format and `heartbeat_position`.
+  too.
+- Artificial events and heartbeats, which a server sends, go into no chunk: they move the file name,
+  the format and `heartbeat_position`.
 
 Chunks share buffers: a chunk is a view of what was received, and no byte of it is written again.
 """
@@ -23,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHead, RawChunk
+from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import scan as walk
@@ -35,6 +35,7 @@ _EARLY_PART = 16
 """A chunk may be smaller by this part if it then ends where a transaction does."""
 
 _CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
+_HEARTBEATS = (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT)
 _EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
 
 
@@ -137,7 +138,8 @@ class ChunkCutter:
         self.flavor = FLAVOR_MARIADB if is_mariadb else FLAVOR_MYSQL
         lengths = body[57:]
         algorithm = 0
-        if _version(self.server_version) >= _CHECKSUM_SINCE[self.flavor] and len(lengths) >= 5:
+        has_algorithm = version_numbers(self.server_version) >= _CHECKSUM_SINCE[self.flavor]
+        if has_algorithm and len(lengths) >= 5:
             algorithm, lengths = lengths[-5], lengths[:-5]
         if algorithm not in (0, 1):
             raise UnsupportedEvent(f"binlog checksum algorithm {algorithm} is not known").at(
@@ -326,7 +328,9 @@ class ChunkCutter:
         artificial = not state[walk.CONTIGUOUS] and (
             log_position == 0 or bool(flags & walk.ARTIFICIAL_FLAG)
         )
-        if kind in (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT):
+        # One in a file takes up room there, as any event, and its checksum is looked at as theirs.
+        is_heartbeat = not state[walk.CONTIGUOUS] and kind in _HEARTBEATS
+        if is_heartbeat:
             self._heartbeat(event)
         elif kind == walk.FORMAT_EVENT:
             self.set_format(event)
@@ -336,7 +340,7 @@ class ChunkCutter:
                 "or turn encrypt_binlog off"
             ).at(self.journal_name, self.position)
         state[walk.AT] = at + length
-        if artificial or kind in (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT):
+        if artificial or is_heartbeat:
             self._drop_event(at, length)
             if kind == walk.ROTATE_EVENT:
                 self._rotate(event)
@@ -410,11 +414,3 @@ def _packed_integer(data: bytes) -> int:
         return data[0] if data else 0
     size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(data[0], 0)
     return int.from_bytes(data[1 : 1 + size], "little")
-
-
-def _version(text: str) -> tuple[int, int, int]:
-    numbers = []
-    for part in text.split("-")[0].split(".")[:3]:
-        digits = "".join(c for c in part if c.isdigit())
-        numbers.append(int(digits or 0))
-    return (*numbers, 0, 0, 0)[:3]  # type: ignore[return-value]

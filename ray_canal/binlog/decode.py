@@ -36,6 +36,7 @@ from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
 from ray_canal.binlog.walked import at_event, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.kernels import fill as f
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
 from ray_canal.kernels.inflate import fill_inflated
@@ -48,6 +49,8 @@ Int64s = npt.NDArray[np.int64]
 _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
 """Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes
 exceed."""
+_CELLS_MIN = 4096
+"""Room for the places of a window's values (kernels/fill.py)."""
 ARENA_FACTOR_MAX, ARENA_FREE_BYTES = 1100, 64 << 20
 """A chunk's arena has at most FACTOR bytes for each of the chunk, and FREE. A NULL is one bit that
 becomes two slots of at most 32 bytes, DEFLATE makes up to 1,032 bytes of one: so whole images keep
@@ -159,9 +162,7 @@ def _control_plane(
     return entries, tuple(tables), tuple(renamed)
 
 
-def _measure(
-    raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool
-) -> _Work:
+def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool) -> _Work:
     """The count pass over the first `count` events. `mend_text`: UTF-8 is read character by
     character, what is broken becomes U+FFFD."""
     work = _prepare(raw, parsed, count)
@@ -301,12 +302,13 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     zeros_at = sketch.size_bytes
     queries, texts = place_queries(sketch, parsed.queries)
     _place_bitmaps(sketch, work)
+    tables_at = sketch.size_bytes
     for plan, shape in zip(work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
         place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
     _refuse_giant(work, sketch.size_bytes)
     arena = np.empty(sketch.size_bytes, np.uint8)
-    arena[zeros_at:] = 0  # before it come records, which are written whole
+    arena[zeros_at:tables_at] = 0  # records and columns are written whole
     deferred = _fill_columns(work, arena)
     _write(arena, events_at, parsed.events[:count])
     events = records_in(arena, events_at, count, EVENT)
@@ -380,7 +382,7 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
     json = _json_columns(work)
     deferred = np.full((sum(rows for _, _, _, rows in json), 2), -1, np.int64)
     any_partial = (work.events[:, r.E_VERSION] == r.VERSION_PARTIAL).any()
-    fill: Any = r.fill_partial_rows if any_partial else r.fill_rows
+    fill: Any = f.fill_partial_rows if any_partial else f.fill_rows
     code, k = fill(
         source,
         work.events,
@@ -390,6 +392,7 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
         charset_tables(),
         work.dest.reshape(-1),
         deferred.reshape(-1),
+        np.empty(max(_CELLS_MIN, 2 * int(work.shape[:, r.S_COLUMNS].max(initial=0))), np.int64),
         arena,
     )
     if code < 0:
@@ -418,6 +421,7 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
             code = wire.BAD_JSON if row >= 0 else code
         if code < 0:
             raise _failed_row(work, arena, code, column, row)
+    f.close_tables(work.shape, work.plan.reshape(-1), work.dest.reshape(-1), arena)
     if has_broken_text(work.plan, work.shape, work.dest, arena):
         raise _BrokenText
     return deferred

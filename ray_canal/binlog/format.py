@@ -76,7 +76,7 @@ def version_numbers(server_version: str) -> tuple[int, ...]:
     """(8, 0, 36) of "8.0.36-log"."""
     numbers = []
     for part in server_version.split("-")[0].split(".")[:3]:
-        digits = "".join(c for c in part if c.isdigit())
+        digits = "".join(c for c in part if c in "0123456789")
         numbers.append(int(digits or 0))
     return tuple(numbers)
 

@@ -130,7 +130,7 @@ def _line(table_map: TableMap, number: int, column: ColumnMeta) -> _Line:
 
 
 def _fixed(read: int, size: int, code: int) -> _Line:
-    return read, size, wire.NULL_NOTHING, code, 0, 0, 0, 0
+    return read, size, -codes.WIDTH_BYTES[code], code, 0, 0, 0, 0
 
 
 def _size(size: int, least: int, most: int) -> int:
@@ -150,7 +150,7 @@ def _decimal(precision: int, scale: int) -> _Line:
         read, code = wire.READ_DECIMAL256, codes.DEC256
     size = decimal_bytes(precision, scale)
     groups = decimal_groups(precision, scale) if read == wire.READ_DECIMAL64 else 0
-    return read, size, wire.NULL_NOTHING, code, precision, scale, groups, 0
+    return read, size, -codes.WIDTH_BYTES[code], code, precision, scale, groups, 0
 
 
 # type: (reader, bytes without fraction, whether a fraction may follow, storage code)

@@ -10,6 +10,8 @@ arrays come flat.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_text
 from ray_canal.kernels.charset import to_utf8
@@ -17,6 +19,7 @@ from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import (
+    clear,
     copy,
     copy32,
     load8,
@@ -43,9 +46,26 @@ from ray_canal.kernels.temporal import (
     timestamp_slot,
 )
 
+_ALIGNMENT_BYTES: Final = 64  # as in binlog/chunk.py
+
+
+@inlined
+def clear_behind(arena, end, region_end):  # type: ignore[no-untyped-def]
+    """Zero what a region has behind its values, the gap to the next region included: what the
+    memory held before must not travel."""
+    clear(arena, end, -(-region_end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+
+
+@inlined
+def _slot_bytes(null):  # type: ignore[no-untyped-def]
+    """Bytes of a slot, by what a NULL writes."""
+    if null < 0:
+        return -null
+    return 8 if null == w.NULL_64 else 4
+
 
 @bare
-def all_valid(dest, slot, arena, rows):  # type: ignore[no-untyped-def]
+def open_column(plan, line, dest, slot, arena, rows):  # type: ignore[no-untyped-def]
     """Before the rows: every value of a column's side is valid. Most are, so a bit is touched for
     the others only."""
     bits = word(dest, slot + w.VALIDITY)
@@ -53,7 +73,15 @@ def all_valid(dest, slot, arena, rows):  # type: ignore[no-untyped-def]
         store8(arena, bits + k, 255)
     if rows & 7:
         store8(arena, bits + (rows >> 3), (1 << (rows & 7)) - 1)
+    end = bits + ((rows + 7) >> 3)
+    clear_behind(arena, end, end)
     set_word(dest, slot + w.VALID, rows)
+    null, values = word(plan, line + w.NULL), word(dest, slot + w.VALUES)
+    end = values + _slot_bytes(null) * rows
+    if null == w.NULL_OFFSET:
+        store32(arena, values, 0)
+        end += 4
+    clear_behind(arena, end, end)
 
 
 @inlined
@@ -73,7 +101,7 @@ def _signed24(source, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def not_valid(dest, slot, arena, row):  # type: ignore[no-untyped-def]
-    """Take back the validity that `all_valid` gave."""
+    """Take back the validity that `open_column` gave."""
     bits = word(dest, slot + w.VALIDITY) + (row >> 3)
     store8(arena, bits, load8(arena, bits) & ~(1 << (row & 7)))
     set_word(dest, slot + w.VALID, word(dest, slot + w.VALID) - 1)
@@ -85,7 +113,16 @@ def put_null(plan, line, dest, slot, arena, row):  # type: ignore[no-untyped-def
     not_valid(dest, slot, arena, row)
     null = word(plan, line + w.NULL)
     values = word(dest, slot + w.VALUES)
-    if null == w.NULL_OFFSET:
+    if null == -1:
+        store8(arena, values + row, 0)
+    elif null == -2:
+        store16(arena, values + 2 * row, 0)
+    elif null == -4:
+        store32(arena, values + 4 * row, 0)
+    elif null < 0:
+        for at in range(values - null * row, values - null * (row + 1), 8):
+            store64(arena, at, 0)
+    elif null == w.NULL_OFFSET:
         store32(arena, values + 4 * row + 4, word(dest, slot + w.USED))
     elif null == w.NULL_64:
         store64(arena, values + 8 * row, NULL_SLOT64)
@@ -109,7 +146,7 @@ def _put_decimal(source, at, plan, line, arena, values, row):  # type: ignore[no
 
 
 @inlined
-def _put_temporal(source, at, read, fraction, arena, values, row):  # type: ignore[no-untyped-def]
+def put_temporal(source, at, read, fraction, arena, values, row):  # type: ignore[no-untyped-def]
     """1 valid, 0 irregular, -1 neither."""
     if read == w.READ_DATE:
         slot, regular = date_slot(load_le(source, at, 3))
@@ -134,9 +171,8 @@ def _put_temporal(source, at, read, fraction, arena, values, row):  # type: igno
 
 
 @inlined
-def _put_fixed(source, at, plan, line, arena, values, row):  # type: ignore[no-untyped-def]
+def put_fixed(source, at, read, size, arena, values, row):  # type: ignore[no-untyped-def]
     """Integers, floats, YEAR, BIT, SET, ENUM."""
-    read, size = word(plan, line + w.WIRE), word(plan, line + w.SIZE)
     if read == w.READ_32:
         store32(arena, values + 4 * row, load32(source, at))
     elif read == w.READ_64:
@@ -172,9 +208,11 @@ def _put_string(source, at, count, plan, line, tables, dest, slot, arena):  # ty
         else:
             copy(arena, data + used, source, at, count)
         return used + count
-    if read == w.READ_PADDED:  # the arena is zero where nothing was written
+    if read == w.READ_PADDED:
         copy(arena, data + used, source, at, count)
-        return used + max(count, word(plan, line + w.PRECISION))
+        padded = max(count, word(plan, line + w.PRECISION))
+        clear(arena, data + used + count, data + used + padded)
+        return used + padded
     if read != w.READ_TRANSCODED:
         return address_text(source, at, count, read, arena, data + used) - data
     kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
@@ -200,12 +238,12 @@ def put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred):
         at += count
     else:
         if read < w.READ_DECIMAL64:
-            _put_fixed(source, at, plan, line, arena, values, row)
+            put_fixed(source, at, read, size, arena, values, row)
         elif read < w.READ_DATE:
             if _put_decimal(source, at, plan, line, arena, values, row) < 0:
                 return w.BAD_DECIMAL
         else:
-            valid = _put_temporal(source, at, read, word(plan, line + w.SCALE), arena, values, row)
+            valid = put_temporal(source, at, read, word(plan, line + w.SCALE), arena, values, row)
             if valid < 0:
                 return w.BAD_TEMPORAL
             if valid == 0:

@@ -5,8 +5,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import load64, store8, store32, store64
+import numpy as np
+
+from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.memory import (
+    bit_length,
+    copy,
+    copy32,
+    load8,
+    load64,
+    store8,
+    store32,
+    store64,
+)
 
 _INSERT: Final = 1
 _DELETE: Final = 3
@@ -95,32 +106,57 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
             out[regions[HAS_AFTER] + byte] |= bit
 
 
+LABEL_SLACK_BYTES: Final = 32
+
+
+@inlined
+def _next_member(mask):  # type: ignore[no-untyped-def]
+    """(lowest bit's number, the mask without it)."""
+    rest = mask & (mask - 1)
+    return bit_length(np.uint64(mask ^ rest)) - 1, rest
+
+
 @bare
-def count_members(arena, validity, values, rows, labels):  # type: ignore[no-untyped-def]
-    """(members of all of a column's SET values, first row with a bit beyond its `labels` or -1)."""
-    count = 0
+def count_members(arena, validity, values, rows, label_ends):  # type: ignore[no-untyped-def]
+    """(members of all of a column's SET values, bytes of their labels, first row with a bit beyond
+    its labels or -1). `label_ends`: where each label ends in the text of all."""
+    count = size = 0
+    labels = label_ends.size
     for row in range(rows):
-        if not arena[validity + (row >> 3)] >> (row & 7) & 1:
+        if not load8(arena, validity + (row >> 3)) >> (row & 7) & 1:
             continue
         mask = load64(arena, values + 8 * row)
         if labels < 64 and mask >> labels:
-            return count, row
+            return count, size, row
         while mask:
-            mask &= mask - 1
+            label, mask = _next_member(mask)
+            size += label_ends[label] - (label_ends[label - 1] if label else 0)
             count += 1
-    return count, -1
+    return count, size, -1
 
 
 @bare
-def list_members(arena, validity, values, rows, labels, ends, members):  # type: ignore[no-untyped-def]
-    """Fill the lists' offsets and the label's index of each member; `ends` has rows + 1."""
-    count = 0
+def list_members(arena, validity, values, rows, label_ends, texts, ends, offsets, out):  # type: ignore[no-untyped-def]
+    """Fill the lists' offsets (`ends`, rows + 1), and offsets and text of their members' labels.
+
+    `texts` are the labels, one after the other; it and `out` have LABEL_SLACK_BYTES more at their
+    end.
+    """
+    count = to = 0
     ends[0] = 0
+    offsets[0] = 0
     for row in range(rows):
-        if arena[validity + (row >> 3)] >> (row & 7) & 1:
+        if load8(arena, validity + (row >> 3)) >> (row & 7) & 1:
             mask = load64(arena, values + 8 * row)
-            for label in range(labels):
-                if mask >> label & 1:
-                    members[count] = label
-                    count += 1
+            while mask:
+                label, mask = _next_member(mask)
+                start = label_ends[label - 1] if label else 0
+                size = label_ends[label] - start
+                if size <= LABEL_SLACK_BYTES:
+                    copy32(out, to, texts, start)
+                else:
+                    copy(out, to, texts, start, size)
+                to += size
+                count += 1
+                offsets[count] = to
         ends[row + 1] = count

@@ -1,4 +1,4 @@
-"""JSON columns: from the places that kernels/rows.py has noted to text, one column and side at a
+"""JSON columns: from the places that kernels/fill.py has noted to text, one column and side at a
 time; and the diffs of partial values, one table at a time."""
 
 from __future__ import annotations

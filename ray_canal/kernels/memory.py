@@ -265,6 +265,13 @@ else:
 
 
 @inlined
+def clear(target, start, end):  # type: ignore[no-untyped-def]
+    """Zero target[start:end]."""
+    for at in range(start, end):
+        store8(target, at, 0)
+
+
+@inlined
 def load_le(source, at, count):  # type: ignore[no-untyped-def]
     """Little-endian number of `count` (0 … 8) bytes."""
     if 0 < count and source.size - at >= 8:

@@ -1,4 +1,4 @@
-"""Row events in two passes: `count_rows` measures them, `fill_rows` writes their columns.
+"""Row events in two passes: `count_rows`, here, measures them, fill.py writes their columns.
 
 A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count,
 one bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs
@@ -17,11 +17,11 @@ import numpy as np
 
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_bytes
-from ray_canal.kernels.cells import all_valid, put_null, put_value, string_length
+from ray_canal.kernels.cells import string_length
 from ray_canal.kernels.charset import utf8_bytes
 from ray_canal.kernels.inflate import inflated_bytes
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load8, load16, load_le, set_word, store32, word
+from ray_canal.kernels.memory import load8, load16, load_le, set_word, word
 
 INSERT: Final = 1
 UPDATE: Final = 2
@@ -110,7 +110,7 @@ def _packed_bytes(source, at, count, read, charset):  # type: ignore[no-untyped-
 
 
 @bare
-def _partial_bits(source, at, end, json_columns):  # type: ignore[no-untyped-def]
+def partial_bits(source, at, end, json_columns):  # type: ignore[no-untyped-def]
     """(offset of the bitmap of JSON diffs, -1: none; offset behind the options or TRUNCATED)."""
     if at >= end:
         return -1, w.TRUNCATED
@@ -129,25 +129,11 @@ def _partial_bits(source, at, end, json_columns):  # type: ignore[no-untyped-def
 
 
 @bare
-def _json_columns(plan, first, columns):  # type: ignore[no-untyped-def]
+def json_columns_of(plan, first, columns):  # type: ignore[no-untyped-def]
     count = 0
     for p in range(first, first + columns):
         count += word(plan, p * w.PLAN_FIELDS + w.WIRE) == w.READ_JSON
     return count
-
-
-@bare
-def _mark_partial(source, bits, first, columns, plan, dest, row, deferred):  # type: ignore[no-untyped-def]
-    """Say in the notes of a row's after image which JSON values are diffs."""
-    k = 0
-    for p in range(first, first + columns):
-        if word(plan, p * w.PLAN_FIELDS + w.WIRE) != w.READ_JSON:
-            continue
-        slot = p * w.COLUMN_DEST + w.DEST_FIELDS
-        length = 2 * (word(dest, slot + w.DEFERRED) + row) + 1
-        if source[bits + (k >> 3)] >> (k & 7) & 1 and word(deferred, length) >= 0:
-            set_word(deferred, length, w.PARTIAL - word(deferred, length))
-        k += 1
 
 
 @inlined
@@ -165,13 +151,13 @@ def _measure_image(  # type: ignore[no-untyped-def]
             continue
         null = load8(source, nulls + (k >> 3)) >> (k & 7) & 1
         k += 1
-        if null:
-            continue
         p = first + c
         line = p * w.PLAN_FIELDS
         size = word(plan, line + w.SIZE)
         if size >= 0:
-            at += size
+            at += size & (null - 1)  # without a branch: which values are NULL, nobody foresees
+            continue
+        if null:
             continue
         if end - at < -size:
             return w.TRUNCATED
@@ -211,7 +197,7 @@ def _measure_rows(  # type: ignore[no-untyped-def]
             bitmap = heads[i, BEFORE + side]
             if bitmap >= 0:
                 if json_columns >= 0 and side == 1:
-                    _, at = _partial_bits(source, at, end, json_columns)
+                    _, at = partial_bits(source, at, end, json_columns)
                     if at < 0:
                         return at, rows
                 at = _measure_image(
@@ -231,7 +217,7 @@ def _measure_partial_rows(  # type: ignore[no-untyped-def]
     """Of PARTIAL_UPDATE_ROWS; apart, so that the other events' loop is not longer for it."""
     return _measure_rows(
         source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor,
-        _json_columns(plan, first, columns),
+        json_columns_of(plan, first, columns),
     )  # fmt: skip
 
 
@@ -281,144 +267,4 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
         shape[table, S_ROWS] += rows
         shape[table, S_BEFORE] += rows if before >= 0 else 0
         shape[table, S_AFTER] += rows if after >= 0 else 0
-    return 0, 0
-
-
-@inlined
-def _fill_image(  # type: ignore[no-untyped-def]
-    source, at, bitmap, present, columns, line, plan, tables, dest, slot, arena, row, deferred
-):
-    """Offset behind the image, or an error code."""
-    nulls = at
-    at += (present + 7) >> 3
-    k = 0
-    for c in range(columns):
-        if present != columns and not load8(source, bitmap + (c >> 3)) >> (c & 7) & 1:
-            put_null(plan, line, dest, slot, arena, row)
-        elif load8(source, nulls + (k >> 3)) >> (k & 7) & 1:
-            k += 1
-            put_null(plan, line, dest, slot, arena, row)
-        else:
-            k += 1
-            at = put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred)
-            if at < 0:
-                return at
-        line += w.PLAN_FIELDS
-        slot += w.COLUMN_DEST
-    return at
-
-
-@bare
-def _fill_missing(columns, line, plan, dest, slot, arena, row):  # type: ignore[no-untyped-def]
-    for _ in range(columns):
-        put_null(plan, line, dest, slot, arena, row)
-        line += w.PLAN_FIELDS
-        slot += w.COLUMN_DEST
-
-
-@bare
-def _open_sides(shape, dest, arena):  # type: ignore[no-untyped-def]
-    for table in range(shape.shape[0]):
-        first = shape[table, S_FIRST]
-        for side in range(2):
-            if shape[table, S_BEFORE + side] > 0:
-                for p in range(first, first + shape[table, S_COLUMNS]):
-                    slot = p * w.COLUMN_DEST + side * w.DEST_FIELDS
-                    all_valid(dest, slot, arena, shape[table, S_ROWS])
-
-
-@bare
-def _fill_events(  # type: ignore[no-untyped-def]
-    source, events, heads, shape, plan, tables, dest, deferred, arena
-):
-    for i in range(events.shape[0]):
-        table = events[i, E_TABLE]
-        first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
-        before, after = heads[i, BEFORE], heads[i, AFTER]
-        present = heads[i, PRESENT]
-        bitmap_bytes = (columns + 7) >> 3
-        if present >= 0 and before >= 0:
-            copy(arena, present, source, before, bitmap_bytes)
-        if present >= 0 and after >= 0:
-            copy(arena, present + bitmap_bytes, source, after, bitmap_bytes)
-        at = heads[i, DATA]
-        for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
-            store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
-            for side in range(2):
-                bitmap = heads[i, BEFORE + side]
-                line = first * w.PLAN_FIELDS
-                slot = first * w.COLUMN_DEST + side * w.DEST_FIELDS
-                if bitmap >= 0:
-                    at = _fill_image(
-                        source, at, bitmap, heads[i, BEFORE_COLUMNS + side], columns, line, plan,
-                        tables, dest, slot, arena, row, deferred,
-                    )  # fmt: skip
-                    if at < 0:
-                        return at, i
-                elif shape[table, S_BEFORE + side] > 0:
-                    _fill_missing(columns, line, plan, dest, slot, arena, row)
-    return 0, 0
-
-
-@bare
-def fill_rows(  # type: ignore[no-untyped-def]
-    source, events, heads, shape, plan, tables, dest, deferred, arena
-):
-    """Write all rows into the arena, whose columns are all zero. (0 or an error code, index in
-    `events`).
-
-    No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
-    its own because a tenth of this one's speed hangs on what else stands in its loop.
-    """
-    _open_sides(shape, dest, arena)
-    return _fill_events(source, events, heads, shape, plan, tables, dest, deferred, arena)
-
-
-@bare
-def _fill_partial_event(  # type: ignore[no-untyped-def]
-    source, events, heads, shape, plan, tables, dest, deferred, arena, i
-):
-    """One PARTIAL_UPDATE_ROWS event's rows; 0 or an error code."""
-    table = events[i, E_TABLE]
-    first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
-    json_columns = _json_columns(plan, first, columns)
-    if heads[i, PRESENT] >= 0:
-        copy(arena, heads[i, PRESENT], source, heads[i, BEFORE], 2 * ((columns + 7) >> 3))
-    at = heads[i, DATA]
-    for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
-        store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
-        for side in range(2):
-            bits = -1
-            if side == 1:
-                bits, at = _partial_bits(source, at, events[i, E_END], json_columns)
-            at = _fill_image(
-                source, at, heads[i, BEFORE + side], heads[i, BEFORE_COLUMNS + side], columns,
-                first * w.PLAN_FIELDS, plan, tables, dest,
-                first * w.COLUMN_DEST + side * w.DEST_FIELDS, arena, row, deferred,
-            )  # fmt: skip
-            if at < 0:
-                return at
-            if bits >= 0:
-                _mark_partial(source, bits, first, columns, plan, dest, row, deferred)
-    return 0
-
-
-@bare
-def fill_partial_rows(  # type: ignore[no-untyped-def]
-    source, events, heads, shape, plan, tables, dest, deferred, arena
-):
-    """`fill_rows` for events of any version."""
-    _open_sides(shape, dest, arena)
-    for i in range(events.shape[0]):
-        if events[i, E_VERSION] == VERSION_PARTIAL:
-            code = _fill_partial_event(
-                source, events, heads, shape, plan, tables, dest, deferred, arena, i
-            )
-        else:
-            code, _ = _fill_events(
-                source, events[i : i + 1], heads[i : i + 1], shape, plan, tables, dest, deferred,
-                arena,
-            )  # fmt: skip
-        if code < 0:
-            return code, i
     return 0, 0

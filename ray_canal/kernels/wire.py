@@ -11,7 +11,7 @@ from typing import Final
 # Fields of a plan.
 WIRE: Final = 0  # READ_*
 SIZE: Final = 1  # bytes in a row; -1 … -4: that many bytes of length come first
-NULL: Final = 2  # NULL_*: what a NULL writes
+NULL: Final = 2  # NULL_*: what a NULL writes; -n: n zero bytes
 CODE: Final = 3  # storage code of kernels/codes.py
 PRECISION: Final = 4  # decimals; PADDED: width
 SCALE: Final = 5  # decimals; temporal types: bytes of the fraction
@@ -31,7 +31,6 @@ DEFERRED: Final = 6  # READ_JSON and above: first line in `deferred` (each value
 DEST_FIELDS: Final = 7
 COLUMN_DEST: Final = 2 * DEST_FIELDS
 
-NULL_NOTHING: Final = 0
 NULL_32: Final = 1
 NULL_64: Final = 2
 NULL_OFFSET: Final = 3

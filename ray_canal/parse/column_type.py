@@ -14,7 +14,7 @@ from itertools import pairwise
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import canonical, char_bytes_max
 from ray_canal.errors import ConfigError
-from ray_canal.parse.words import MODE_REAL_AS_FLOAT, Token, Words, unquoted
+from ray_canal.parse.words import MODE_REAL_AS_FLOAT, Token, Words, number_of, unquoted
 from ray_canal.protocol.table_meta import ColumnMeta
 
 DEFAULT_CHARSET = "utf8mb4"
@@ -82,7 +82,8 @@ def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
     if text == "real" and sql_mode & MODE_REAL_AS_FLOAT:
         word, text = "float", "float"
     arguments = _argument(words)
-    numbers = tuple(int(t.text) for t in arguments if t.kind == "word" and t.text.isdigit())
+    values = (number_of(t.text) for t in arguments if t.kind == "word")
+    numbers = tuple(value for value in values if value is not None)
     labels = _labels(arguments, sql_mode) if word in ("enum", "set") else ()
     if word == "float" and len(numbers) == 1 and numbers[0] > _FLOAT_BITS_MAX:
         word = text = "double"
@@ -130,11 +131,18 @@ def _labels(arguments: list[Token], sql_mode: int) -> tuple[str, ...]:
     for before, token in pairwise(arguments):
         if token.kind in ("single", "double"):
             if before.text.lower() == "x":
-                found.append(bytes.fromhex(token.text).decode("utf-8", "replace"))
+                found.append(_of_hex(token.text))
             else:
                 text = token.text.replace('""', '"') if token.kind == "double" else token.text
                 found.append(unquoted(text, bool(sql_mode & 1 << 20)))
     return tuple(found)
+
+
+def _of_hex(digits: str) -> str:
+    try:
+        return bytes.fromhex(digits).decode("utf-8", "replace")
+    except ValueError:
+        raise ConfigError(f"label that is not hexadecimal: x'{digits}'") from None
 
 
 def column_of(
@@ -217,8 +225,8 @@ def blob_size(column: ColumnMeta) -> str:
             return size
     if word == "json":
         return "long"
-    digits = word.partition("(")[2].rstrip(")")
-    if not digits.isdigit():
+    length = number_of(word.partition("(")[2].rstrip(")"))
+    if length is None:
         return ""
-    size_bytes = int(digits) * char_bytes_max(column.charset or DEFAULT_CHARSET)
-    return next(size for size, limit in _BLOB_BYTES.items() if size_bytes < limit)
+    size_bytes = length * char_bytes_max(column.charset or DEFAULT_CHARSET)
+    return next((size for size, limit in _BLOB_BYTES.items() if size_bytes < limit), "long")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import char_bytes_max
 from ray_canal.parse.column_type import DEFAULT_CHARSET, blob_size
-from ray_canal.parse.words import Token, Words, parts
+from ray_canal.parse.words import Token, Words, number_of, parts
 from ray_canal.protocol.schema_record import KeyState, TableState
 from ray_canal.protocol.table_meta import ColumnMeta
 
@@ -71,8 +71,7 @@ def read_parts(words: Words, name: str, unique: bool) -> KeyState:
     for item in parts(_inside(words)):
         each = Words(item)
         columns.append(each.identifier())
-        has_prefix = each.take("(") and each.peek().isdigit()
-        prefixes.append(int(each.peek()) if has_prefix else 0)
+        prefixes.append((each.take("(") and number_of(each.peek())) or 0)
     while not words.done:
         if words.take_any("USING", "TYPE"):
             algorithm = words.peek()

@@ -56,6 +56,7 @@ class Token:
 
 _QUOTES = {"back": "`", "single": "'", "double": '"'}
 _END = Token("", "")
+_DIGITS_MAX = 64
 
 
 @lru_cache(maxsize=4)
@@ -96,6 +97,12 @@ def tokens(sql: str, dialect: Dialect | None = None) -> Iterator[Token]:
             if ansi and kind == "double":
                 kind, text = "back", text.replace('""', '"').replace("`", "``")
             yield Token(kind, text)
+
+
+def number_of(text: str) -> int | None:
+    """The value of a word of digits; None: it is another word, or longer than any number in SQL."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number else None
 
 
 class Words:

@@ -24,7 +24,8 @@ GNO_MAX = (1 << 63) - 2
 """MySQL's largest transaction number."""
 
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
-_INTERVAL = re.compile(r"(\d+)(?:\s*-\s*(\d+))?\Z")
+_NUMBER = re.compile(r"[0-9]{1,40}")
+_INTERVAL = re.compile(r"(\d{1,40})(?:\s*-\s*(\d{1,40}))?\Z")
 _TAGGED = 1
 
 Key = tuple[bytes, str]
@@ -249,7 +250,7 @@ class MariadbGtid:
         found = cls()
         for part in filter(None, (part.strip() for part in text.split(","))):
             numbers = part.split("-")
-            if len(numbers) != 3 or not all(n.isascii() and n.isdigit() for n in numbers):
+            if len(numbers) != 3 or not all(map(_NUMBER.fullmatch, numbers)):
                 raise ConfigError(f"MariaDB GTID {part!r}: expected domain-server-sequence")
             domain, server_id, sequence = map(int, numbers)
             if domain >= 1 << 32 or server_id >= 1 << 32 or sequence >= 1 << 64:

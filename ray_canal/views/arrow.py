@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import compress
+from itertools import accumulate, compress
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import (
     ALIGNMENT_BYTES,
     GTID,
+    Bytes,
     ChunkLayout,
     ColumnLayout,
     DecodedChunk,
     TableLayout,
 )
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import envelope as e
@@ -57,15 +58,17 @@ _GTID_FIELDS = np.array(
 )
 """What kernels/gtid_text.py needs to know of a GTID record."""
 
+_INSTANT = pa.timestamp("us", "UTC")
 _ENVELOPE = [
     pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
     pa.field("journal_name", pa.dictionary(pa.int8(), pa.string())),
     pa.field("position", pa.int64()),
     pa.field("row", pa.int64()),
-    pa.field("execute_time", pa.timestamp("us", "UTC")),
+    pa.field("execute_time", _INSTANT),
     pa.field("gtid", pa.dictionary(pa.int32(), pa.string())),
 ]
 
+_TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
 _JSON_DIFF = pa.field("json_diff", pa.string())
 
 
@@ -233,27 +236,27 @@ def _envelope(
     a GTID, a before, an after image."""
     count = len(owners)
     sizes = [count, count, 8 * count, 8 * count, 8 * count, 4 * count, *[(count + 7) // 8] * 3]
-    regions = np.zeros(e.REGIONS + 1, np.int64)
-    regions[1:] = np.cumsum([-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes])
-    out = np.zeros(int(regions[-1]), np.uint8)
+    ends = accumulate(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)
+    places = [0, *ends]
+    out = np.zeros(places[-1], np.uint8)
     absent = np.zeros(3, np.int64)
-    events, gtids = read_only(chunk.events), read_only(chunk.gtids)
+    events, gtids, regions = read_only(chunk.events), read_only(chunk.gtids), np.array(places)
     e.row_envelopes(events, gtids, read_only(owners), low, out, regions, absent)
     whole = pa.py_buffer(out)
-    parts = [whole.slice(int(at), size) for at, size in zip(regions, sizes, strict=False)]
+    parts = [whole.slice(at, size) for at, size in zip(places, sizes, strict=False)]
     gtid_bits = parts[e.HAS_GTID] if absent[e.NO_GTID] else None
 
     def plain(kind: pa.DataType, region: int, bits: pa.Buffer | None = None) -> pa.Array:
         return pa.Array.from_buffers(kind, count, [bits, parts[region]])
 
-    journal = pa.array([chunk.layout.journal_name])
+    journal = _labels((chunk.layout.journal_name,))
     named = pa.DictionaryArray.from_arrays
     arrays = [
         named(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
         named(plain(pa.int8(), e.JOURNAL), journal, safe=False),
         plain(pa.int64(), e.POSITION),
         plain(pa.int64(), e.ORDINAL),
-        plain(pa.timestamp("us", "UTC"), e.TIME),
+        plain(_INSTANT, e.TIME),
         named(plain(pa.int32(), e.GTID, gtid_bits), gtid_texts, safe=False),
     ]
     return arrays, (parts[e.HAS_BEFORE], parts[e.HAS_AFTER]), absent
@@ -337,20 +340,37 @@ def _set_lists(
     arena: pa.Buffer, table: TableLayout, column: ColumnMeta, layout: ColumnLayout
 ) -> pa.Array:
     """SET bit masks as lists of labels."""
-    rows, labels = table.rows, len(column.labels)
+    rows = table.rows
+    label_ends, texts = _label_texts(column.labels)
     bits = read_only(np.frombuffer(arena, np.uint8))
-    place = (bits, layout.validity, layout.values, rows, labels)
-    count, bad_row = e.count_members(*place)
+    place = (bits, layout.validity, layout.values, rows, label_ends)
+    count, size, bad_row = e.count_members(*place)
     if bad_row >= 0:
         slots = np.frombuffer(arena.slice(layout.values, 8 * rows), np.uint64)
         raise _unlabelled(table.meta, column, f"bit mask {int(slots[bad_row])}")
-    ends, members = np.empty(rows + 1, np.int32), np.empty(count, np.uint8)
-    e.list_members(*place, ends, members)
-    values = _labels(column.labels).take(pa.array(members))
+    if size > _TEXT_BYTES_MAX:
+        raise UnsupportedEvent(
+            f"{table.meta.full_name}.{column.name}: over 2 GiB of SET labels in a chunk; set a "
+            "smaller chunk_bytes"
+        )
+    ends, offsets = np.empty(rows + 1, np.int32), np.empty(count + 1, np.int32)
+    out = np.empty(size + e.LABEL_SLACK_BYTES, np.uint8)
+    e.list_members(*place, texts, ends, offsets, out)
+    parts = [None, pa.py_buffer(offsets), pa.py_buffer(out).slice(0, size)]
+    values = pa.Array.from_buffers(pa.string(), count, parts)
     parts = [arena.slice(layout.validity, (rows + 7) // 8), pa.py_buffer(ends)]
     return pa.Array.from_buffers(
         pa.list_(pa.string()), rows, parts, layout.null_count, children=[values]
     )
+
+
+@lru_cache(maxsize=1024)
+def _label_texts(labels: tuple[str, ...]) -> tuple[npt.NDArray[np.int64], Bytes]:
+    """Where each label ends in the text of all, and that text."""
+    texts = [label.encode() for label in labels]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    slack = bytes(e.LABEL_SLACK_BYTES)
+    return read_only(ends), read_only(np.frombuffer(b"".join(texts) + slack, np.uint8))
 
 
 def _array(chunk: DecodedChunk, offset: int, count: int, dtype: Any) -> npt.NDArray[Any]:

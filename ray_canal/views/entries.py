@@ -47,6 +47,11 @@ _PIECES_BYTES = 1 << 18
 _MARKS_MIN = 1 << 13
 """Room for the messages of a window of rows, and for how many."""
 _NO_MASK = np.zeros(0, np.bool_)
+_BEFORE, _AFTER = (
+    slice(first, first + 3) for first in (column_kernels.C_VALIDITY, column_kernels.C_VALIDITY + 3)
+)
+"""Of a column's record: validity, values and data of its sides."""
+_NO_PLACES = (-1,) * 6
 _WIDTHS = np.zeros(64, np.int64)
 for _code, _width in codes.WIDTH_BYTES.items():
     _WIDTHS[_code] = _width
@@ -315,41 +320,60 @@ def _constants(column: ColumnMeta, index: int, code: int) -> tuple[bytes, bytes,
     return value, null, wide, _field(0x52, column.mysql_type.encode())
 
 
+@lru_cache(maxsize=512)
+def _table_constants(
+    meta: TableMeta, storage: tuple[int, ...], fields: FieldFilter | None
+) -> tuple[Ints, bytes]:
+    """A table's `columns` records, without places, and the blob that their offsets are of. Its
+    names stand at the blob's beginning."""
+    parts = [_names(meta)]
+    size = len(parts[0])
+    records = np.zeros((len(meta.columns) + meta.hidden, column_kernels.COLUMN_FIELDS), np.int64)
+    records[:, column_kernels.C_CODE] = column_kernels.LEFT_OUT
+    for index, (column, code) in enumerate(zip(meta.columns, storage, strict=True)):
+        parameter = column.scale if code in (codes.DEC128, codes.DEC256) else column.fraction
+        constants = _constants(column, index, code)
+        is_shown = not fields or fields.admits(meta.schema, meta.table, column.name)
+        places: list[int] = []
+        for blob in constants:
+            places += (size, len(blob))
+            size += len(blob)
+        parts += constants
+        records[index] = (
+            code if is_shown else column_kernels.LEFT_OUT,
+            parameter,
+            *places,
+            *_NO_PLACES,
+            column.name in HIDDEN_KEYS,
+            sql_type(column, code) != widened(column, code),
+            VALUE_BYTES_MAX + max(map(len, constants)) * 2,
+        )
+    return read_only(records), b"".join(parts)
+
+
 def _tables(
     layouts: tuple[TableLayout, ...], blobs: _Blobs, fields: FieldFilter | None
 ) -> tuple[Ints, Ints]:
     """The kernel's `tables` and `columns` records."""
     tables = np.zeros((len(layouts), column_kernels.TABLE_FIELDS), np.int64)
     size = sum(len(t.meta.columns) + t.meta.hidden for t in layouts)
-    columns = np.zeros((size, column_kernels.COLUMN_FIELDS), np.int64)
+    columns = np.empty((size, column_kernels.COLUMN_FIELDS), np.int64)
     at = 0
     for number, table in enumerate(layouts):
         meta = table.meta
-        count = len(meta.columns) + meta.hidden  # bitmaps of present columns have them all
-        tables[number] = (at, count, *blobs.add(_names(meta)), table.row_event)
-        for index, column in enumerate(meta.columns):
-            sides = [None if side is None else side[index] for side in (table.before, table.after)]
-            code = next((s.code for s in sides if s is not None), codes.TEXT)
-            parameter = column.scale if code in (codes.DEC128, codes.DEC256) else column.fraction
-            places = [
-                (-1, -1, -1) if side is None else (side.validity, side.values, side.data)
-                for side in sides
-            ]
-            constants = _constants(column, index, code)
-            is_shown = not fields or fields.admits(meta.schema, meta.table, column.name)
-            columns[at] = (
-                code if is_shown else column_kernels.LEFT_OUT,
-                parameter,
-                *(number for blob in constants for number in blobs.add(blob)),
-                *places[0],
-                *places[1],
-                column.name in HIDDEN_KEYS,
-                sql_type(column, code) != widened(column, code),
-                VALUE_BYTES_MAX + max(map(len, constants)) * 2,
-            )
-            at += 1
-        columns[at : at + meta.hidden, column_kernels.C_CODE] = column_kernels.LEFT_OUT
-        at += meta.hidden
+        side = table.before or table.after
+        # Of a table without rows, nothing is asked.
+        storage = tuple(c.code for c in side) if side else (codes.TEXT,) * len(meta.columns)
+        records, blob = _table_constants(meta, storage, fields or None)
+        first, _ = blobs.add(blob)
+        tables[number] = (at, len(records), first, len(_names(meta)), table.row_event)
+        mine = columns[at : at + len(records)]
+        mine[:] = records
+        mine[:, column_kernels.C_HEAD : column_kernels.C_TAIL_BYTES : 2] += first
+        for where, layout in ((_BEFORE, table.before), (_AFTER, table.after)):
+            if layout:
+                mine[: len(layout), where] = [column[1:4] for column in layout]
+        at += len(records)
     return tables, columns
 
 

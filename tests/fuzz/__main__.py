@@ -1,7 +1,8 @@
 """python -m tests.fuzz [--inputs N] [--seed S] [--jobs J]; --replay N [--write FILE] for one.
 
-`--kernels`: checked (bounds checks, minutes to compile), shipped (what users run, where an index
-out of range may end the process), plain (Python, where it is an error; 40 inputs a second).
+`--kernels`: checked (bounds checks, three minutes to compile, once), shipped (what users run, where
+an index out of range may end the process), plain (Python, where it is an error; 40 inputs a
+second).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -52,13 +54,14 @@ def _replay(seed: int, number: int, path: Path | None) -> int:
 def _run(seed: int, given: argparse.Namespace) -> int:
     from tests.fuzz.runner import run
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it with a summary
     last = given.first + given.inputs
     print(f"seed {seed}, inputs {given.first} … {last - 1}, {given.jobs} processes", flush=True)
     result = run(
         seed, given.first, last, given.jobs, given.failures, lambda text: print(text, flush=True)
     )
     for failure in result.failures:
-        print(f"\ninput {failure.number}:\n{failure.text}")
+        print(f"\ninput {failure.number}: {failure.text.strip().splitlines()[-1]}")
         again = f"--kernels {given.kernels} --seed {seed} --replay {failure.number}"
         print(f"again: python -m tests.fuzz {again} --write FILE")
     print(

@@ -1,5 +1,5 @@
-"""The kernels with bounds checks take minutes to compile: fuzzing them goes on beside all other
-tests, when these leave the machine time."""
+"""The kernels with bounds checks take minutes to compile when they are new: fuzzing them goes on
+beside all other tests, when these leave the machine time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ import pytest
 
 HERE = Path(__file__).parent
 INPUTS = 20_000
-QUICKLY = {"NUMBA_OPT": "0", "PYTHONWARNINGS": "ignore"}
-"""Optimizing takes longer than what it saves, for so few inputs. (Numba warns that code that is not
-optimized cannot be kept.)"""
 
 _fuzzing = pytest.StashKey[tuple[subprocess.Popen[bytes], IO[bytes]]]()
 
@@ -40,7 +37,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # Ray gives its workers niceness 15: the lowest one would still take a third from them.
         ["chrt", "--idle", "0", *command, "--jobs", "1"],
         cwd=HERE.parents[1],
-        env={**os.environ, **QUICKLY},
         start_new_session=True,  # with its worker
         stdout=told,
         stderr=told,

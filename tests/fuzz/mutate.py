@@ -12,15 +12,14 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
-from tests.fuzz.corpus import HEADER_BYTES, Piece, pieces
+from tests.fuzz.corpus import HEADER_BYTES, PAYLOAD, QUERY, ROWS, TABLE_MAP, Piece, pieces
 from tests.fuzz.sql import mangled
 
 Rng = random.Random
-TABLE_MAP, QUERY, PAYLOAD = 19, 2, 40
-ROWS = (23, 24, 25, 30, 31, 32, 39)
 _KINDS = (*range(0, 43), *range(160, 172), 255)
 _TYPES = (*range(0, 21), 140, 141, 242, *range(243, 256))
 _TWO_BYTES = (15, 16, 141, 246, 247, 248, 253, 254)
@@ -97,11 +96,12 @@ def _late(data: bytes, piece: Piece, rng: Rng) -> Hostile:
     at = rng.randrange(first, len(data)) if len(data) > first and rng.random() < 0.9 else 20
     if way == 1:  # one burst of up to 32 bits: a CRC finds every one
         out = bytearray(data)
+        is_known = piece.has_checksum and first <= at <= len(out) - 4
         if at + 4 <= len(out):
-            word = struct.unpack_from("<I", out, at)[0] ^ rng.randrange(1, 1 << 32)
-            struct.pack_into("<I", out, at, word)
-        known = piece.has_checksum and at >= first and at + 4 <= len(out)
-        return Hostile(bytes(out), at if known else -1, "flip")
+            burst = rng.randrange(1, 1 << 32)
+            struct.pack_into("<I", out, at, struct.unpack_from("<I", out, at)[0] ^ burst)
+            at += ((burst & -burst).bit_length() - 1) // 8  # its first bytes may be zero
+        return Hostile(bytes(out), at if is_known else -1, "flip")
     end = min(len(data), at + rng.choice((1, 2, 3, 4, 19, 100)))
     if rng.random() < 0.5:
         return Hostile(data[:at] + data[end:], -1, "cut out")
@@ -142,7 +142,7 @@ def _poke(event: bytearray, at: int, rng: Rng) -> None:
             event[where] = value if rng.random() < 0.7 else event[where] ^ 1 << rng.randrange(8)
         return
     width = rng.choice((1, 2, 2, 3, 4, 4, 8))
-    order = rng.choice(("little", "little", "big"))
+    order: Literal["little", "big"] = rng.choice(("little", "little", "big"))
     value = _number(rng, len(event) - at) & (1 << 8 * width) - 1
     event[at : at + width] = value.to_bytes(width, order)[: len(event) - at]
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from ray_canal.binlog.chunk import DecodedChunk, RawChunk
+import numpy as np
+
+from ray_canal.binlog.chunk import EVENT_SILENT, DecodedChunk, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.decode import ARENA_FACTOR_MAX, ARENA_FREE_BYTES
 from ray_canal.errors import CanalError, ConfigError, DecodeError
@@ -19,20 +21,30 @@ from ray_canal.filter import TableFilter
 from ray_canal.kernels.jit import JIT_DISABLED
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.history import SchemaHistory
+from ray_canal.parse.history import SchemaHistory, place_of
+from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.parse.table_state import Session
+from ray_canal.parse.words import (
+    MODE_ANSI_QUOTES,
+    MODE_NO_BACKSLASH_ESCAPES,
+    MODE_REAL_AS_FLOAT,
+    Dialect,
+)
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
-from tests.fuzz.corpus import MAGIC, Piece, pieces
+from tests.fuzz.corpus import MAGIC, Piece, pieces, short_pieces
 from tests.fuzz.mutate import Hostile, hostile
-from tests.fuzz.sql import mangled, mangled_filter, mangled_gtids
+from tests.fuzz.sql import mangled, mangled_filter, mangled_gtids, mangled_script
 
 JOURNAL = "fuzz.000001"
 EVENT_BYTES_MAX = 16 << 20
 _TEXTS_EACH = 16
 """One input in so many is a text: SQL, GTIDs, a filter."""
+_PARTS = (1, 6, 1)
+"""Of the binlogs: long ones, which take several times as long; short ones with rows; others."""
 
 
 class Wrong(AssertionError):
@@ -55,7 +67,9 @@ def rng_of(seed: int, number: int) -> random.Random:
 def input_of(seed: int, number: int) -> tuple[Piece, Hostile]:
     """The binlog of an input, whether or not it is a text's turn."""
     rng = rng_of(seed, number)
-    piece = rng.choice(pieces())
+    with_rows, others = short_pieces()
+    chosen = rng.choices((pieces(), with_rows, others), _PARTS)[0]
+    piece = rng.choice(chosen)
     return piece, hostile(piece, rng)
 
 
@@ -126,8 +140,8 @@ def decoded(
     """The whole path: cut, parse, decode, both views."""
     cutter = ChunkCutter(chunk_bytes, EVENT_BYTES_MAX, contiguous=True)
     cutter.begin_file(JOURNAL)
-    given = _given_schemas(schema_sql) if schema_sql else SchemaRegistry(history=SchemaHistory())
-    parser = EventParser(given)
+    # As files are decoded offline.
+    parser = EventParser(_given_schemas(schema_sql), SchemaKeeper(None))
     entries: list[tuple[int, bytes]] = []
     error: DecodeError | None = None
     try:
@@ -166,7 +180,7 @@ def _check_memory(raw: RawChunk, chunk: DecodedChunk) -> None:
 
 @cache
 def _given_schemas(sql: str) -> SchemaRegistry:
-    """Given schemas alone keep no history, so inputs may share them."""
+    """Inputs may share them: each parser brings a history of its own."""
     return SchemaRegistry(sql)
 
 
@@ -181,12 +195,12 @@ def _check_entries(chunk: DecodedChunk) -> None:
 
 
 def _rendered(chunk: DecodedChunk) -> list[tuple[int, bytes]]:
-    found = []
-    for k in range(chunk.layout.event_count):
-        plain = render_entries(chunk, k, k + 1)  # GTID texts depend on where chunks were cut
-        if len(plain):  # some entries are silent
-            found.append((int(chunk.events["position"][k]), bytes(plain[0])))
-    return found
+    """Without GTIDs, whose texts depend on where chunks were cut."""
+    rendered = render_entries(chunk, 0, chunk.layout.event_count)
+    shown = np.flatnonzero(chunk.events["flags"] & EVENT_SILENT == 0)
+    positions = chunk.events["position"][shown].tolist()
+    texts = [bytes(rendered[k]) for k in range(len(rendered))]
+    return list(zip(positions, texts, strict=True))
 
 
 def _check_arrow(chunk: DecodedChunk) -> None:
@@ -196,7 +210,9 @@ def _check_arrow(chunk: DecodedChunk) -> None:
 
 def check_text(rng: random.Random) -> str:
     """SQL, GTID sets and filters: an answer, or an error of ours."""
-    way = rng.randrange(4)
+    way = rng.randrange(5)
+    if way == 4:
+        return _check_script(rng)
     text = (mangled, mangled, mangled_gtids, mangled_filter)[way](rng)
     try:
         if way < 2:
@@ -209,8 +225,17 @@ def check_text(rng: random.Random) -> str:
         return f"text: {error}"
     except CanalError as error:
         return f"text: {error}"
-    except ValueError as error:
-        if way != 2:  # what GtidSet.parse documents
-            raise
-        return f"text: {error}"
+    return "text: an answer"
+
+
+def _check_script(rng: random.Random) -> str:
+    """DDL that is applied to what is known of tables: it never fails."""
+    dialect = Dialect(
+        rng.choice((None, True, False)),
+        rng.choice((0, 50640, 80036, 101100)),
+        rng.choice((0, MODE_ANSI_QUOTES, MODE_NO_BACKSLASH_ESCAPES, MODE_REAL_AS_FLOAT)),
+    )
+    history = SchemaHistory()
+    for number, sql in enumerate(mangled_script(rng)):
+        history.apply(place_of(JOURNAL, number), sql, Session("g_ddl", dialect=dialect))
     return "text: an answer"

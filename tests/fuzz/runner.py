@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing as mp
 import os
+import queue
 import resource
 import time
 import traceback
@@ -90,31 +91,38 @@ def run(
 
     workers, waiting = {0: start(0, first)}, range(1, jobs)
     told = started
-    while workers:
-        try:
-            kind, lane, number, more = out.get(timeout=1.0)
-        except Exception:  # queue.Empty, by whatever class the context has
-            kind, lane, number, more = "none", -1, 0, 0
-        if kind == "ready" and waiting:  # it has compiled everything, the others find it there
-            workers.update({k: start(k, first + k) for k in waiting})
-            waiting = range(0)
-        elif kind == "done":
-            result.inputs, result.answers = result.inputs + number, result.answers + more
-        elif kind == "wrong":
-            result.failures.append(Failure(number, more))
-        elif kind == "end":
-            result.rss_bytes_max = max(result.rss_bytes_max, number)
-            workers.pop(lane).join()
-        for lane in list(workers):
-            _watch(lane, workers, now, jobs, start, result)
-        if len(result.failures) >= failures_max:
-            for worker in workers.values():
-                worker.kill()
-            break
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            seconds = told - started
-            report(f"{result.inputs:,} inputs in {seconds:.0f} s, {len(result.failures)} failures")
+    try:
+        while workers and len(result.failures) < failures_max:
+            try:
+                kind, lane, number, more = out.get(timeout=1.0)
+            except queue.Empty:
+                kind, lane, number, more = "none", -1, 0, 0
+            if kind == "ready" and waiting:  # it has compiled everything, the others find it there
+                workers.update({k: start(k, first + k) for k in waiting})
+                waiting = range(0)
+            elif kind == "done":
+                result.inputs, result.answers = result.inputs + number, result.answers + more
+            elif kind == "wrong":
+                result.failures.append(Failure(number, more))
+                report(f"input {number}:\n{more}")
+            elif kind == "end":
+                result.rss_bytes_max = max(result.rss_bytes_max, number)
+                workers.pop(lane).join()
+            for lane in list(workers):
+                _watch(lane, workers, now, jobs, start, result, report)
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                seconds, failures = told - started, len(result.failures)
+                undone = min((int(now[2 * lane]) for lane in workers), default=last)
+                report(
+                    f"{result.inputs:,} inputs in {seconds:.0f} s, {failures} failures; "
+                    f"to go on from here: --first {max(first, undone)}"
+                )
+    except KeyboardInterrupt:
+        report("interrupted")
+    finally:
+        for worker in workers.values():
+            worker.kill()
     result.seconds = time.monotonic() - started
     return result
 
@@ -134,6 +142,7 @@ def _watch(
     jobs: int,
     start: Callable[[int, int], Any],
     result: Result,
+    report: Callable[[str], None],
 ) -> None:
     """A worker that died or hangs is a failure; another goes on behind its input."""
     number, since = int(now[2 * lane]), now[2 * lane + 1]
@@ -151,5 +160,6 @@ def _watch(
     else:
         return
     result.failures.append(Failure(number, text))
+    report(f"input {number}: {text}")
     now[2 * lane] = -1
     workers[lane] = start(lane, number + jobs)

@@ -13,6 +13,7 @@ _WORDS = (
     '"', "/*", "*/", "/*!50001", "/*M!100400", "--", "#", ";", "\\", "\0", "PRIMARY", "KEY", "ADD",
     "COLUMN", "MODIFY", "CHANGE", "AFTER", "FIRST", "CONVERT", "CHARACTER", "SET", "ENUM", "int(",
     "decimal(99999999999999999999,2)", "varchar(-1)", "bit(0)", "vector(", "DEFAULT", "CHECK", "((",
+    "\N{SUPERSCRIPT TWO}", "int(\N{SUPERSCRIPT TWO})", "9" * 5000, "text(99999999999)", "enum(x'4",
     "PARTITION", "BY", "AS", "SELECT", "0x", "1e999", "\N{GREEK SMALL LETTER ALPHA}", "\ud800", ".",
     "DATABASE", "IF", "EXISTS", "NOT", "NULL", "GENERATED", "UNIQUE", "UNSIGNED", "=", "COLLATE",
 )  # fmt: skip
@@ -24,18 +25,32 @@ _FILTERS = (r".*\..*", r"shop\..*,a\.b", r"test\.(a|b)", r"t\\..*", "(", "[", "a
 
 
 @lru_cache(maxsize=1)
+def scripts() -> tuple[tuple[str, ...], ...]:
+    """The statements of each of the golden files' scripts."""
+    found = []
+    for path in sorted(_DATA.glob("*/*.sql")):
+        parts = (part.strip() for part in re.split(r";\s*\n", path.read_text(encoding="utf-8")))
+        found.append(tuple(part for part in parts if 0 < len(part) < 4096))
+    return tuple(script for script in found if script)
+
+
+@lru_cache(maxsize=1)
 def statements() -> tuple[str, ...]:
     """Every statement of the golden files' scripts."""
-    found: set[str] = set()
-    for path in sorted(_DATA.glob("*/*.sql")):
-        text = path.read_text(encoding="utf-8")
-        found.update(part.strip() for part in re.split(r";\s*\n", text) if len(part) < 4096)
-    return tuple(sorted(found - {""}))
+    return tuple(sorted({statement for script in scripts() for statement in script}))
 
 
 def mangled(rng: random.Random) -> str:
     """A statement with words lost, doubled, moved, or put in from elsewhere."""
     return mangle(rng.choice(statements()), rng)
+
+
+def mangled_script(rng: random.Random) -> list[str]:
+    """Some statements of a script, half of them mangled: a table is made, then changed."""
+    script = rng.choice(scripts())
+    first = rng.randrange(len(script))
+    some = script[first : first + rng.choice((2, 4, 8))]
+    return [mangle(sql, rng) if rng.random() < 0.5 else sql for sql in some]
 
 
 def mangled_gtids(rng: random.Random) -> str:

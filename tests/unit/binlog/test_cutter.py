@@ -263,6 +263,37 @@ def test_heartbeat_moves_only_its_own_position() -> None:
     assert cutter.heartbeat_position == 1 << 33
 
 
+@pytest.mark.parametrize("kind", [27, 41])
+def test_a_heartbeat_in_a_file_takes_room_there_and_has_a_checksum(kind: int) -> None:
+    cutter = ChunkCutter(1 << 16, contiguous=True)
+    cutter.begin_file("a.000001")
+    beat = event(kind, b"\x01\x08a.000001", 0)
+    after = event(16, bytes(8), 0)
+    cutter.feed(format_event() + beat + after)
+    chunks = [chunk for _ in range(2) if (chunk := cutter.next() or cutter.flush())]
+    assert [new_bytes(chunk) for chunk in chunks] == [format_event(), beat + after]
+    start = 4 + len(format_event())
+    assert (cutter.position, cutter.heartbeat_position) == (start + len(beat + after), 0)
+    parser = EventParser(SchemaRegistry())
+    assert parser.decode_chunk(chunks[1])[0].failure is None
+    broken = bytearray(beat + after)
+    broken[20] ^= 1
+    bad = RawChunk(chunks[1].head, np.frombuffer(broken, np.uint8))
+    failure = parser.decode_chunk(bad)[0].failure
+    assert isinstance(failure, CorruptEvent)
+    assert failure.position == start
+
+
+def test_a_version_of_other_digits_is_no_number() -> None:
+    cutter = ChunkCutter(1 << 16, contiguous=True)
+    cutter.begin_file("a.000001")
+    first = bytearray(format_event())
+    version = b"9\xb2.7.0-log"  # a superscript two, which int() refuses
+    first[21 : 21 + len(version) + 1] = version + b"\0"
+    cutter.set_format(bytes(first))
+    assert cutter.has_checksum
+
+
 def test_events_left_out_by_the_server_start_a_new_chunk() -> None:
     cutter = stream()
     cutter.feed(event(16, bytes(8), 531) + event(16, bytes(8), 2031))

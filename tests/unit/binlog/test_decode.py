@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,6 +244,29 @@ def corrupt(raw: RawChunk, at: int, value: int, checksum: bool = False) -> RawCh
         end = event + int(data[event + 9 : event + 13].view("<u4")[0])
         data[end - 4 : end].view("<u4")[0] = zlib.crc32(data[event : end - 4].tobytes())
     return RawChunk(raw.head, data)
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in GOLDEN.glob("m*/*.binlog")))
+def test_what_memory_held_before_does_not_travel(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arena is not zeroed as a whole: each byte of it is written, or cleared."""
+    path = next(GOLDEN.glob(f"m*/{name}.binlog"))
+    raw = golden_chunk(f"{path.parent.name}/{name}")
+    empty = np.empty
+
+    def filled(byte: int) -> bytes:
+        def made(*given: Any, **named: Any) -> Any:
+            found = empty(*given, **named)
+            if found.dtype != object:
+                found.view(np.uint8).fill(byte)
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(np, "empty", made)
+            return decode_chunk(raw)[1].arena.tobytes()
+
+    assert filled(0xA5) == filled(0x5A)
 
 
 def test_bit_flip_is_found_and_good_events_come_out() -> None:

@@ -11,7 +11,7 @@ import pytest
 from ray_canal.binlog import decode as door
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.format import MAGIC
-from ray_canal.errors import UnsupportedEvent
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
 from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values
 
 pytestmark = needs_golden
@@ -74,3 +74,19 @@ def test_memory_out_of_proportion_is_refused_before_it_is_taken(
     assert "chunk_bytes" in str(info.failure)
     assert info.failure.position is not None
     assert chunk.arena.size <= raw.data.size < whole.arena_bytes
+
+
+def test_a_tag_of_a_gtid_that_no_text_can_hold_is_refused_at_its_place() -> None:
+    raw = without_checksums(golden_chunk("mysql97/mysql_taggedgtid"))
+    _, good = decode_chunk(raw)
+    tagged = next(tag for tag in good.gtids["tag"].tolist() if tag)
+    data = bytearray(raw.data.tobytes())
+    data[data.index(tagged)] = 0xFC
+    info, chunk = decode_chunk(unchecked(raw, data))
+    assert isinstance(info.failure, CorruptEvent)
+    assert "tag" in str(info.failure)
+    assert 0 < len(chunk.events) < len(good.events)
+    place = info.failure.position
+    assert place is not None
+    assert chunk.events["position"].max() < place < raw.data.size
+    assert info.failure.raw[4] == 42

@@ -169,3 +169,18 @@ def test_a_snapshot_ends_tables_that_it_does_not_have() -> None:
     assert log.columns("t", 400) == "a"
     assert log.columns("t", 500) is None
     assert log.history.states_at(place_of(FILE, 500)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["create table t (a varchar(\N{SUPERSCRIPT TWO}))"],
+        ["create table t (a varchar(" + "9" * 5000 + "))"],
+        ["create table t (a text(99999999999))", "alter table t convert to character set utf8mb4"],
+        ["create table t (a enum(x'4z'))"],
+        ["create table t (a varchar(9), key k (a(\N{SUPERSCRIPT TWO})))"],
+    ],
+)
+def test_impossible_numbers_do_not_stop_the_log(changes: list[str]) -> None:
+    log = Log(*changes, "create table other (a int)")
+    assert log.columns("other") == "a"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ray_canal.parse.words import Words
+from ray_canal.parse.words import Words, number_of
 
 
 def words(sql: str) -> list[str]:
@@ -71,3 +71,20 @@ def test_random_text_never_fails() -> None:
     for _ in range(500):
         text = "".join(random_.choice("ab .,()'\"`\\/*!-#\n中M5") for _ in range(40))
         assert len(words(text)) <= 40
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("65", 65),
+        ("", None),
+        ("1a", None),
+        ("\N{SUPERSCRIPT TWO}", None),
+        ("\N{ARABIC-INDIC DIGIT ONE}", None),
+        ("9" * 64, 10**64 - 1),
+        ("9" * 5000, None),
+    ],
+)
+def test_a_number_is_ascii_digits_and_not_too_long(text: str, number: int | None) -> None:
+    assert number_of(text) == number
