@@ -55,7 +55,7 @@ def start(
     Ctrl-C. Without a cluster, a local Ray is started and lives until Ctrl-C.
     """
     import ray_canal as canal
-    from ray_canal.client.api import connect_ray
+    from ray_canal.client.joining import connect_ray
     from ray_canal.config import load
 
     deployment = load(config)
@@ -88,7 +88,7 @@ def serve(
     `start` does it, too; this is for a cluster whose destinations run already.
     """
     import ray_canal as canal
-    from ray_canal.client.api import connect_ray
+    from ray_canal.client.joining import connect_ray
     from ray_canal.config import load
 
     deployment = load(config)

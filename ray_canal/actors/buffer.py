@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.protocol.position import EntryPosition
@@ -28,6 +29,7 @@ class TransactionBufferActor:
     """One generation's TransactionBuffer behind a handle."""
 
     def __init__(self, config_json: str, start: EntryPosition, gtid_set: str) -> None:
+        as_ray_itself()
         config = InstanceConfig.model_validate_json(config_json)
         self._buffer = transaction_buffer(config, start, gtid_set)
 

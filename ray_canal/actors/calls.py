@@ -8,7 +8,9 @@ rollback): batches of before the restart are void and come again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -36,8 +38,7 @@ from ray_canal.errors import (
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 
 _RESTART_WAIT_S = 60.0
-_RETRY_PAUSE_S = 0.1
-
+_RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
 
 
@@ -45,6 +46,14 @@ def unwrapped(error: RayTaskError) -> Exception:
     """The CanalError that an actor raised, or Ray's own error if it was none of ours."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, CanalError) else error
+
+
+def _pauses() -> Iterator[float]:
+    """Growing: looking a store up takes CPU that its start needs."""
+    pause_s = _RETRY_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(1.5 * pause_s, _RETRY_PAUSE_S_MAX)
 
 
 class StoreCalls:
@@ -68,23 +77,25 @@ class StoreCalls:
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
         """Call and wait. `repeat`: try again while the store restarts, up to a minute."""
         deadline = time.monotonic() + self._restart_wait_s
+        pauses = _pauses()
         while True:
             try:
                 return ray.get(self._submit(method, *arguments))
             except Exception as error:
                 self._after(error, repeat, deadline)
             self._look_up()
-            time.sleep(_RETRY_PAUSE_S)
+            time.sleep(next(pauses))
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
         """The same, awaited."""
         deadline = time.monotonic() + self._restart_wait_s
+        pauses = _pauses()
         while True:
             try:
                 return await self._submit(method, *arguments)
             except Exception as error:
                 self._after(error, repeat, deadline)
-            await self._look_up_again()
+            await self._look_up_after(next(pauses))
 
     async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
         """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
@@ -92,6 +103,7 @@ class StoreCalls:
         So a batch is outstanding only if somebody has it.
         """
         deadline = time.monotonic() + self._restart_wait_s
+        pauses = _pauses()
         while True:
             reference = self._submit("get_without_ack", client_id, batch_size, timeout)
             try:
@@ -102,7 +114,7 @@ class StoreCalls:
                 raise
             except Exception as error:
                 self._after(error, True, deadline)
-            await self._look_up_again()
+            await self._look_up_after(next(pauses))
 
     async def _withdraw(self, reference: Any, client_id: int) -> None:
         ray.cancel(reference)
@@ -134,18 +146,19 @@ class StoreCalls:
             "the instance went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error
 
-    async def _look_up_again(self) -> None:
-        """After a pause, once for all calls that wait; the look-up itself waits in a thread."""
-        await asyncio.sleep(_RETRY_PAUSE_S)
+    async def _look_up_after(self, pause_s: float) -> None:
+        """Once for all calls that wait; the look-up itself waits in a thread."""
+        await asyncio.sleep(pause_s)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(asyncio.to_thread(self._look_up))
         await asyncio.wait({self._looking})
 
     def _look_up(self) -> None:
-        try:
-            self._handle = find_store(self.destination, self._namespace)
-        except InstanceNotFound:
-            return  # it may come back: the caller's deadline decides
+        with contextlib.suppress(InstanceNotFound):  # the caller waits for it until its deadline
+            self._find()
+
+    def _find(self) -> None:
+        self._handle = find_store(self.destination, self._namespace)
 
     def load(self, payloads: list[Any]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
@@ -171,6 +184,10 @@ class StoreCalls:
             error, RayActorError | OwnerDiedError | ObjectLostError | GetTimeoutError
         ):
             return plain
+        return self.gone()
+
+    def gone(self) -> InstanceRestarted:
+        """For a message whose chunks went with the store or the cluster."""
         return InstanceRestarted(
             "the store restarted before this message was read; it will be delivered again"
         ).at(destination=self.destination)

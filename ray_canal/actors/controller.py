@@ -21,7 +21,9 @@ from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
 from ray_canal.actors.places import Place, Places, process_for, share_here
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
+from ray_canal.actors.signal import within
 from ray_canal.config import CanalConfig
 from ray_canal.errors import InstanceNotFound
 
@@ -37,20 +39,18 @@ class Controller:
 
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, config_json: str, namespace: str) -> None:  # type: ignore[misc]
+        as_ray_itself()
         self._namespace = namespace
         self._places = Places(namespace)
         self._answered: dict[str, str] = {}
+        self._wants_spare = False
         key = f"ray_canal:controller:{namespace}"
         if not _internal_kv_get(key):  # else a life before this one knew better what should run
             self._want(CanalConfig.model_validate_json(config_json))
             _internal_kv_put(key, b"began", overwrite=True)
         self._watch = asyncio.create_task(self._keep_running())
         if CanalConfig.model_validate_json(config_json).ray.spare:
-            self._spare = asyncio.create_task(keep_one(self._wants_spare))
-
-    def _wants_spare(self) -> bool:
-        """Where fetchers have processes of their own."""
-        return any(not place.shared for place in self._places.all().values())
+            self._spare = asyncio.create_task(keep_one(lambda: self._wants_spare))
 
     def _want(self, config: CanalConfig) -> list[str]:
         """Give each destination a place, but those that have one."""
@@ -94,7 +94,7 @@ class Controller:
         answered = False
         with contextlib.suppress(ray.exceptions.RayActorError, asyncio.TimeoutError):
             reply = actor.drop.remote(destination)
-            await asyncio.wait_for(asyncio.wrap_future(reply.future()), _STALL_S)
+            await within(_STALL_S, asyncio.wrap_future(reply.future()))
             answered = True
         alone = not any(each.process == place.process for each in self._places.all().values())
         if alone or not answered:
@@ -116,6 +116,8 @@ class Controller:
 
     async def _check(self) -> None:
         places = self._places.all()
+        # Where fetchers have processes of their own.
+        self._wants_spare = any(not place.shared for place in places.values())
         held: dict[str, list[str]] = {}
         for destination, place in places.items():
             held.setdefault(place.process, []).append(destination)
@@ -132,7 +134,7 @@ class Controller:
         which = handle._actor_id.hex()
         reply = ask.remote(*arguments)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(reply.future()), _STALL_S)
+            await within(_STALL_S, asyncio.wrap_future(reply.future()))
             self._answered[name] = which
         except ray.exceptions.RayError:
             self._answered.pop(name, None)  # it is restarting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
@@ -10,5 +11,6 @@ from ray_canal.malloc import keep_freed_memory
 
 def decode_chunk(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]:
     """Decode one chunk's rows. A pure function of its arguments, so Ray may run it twice."""
+    as_ray_itself()
     keep_freed_memory()
     return decode(raw, parsed)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
@@ -38,6 +39,7 @@ class Fetcher:
     order."""
 
     def __init__(self, instance_json: str, fused: bool) -> None:
+        as_ray_itself()
         config = InstanceConfig.model_validate_json(instance_json)
         self._linger_s = config.linger_ms / 1000
         self._config = config

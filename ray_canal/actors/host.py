@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray_canal.actors.places import Place, Places
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.store import Store
 from ray_canal.errors import InstanceRestarted
 
@@ -23,6 +24,7 @@ class StoreActor:
     async def __init__(  # type: ignore[misc]
         self, process: str, namespace: str, shared: bool
     ) -> None:
+        as_ray_itself()
         self._process = process
         self._places = Places(namespace)
         self._stores: dict[str, Store] = {}

@@ -21,7 +21,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
 from ray_canal.actors.pump import Pump
-from ray_canal.actors.signal import Signal
+from ray_canal.actors.signal import Signal, within
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
@@ -157,7 +157,7 @@ class Line:
         """Raises InstanceNotRunning: the spiller's process is there, but was stopped."""
         limit_s = _DISK_LIMIT_S
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(reply.future()), limit_s)
+            return await within(limit_s, asyncio.wrap_future(reply.future()))
         except asyncio.TimeoutError:
             raise InstanceNotRunning(
                 f"the disk of the log has not answered for {limit_s:.0f} s"
@@ -187,7 +187,7 @@ class Line:
         spiller, self._spiller = self._spiller, None
         if spiller is not None:
             try:
-                await asyncio.wait_for(asyncio.wrap_future(spiller.close.remote().future()), 5.0)
+                await within(5.0, asyncio.wrap_future(spiller.close.remote().future()))
             except (asyncio.TimeoutError, RayError):
                 logger.warning("the process that had %s did not answer", self._folder)
             ray.kill(spiller)

@@ -3,6 +3,7 @@ history, comes from the store actor and goes back to it as records."""
 
 from __future__ import annotations
 
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
@@ -55,6 +56,7 @@ class Parser:
     """One destination's parser. Chunks come in the log's order, as one caller sends them."""
 
     def __init__(self, instance_json: str) -> None:
+        as_ray_itself()
         self._parser = event_parser(InstanceConfig.model_validate_json(instance_json))
 
     def begin(

@@ -20,24 +20,18 @@ class Part:
     def __getattr__(self, name: str) -> PartMethod:
         if name.startswith("_"):
             raise AttributeError(name)
-        return PartMethod(self, name, {})
+        return PartMethod(self, name)
 
-    def submit(self, name: str, options: dict[str, Any], *arguments: Any, **named: Any) -> Any:
+    def submit(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Call a method."""
-        method = getattr(self.actor, self._entry)
-        if options:
-            method = method.options(**options)
-        return method.remote(self._key, name, *arguments, **named)
+        return getattr(self.actor, self._entry).remote(self._key, name, *arguments, **named)
 
 
 class PartMethod:
     """One method of a Part; as an actor's."""
 
-    def __init__(self, part: Part, name: str, options: dict[str, Any]) -> None:
-        self._part, self._name, self._options = part, name, options
-
-    def options(self, **options: Any) -> PartMethod:
-        return PartMethod(self._part, self._name, options)
+    def __init__(self, part: Part, name: str) -> None:
+        self._part, self._name = part, name
 
     def remote(self, *arguments: Any, **named: Any) -> Any:
-        return self._part.submit(self._name, self._options, *arguments, **named)
+        return self._part.submit(self._name, *arguments, **named)

@@ -25,6 +25,7 @@ import ray
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.actors.places import FEW_CPUS
+from ray_canal.actors.signal import within
 from ray_canal.actors.stages import Reading, Stages
 from ray_canal.actors.upstreams import Found, Upstream, upstream_of
 from ray_canal.binlog.chunk import ChunkInfo
@@ -152,7 +153,7 @@ class Pump:
                 reply = stage.alive.options(concurrency_group=spawn.HEALTH_GROUP).remote()
                 patience_s = limit_s if name in started else max(limit_s, _START_LIMIT_S)
                 try:
-                    await asyncio.wait_for(asyncio.wrap_future(reply.future()), patience_s)
+                    await within(patience_s, asyncio.wrap_future(reply.future()))
                 except asyncio.TimeoutError:
                     raise InstanceNotRunning(
                         f"the {name} has not answered for {patience_s:.0f} s: its process was "
@@ -250,9 +251,7 @@ class Pump:
     async def _added(self, info_ref: Any) -> LogChunk:
         reply = self._buffer.add.remote(info_ref)
         try:
-            added: LogChunk = await asyncio.wait_for(
-                asyncio.wrap_future(reply.future()), _DECODE_STALL_S
-            )
+            added: LogChunk = await within(_DECODE_STALL_S, asyncio.wrap_future(reply.future()))
             return added
         except asyncio.TimeoutError:
             raise InstanceNotRunning(
@@ -265,7 +264,7 @@ class Pump:
         if self._upstream is None or self._closed:
             return None
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            return await asyncio.wait_for(self._upstream.status(oldest), 1.0)
+            return await within(1.0, self._upstream.status(oldest))
         return None
 
     async def close(self) -> None:

@@ -7,8 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
+from typing import TypeVar
 
 NEVER = float("inf")
+T = TypeVar("T")
+
+
+async def within(limit_s: float, awaited: Awaitable[T]) -> T:
+    """What is awaited. Raises asyncio.TimeoutError after `limit_s`.
+
+    asyncio.wait_for, before Python 3.12, forgets that it was cancelled when what it waits for ends
+    in the same moment; a loop around it then goes on for ever."""
+    work = asyncio.ensure_future(awaited)
+    try:
+        done, _ = await asyncio.wait({work}, timeout=limit_s)
+    finally:
+        if not work.cancel() and not work.cancelled():
+            work.exception()  # has been looked at, also when this was cancelled
+    if not done:
+        raise asyncio.TimeoutError
+    return work.result()
 
 
 class Signal:

@@ -17,6 +17,7 @@ import time
 import ray
 
 from ray_canal.actors import fetcher, reserve
+from ray_canal.actors.priority import as_ray_itself
 
 _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
@@ -26,6 +27,7 @@ class Fetcher(fetcher.Fetcher):
     """Named so that the process is called what it becomes."""
 
     def __init__(self, name: str) -> None:
+        as_ray_itself()
         self._name = name
         self._taken = False
         self._asked_at = time.monotonic()

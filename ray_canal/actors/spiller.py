@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.store.segment import Segment, SegmentFolder, read_decoded, read_log_chunk
@@ -28,6 +29,7 @@ class Spiller:
     """The only user of a folder; see SegmentFolder."""
 
     def __init__(self, folder: str) -> None:
+        as_ray_itself()
         keep_freed_memory()
         self._folder = SegmentFolder(folder)
 

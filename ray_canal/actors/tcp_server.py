@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import ServerConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
 from ray_canal.malloc import keep_freed_memory
@@ -32,6 +33,7 @@ class TcpServerActor:
 
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, server_json: str, namespace: str) -> None:  # type: ignore[misc]
+        as_ray_itself()
         keep_freed_memory()
         self._config = ServerConfig.model_validate_json(server_json)
         self._namespace = namespace

@@ -18,6 +18,7 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
+from ray_canal.actors.signal import within
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
@@ -107,7 +108,7 @@ class ActorUpstream:
     async def close(self) -> None:
         interrupted = self._beside(self.actor.interrupt).remote()
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            await asyncio.wait_for(asyncio.wrap_future(interrupted.future()), _END_S)
+            await within(_END_S, asyncio.wrap_future(interrupted.future()))
         spawn.end(self.actor)
 
     @staticmethod
@@ -172,7 +173,7 @@ class ThreadUpstream:
         self._thread.submit(self._last)
         self._beside.shutdown(wait=False)
         with contextlib.suppress(Exception):  # whatever keeps it from that, it ends
-            await asyncio.wait_for(asyncio.wrap_future(interrupted), _END_S)
+            await within(_END_S, asyncio.wrap_future(interrupted))
 
     def _last(self) -> None:
         self._thread.shutdown(wait=False)

@@ -13,6 +13,7 @@ from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
 from ray_canal.actors.places import Places, process_for, share_here
 from ray_canal.actors.reserve import start_one
+from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
@@ -174,29 +175,6 @@ def set_instance_filter(
     store = spawn.find_store(destination, namespace)
     found: dict[str, Any] = _get(store.change_instance_filter.remote(changes))
     return found
-
-
-def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> None:
-    """Join Ray if this process has not: the given address, a running cluster, or a new local one.
-
-    Raises ConfigError when there is no cluster to join and `local` does not allow to start one.
-    """
-    if ray.is_initialized():
-        return
-    address = config.ray.address if config else ""
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    if address or os.environ.get("RAY_ADDRESS"):
-        ray.init(address=address or None, **quiet)
-        return
-    try:
-        ray.init(address="auto", **quiet)
-    except ConnectionError:
-        if not local:
-            raise ConfigError(
-                "no Ray cluster is running here; start one with `ray start --head`, or name one by "
-                "ray.address in the configuration or by RAY_ADDRESS"
-            ) from None
-        ray.init(include_dashboard=False, **quiet)
 
 
 def _get(reference: Any) -> Any:

@@ -7,8 +7,8 @@ import ssl
 from typing import Any
 
 from ray_canal.actors import spawn
-from ray_canal.client.api import connect_ray
 from ray_canal.client.connector import AsyncConnector, Connector
+from ray_canal.client.joining import connect_ray
 from ray_canal.client.tcp import Address, TcpTransport
 from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.errors import ConfigError

@@ -20,7 +20,9 @@ from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start, Su
 from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
 
 ALL_TABLES = r".*\..*"
-_POLL_S = 1.0
+_POLL_S = 10.0
+"""So long a call waits for rows: each costs both sides a thousandth of a CPU second, and more."""
+_POLL_STOPPABLE_S = 1.0
 
 
 class _Session:
@@ -175,15 +177,17 @@ class Connector:
     def messages(
         self,
         batch_size: int = 1000,
-        poll: float = _POLL_S,
+        poll: float | None = None,
         stopped: threading.Event | None = None,
     ) -> Iterator[Message]:
         """Messages for ever, each acked when the loop asks for the next one.
 
         If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends
-        when a source of binlog files is at its end, or within `poll` seconds after `stopped` is
+        when a source of binlog files is at its end, or within `poll` seconds (1) after `stopped` is
         set.
         """
+        if poll is None:
+            poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
         session, done = self._session, None
         while stopped is None or not stopped.is_set():
             message = session.message(

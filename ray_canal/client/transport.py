@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import threading
 import uuid
+from functools import partial
 from typing import Any, Protocol
+
+import ray
 
 from ray_canal.actors.calls import StoreCalls
 from ray_canal.actors.spawn import NAMESPACE
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
 from ray_canal.protocol.message import MessageHead
 from ray_canal.views.arrow import load_kernels
@@ -31,11 +36,15 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-_HELD = ("get", "get_without_ack", "get_soon", "ack", "rollback")
+_OF_BATCHES = ("ack", "rollback")
+_HELD = ("get", "get_without_ack", "get_soon", *_OF_BATCHES)
 
 
 class RayTransport(StoreCalls):
     """Calls of the store actor; entries and Arrow batches are read from shared memory.
+
+    Where `connect` has joined Ray, it joins again when the head has died and another one stands at
+    its address; subscriptions and cursors are where meta keeps them.
 
     Who has subscribed is known by a name of its own, so that it is refused once somebody else has
     subscribed under the same client id: it may have slept through that.
@@ -45,10 +54,15 @@ class RayTransport(StoreCalls):
 
     def __init__(self, destination: str, namespace: str = NAMESPACE) -> None:
         super().__init__(destination, namespace)
+        self._joined = times_joined()
         # Beside subscribing and waiting for the first message.
         threading.Thread(target=load_kernels, name="load kernels", daemon=True).start()
 
     def _submit(self, method: str, *arguments: Any) -> Any:
+        if self._joined != times_joined() or not ray.is_initialized():
+            if method in _OF_BATCHES:
+                raise self.gone()
+            self._find()
         if method == "subscribe":
             self._holder = self._holder or uuid.uuid4().hex
         named = {"holder": self._holder} if method in ("subscribe", *_HELD) else {}
@@ -57,7 +71,17 @@ class RayTransport(StoreCalls):
     has_batches = True
 
     def message(self, head: MessageHead) -> Message:
-        return Message(head, self.load)
+        return Message(head, partial(self._load_of, times_joined()))
+
+    def _load_of(self, times: int, payloads: list[Any]) -> list[DecodedChunk]:
+        if times != times_joined():
+            raise self.gone()
+        return self.load(payloads)
+
+    def _find(self) -> None:
+        keep_joined(self._restart_wait_s)
+        super()._find()
+        self._joined = times_joined()
 
     def close(self) -> None:
         """Nothing is held: handles are names."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from ray_canal.meta.copies import advice, keep_copy
 log = logging.getLogger(__name__)
 
 _BUSY_S = 10.0
+_BUSY_PAUSE_S = 0.01
 _VERSION = 2
 _SCHEMA = """
 create table if not exists epoch (destination text primary key, epoch integer not null,
@@ -54,23 +56,41 @@ class SqliteBackend:
 
     def _prepare(self) -> None:
         database = self._database
-        for pragma in ("journal_mode=wal", "synchronous=full"):
-            database.execute(f"pragma {pragma}")
-        version = database.execute("pragma user_version").fetchone()[0]
-        if version not in (0, 1, _VERSION):
-            raise sqlite3.DatabaseError(f"its version is {version}, this program reads {_VERSION}")
+        self._write_ahead()
+        database.execute("pragma synchronous=full")
+        if self._version() not in (0, 1, _VERSION):
+            raise sqlite3.DatabaseError(
+                f"its version is {self._version()}, this program reads {_VERSION}"
+            )
         verdict = database.execute("pragma integrity_check").fetchone()[0]
         if verdict != "ok":
             raise sqlite3.DatabaseError(f"integrity check: {verdict}")
-        if version == 0:
-            with self._transaction():
+        if self._version() == _VERSION:
+            return
+        with self._transaction():
+            version = self._version()  # another process may have been faster
+            if version == 0:
                 for statement in _SCHEMA.split(";"):
                     database.execute(statement)
-                database.execute(f"pragma user_version={_VERSION}")
-        if version == 1:
-            with self._transaction():
+            elif version == 1:
                 database.execute("alter table epoch add column owner text not null default ''")
-                database.execute(f"pragma user_version={_VERSION}")
+            database.execute(f"pragma user_version={_VERSION}")
+
+    def _version(self) -> int:
+        return int(self._database.execute("pragma user_version").fetchone()[0])
+
+    def _write_ahead(self) -> None:
+        """Of processes that switch a new file at once, SQLite tells all but one, without waiting,
+        that it is locked."""
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._database.execute("pragma journal_mode=wal")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_BUSY_PAUSE_S)
 
     def _keep_copy(self) -> None:
         """A copy now and then; a disk that has no room for it is no reason to stop."""

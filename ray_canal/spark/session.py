@@ -85,7 +85,7 @@ def session(
         return active
     provide_java()
     if not ray.is_initialized():
-        from ray_canal.client.api import connect_ray
+        from ray_canal.client.joining import connect_ray
 
         connect_ray()
     # Executors must run this interpreter, which has pyspark; the system's Python need not.

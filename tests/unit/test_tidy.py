@@ -130,6 +130,7 @@ TESTED_ELSEWHERE = {
     "actors/store": "tests/integration/test_main_job.py",
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
+    "client/joining": "tests/fault/test_faults.py",
     "client/connector": "tests/integration/test_main_job.py",
     "client/transport": "tests/integration/test_main_job.py",
     "binlog/charset_data": "tests/integration/test_charsets.py",
@@ -147,6 +148,8 @@ TESTED_ELSEWHERE = {
     "driver/server_log": "tests/integration/test_positions.py",
     "driver/files_log": "tests/unit/driver/test_log_search.py",
     "kernels/cells": "tests/unit/binlog/test_decode.py",
+    "kernels/columns": "tests/unit/binlog/test_decode.py",
+    "kernels/fill": "tests/unit/binlog/test_decode.py",
     "kernels/rows": "tests/unit/binlog/test_decode.py",
     "kernels/walk": "tests/unit/binlog/test_decode.py",
     "kernels/wire": "tests/unit/binlog/test_decode.py",
@@ -184,6 +187,7 @@ BANNED_NAMES = {
 BANNED_WORDS = (
     # folder, pattern, what to do instead
     ("ray_canal/actors", r"\bray\.put\(", "return it: what is put in an actor dies with the actor"),
+    ("ray_canal", r"\bwait_for\(", "actors/signal.py's `within`: it loses no cancellation"),
     ("ray_canal", r"\bbreakpoint\(|\bpdb\b", "remove it"),
     ("ray_canal", r"\bassert (?!.* is not None\b|isinstance\()", "raise an error of errors.py"),
     ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),

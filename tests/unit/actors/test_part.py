@@ -13,14 +13,8 @@ from ray_canal.actors.part import Part
 class Method:
     """An actor's method that answers with how it was called."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
-
-    def options(self, **options: Any) -> Method:
-        return Method(**options)
-
     def remote(self, *arguments: Any, **named: Any) -> Any:
-        return arguments, named, self._options
+        return arguments, named
 
 
 class Actor:
@@ -29,13 +23,11 @@ class Actor:
 
 def test_calls_name_the_part_and_the_method() -> None:
     part = Part(Actor(), "call", "orders")
-    assert part.ack.remote(1, 2, holder="me") == (("orders", "ack", 1, 2), {"holder": "me"}, {})
-    wanted = (("orders", "get"), {}, {"num_returns": 3})
-    assert part.get.options(num_returns=3).remote() == wanted
+    assert part.ack.remote(1, 2, holder="me") == (("orders", "ack", 1, 2), {"holder": "me"})
 
 
 def test_it_can_be_pickled() -> None:
     part = pickle.loads(pickle.dumps(Part(Actor(), "call", "orders")))
-    assert part.ack.remote() == (("orders", "ack"), {}, {})
+    assert part.ack.remote() == (("orders", "ack"), {})
     with pytest.raises(AttributeError):
         _ = part._something

@@ -6,7 +6,9 @@ import asyncio
 import random
 import time
 
-from ray_canal.actors.signal import Signal
+import pytest
+
+from ray_canal.actors.signal import Signal, within
 
 
 def test_a_wake_reaches_all_who_wait_and_nobody_later() -> None:
@@ -20,6 +22,37 @@ def test_a_wake_reaches_all_who_wait_and_nobody_later() -> None:
         assert await asyncio.gather(*waiting) == [True, True]
         assert not await signal.wait(time.monotonic() + 0.01)
         assert not await signal.wait(time.monotonic() - 1)
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_what_is_waited_for_comes_or_is_late_or_fails() -> None:
+    async def fails() -> None:
+        raise ValueError("it did")
+
+    async def test() -> None:
+        assert await within(1, asyncio.sleep(0, 7)) == 7
+        with pytest.raises(ValueError, match="it did"):
+            await within(1, fails())
+        late = asyncio.get_running_loop().create_future()
+        with pytest.raises(asyncio.TimeoutError):
+            await within(0.01, late)
+        await asyncio.sleep(0)
+        assert late.cancelled()
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cancelled_in_the_moment_of_an_answer_is_cancelled(fails: bool) -> None:
+    async def test() -> None:
+        answer = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(within(5, answer))
+        await asyncio.sleep(0)
+        answer.set_exception(ValueError("it did")) if fails else answer.set_result(7)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
 
     asyncio.run(asyncio.wait_for(test(), 10))
 

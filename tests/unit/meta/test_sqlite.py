@@ -65,6 +65,23 @@ def test_two_processes_write_two_destinations_at_once(tmp_path: Path) -> None:
     backend.close()
 
 
+_OPENER = """
+import sys, time
+from ray_canal.meta.sqlite import SqliteBackend
+
+for number in range(40):
+    time.sleep(max(0.0, float(sys.argv[2]) + number / 50 - time.time()))
+    SqliteBackend(f"{sys.argv[1]}.{number}").close()
+"""
+
+
+def test_processes_make_one_new_file_at_once(tmp_path: Path) -> None:
+    began = time.time() + 2
+    command = [sys.executable, "-c", _OPENER, str(tmp_path / "meta.db"), str(began)]
+    openers = [subprocess.Popen(command) for _ in range(4)]
+    assert [each.wait(60) for each in openers] == [0, 0, 0, 0]
+
+
 def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "meta.db"
     process = writer(path, "orders", 10**9)

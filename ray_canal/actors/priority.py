@@ -1,0 +1,49 @@
+"""The CPU priority of actors' processes.
+
+Ray starts its workers with a niceness of 15 (its setting `worker_niceness`): where a process of
+usual priority wants their CPU, they get a 28th of it. A log that has to keep pace with the server
+beside it then waits for whatever runs there, and comes back last when all restart. So our processes
+take the priority of Ray's own, where the operating system lets them (as root, or with
+CAP_SYS_NICE). Elsewhere, and for other priorities, who starts Ray sets RAY_worker_niceness, which
+then counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import cache
+from pathlib import Path
+
+_OF_RAY = "RAY_worker_niceness"
+
+
+@cache
+def as_ray_itself() -> None:
+    """Give this process the priority of the raylet that started it, if one did."""
+    raylet = os.getppid()
+    if _OF_RAY in os.environ or _name_of(raylet) != "raylet":
+        return
+    with contextlib.suppress(PermissionError):
+        raise_to(os.getpriority(os.PRIO_PROCESS, raylet))
+
+
+def raise_to(niceness: int) -> None:
+    """Set the niceness of all threads that have a higher one; on Linux it is a thread's own, and a
+    new thread's is that of its maker. Raises PermissionError."""
+    for thread in map(int, os.listdir("/proc/self/task")):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            if os.getpriority(os.PRIO_PROCESS, thread) > niceness:
+                os.setpriority(os.PRIO_PROCESS, thread, niceness)
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def use_usual_priority() -> None:
+    """For a Ray that this process is about to start: its workers are as any other process."""
+    os.environ.setdefault(_OF_RAY, "0")

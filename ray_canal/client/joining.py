@@ -1,0 +1,149 @@
+"""This process's place in a Ray cluster: to join one, and to join again when its head has died.
+
+A driver of Ray's does not outlive its cluster: calls fail, any call to another head under the same
+address may end the process, and so does Ray after a minute without a head. So where `connect_ray`
+has joined, `keep_joined` leaves and joins the cluster that stands at the address now. Who called
+`ray.init` before has to do so itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray._private import worker as ray_worker
+
+from ray_canal.actors.priority import use_usual_priority
+from ray_canal.config import CanalConfig
+from ray_canal.errors import ConfigError, InstanceNotRunning
+
+_HEAD_AWAY_S = 3.0
+"""A head that keeps its state in Redis may come back to the nodes that wait for it."""
+_JOIN_LIMIT_S = 60.0
+_PROBE_S = 1.0
+_PAUSE_S = 0.2
+_QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+
+
+@dataclass
+class _Membership:
+    """Of the cluster that `connect_ray` has joined; none while `address` is None."""
+
+    address: str | None = None  # "": RAY_ADDRESS, else the one that runs here
+    head: str = ""
+    node: Any = None
+    times: int = 0
+
+
+_ours = _Membership()
+_lock = threading.Lock()
+
+
+def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> None:
+    """Join Ray if this process has not: the given address, a running cluster, or a new local one.
+    Again, if the cluster that was joined here has died.
+
+    Raises ConfigError when there is no cluster to join and `local` does not allow to start one.
+    """
+    if ray.is_initialized():
+        keep_joined()
+        return
+    address = config.ray.address if config else ""
+    if address or os.environ.get("RAY_ADDRESS"):
+        if _ours.address == address:  # not for the first time: who gave up waiting tries again
+            keep_joined()
+        else:
+            _join(address)
+        return
+    try:
+        _join("")
+    except ConnectionError:
+        if not local:
+            raise ConfigError(
+                "no Ray cluster is running here; start one with `ray start --head`, or name one by "
+                "ray.address in the configuration or by RAY_ADDRESS"
+            ) from None
+        use_usual_priority()
+        ray.init(include_dashboard=False, **_QUIET)
+
+
+def times_joined() -> int:
+    """References to objects count as long as this does not change."""
+    return _ours.times
+
+
+def keep_joined(timeout: float = _JOIN_LIMIT_S) -> None:
+    """Return when the cluster stands that `connect_ray` has joined. To be called when a call has
+    failed, before anything else is asked of Ray.
+
+    If it has gone (this node's raylet is dead, or at the head's address nobody listens, for three
+    seconds), leave it and join the one at its address as soon as that stands; all of this process's
+    handles and references end with it. Raises InstanceNotRunning after `timeout` seconds.
+    """
+    other = ray.is_initialized() and ray_worker._global_node is not _ours.node
+    if _ours.address is None or other:
+        return
+    deadline = time.monotonic() + timeout
+    with _lock:
+        if _stands():
+            return
+        ray.shutdown()
+        while True:
+            address = _effective(_ours.address)
+            if ":" not in address or _listens(address):  # Ray itself would wait for minutes
+                with contextlib.suppress(ConnectionError, RuntimeError, ValueError, OSError):
+                    _join(_ours.address)
+                    return
+            if time.monotonic() > deadline:
+                raise InstanceNotRunning(
+                    f"Ray's cluster at {_ours.head} is gone, and none stood at {address!r} within "
+                    f"{timeout:.0f} s; start its head again, this client then goes on"
+                )
+            time.sleep(_PAUSE_S)
+
+
+def _stands() -> bool:
+    """Whether the cluster that was joined is there, or back within three seconds."""
+    deadline = time.monotonic() + _HEAD_AWAY_S
+    while ray.is_initialized() and _raylet_lives():
+        if _listens(_ours.head):
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_S)
+    return False
+
+
+def _join(address: str) -> None:
+    ray.init(address=_effective(address), **_QUIET)
+    _ours.address = address
+    _ours.head = ray.get_runtime_context().gcs_address
+    _ours.node = ray_worker._global_node
+    _ours.times += 1
+
+
+def _effective(address: str) -> str:
+    return address or os.environ.get("RAY_ADDRESS") or "auto"
+
+
+def _raylet_lives() -> bool:
+    if _ours.node is None:  # Ray Client has none here
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        return probe.connect_ex(_ours.node.raylet_socket_name) == 0
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
