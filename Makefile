@@ -39,7 +39,7 @@ test: setup servers lint
 unit: setup
 	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
 
-## make fuzz     a million hostile inputs against the decoder, with bounds checks (hours)
+## make fuzz     a million hostile inputs against the decoder, with bounds checks (about 40 minutes of a core)
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 
@@ -59,7 +59,8 @@ soak-memory: setup servers
 mariadb118: setup servers
 	$(BIN)/python -m tests.servers fetch mariadb118
 	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not benchmark' \
-		tests/integration/test_mariadb118.py $(PYTEST_ARGS)
+		tests/integration/test_mariadb118.py tests/integration/test_quarantine.py \
+		tests/integration/test_online_schema_change.py $(PYTEST_ARGS)
 	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not soak and not benchmark' \
 		-k mariadb tests/integration $(PYTEST_ARGS)
 

@@ -41,6 +41,10 @@ class Deployment(Protocol):
     def head_pid(self) -> int: ...
 
     def kill_head(self) -> None:
+        """SIGKILL of Ray and all its processes at once; and start it again."""
+        ...
+
+    def kill_everything(self) -> None:
         """SIGKILL of Ray, all its processes and all subscribers, at once; and start them again."""
         ...
 
@@ -156,7 +160,8 @@ FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
     "kill store and controller": ("actor", 2, kill(STORE, CONTROLLER)),
     "kill store and fetcher": ("actor", 2, kill(STORE, FETCHER)),
     "kill subscriber": ("subscriber", 3, lambda run: run.kill_subscriber()),
-    "kill everything": ("head", 2, lambda run: run.kill_head()),
+    "kill head": ("head", 1, lambda run: run.kill_head()),
+    "kill everything": ("everything", 2, lambda run: run.kill_everything()),
     "kill raylet": ("head", 1, end_of_ray(RAYLET)),
     "kill gcs": ("head", 1, end_of_ray(GCS)),
     "kill mysqld": ("mysqld", 2, restart_server),

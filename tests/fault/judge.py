@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import re
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import ray_canal as canal
-from tests.consumer import from_ipc
+from tests.fault import journal
 from tests.workload import Replica
-
-_LENGTH = struct.Struct("<Q")
 
 RowId = tuple[str, int, int, int]
 
@@ -27,10 +23,10 @@ def row_id(row: dict[str, Any]) -> RowId:
 class Judge(Replica):
     """A replica that takes each row once, by its id, and knows which ids it took."""
 
-    def __init__(self, database: str, tables: str, journal: Path) -> None:
+    def __init__(self, database: str, tables: str, path: Path) -> None:
         super().__init__(database)
         self.filter = re.compile(tables)
-        self._journal = journal
+        self._path = path
         self._offset = 0
         self._once: RowId = ("", 0, 0, 0)
         self._digest = hashlib.sha256()
@@ -40,27 +36,16 @@ class Judge(Replica):
 
     def read(self) -> None:
         """Judge what is new in the journal. Raises AssertionError on disorder."""
-        if not self._journal.exists():
-            return
-        with self._journal.open("rb") as journal:
-            while True:
-                journal.seek(self._offset)
-                head = journal.read(_LENGTH.size)
-                if len(head) < _LENGTH.size:
-                    return
-                (length,) = _LENGTH.unpack(head)
-                body = journal.read(length)
-                if len(body) < length:
-                    return
-                self._offset += _LENGTH.size + length
-                self._take(*pickle.loads(body))
+        for offset, record in journal.read(self._path, self._offset):
+            self._offset = offset
+            self._take(*record)
 
     def _take(self, kind: str, value: Any) -> None:
         if kind == "start":
             self.lives += 1
             self.rewind()
         elif kind == "message":
-            self.apply([[from_ipc(batch) for batch in part] for part in value])
+            self.apply([[journal.from_ipc(batch) for batch in part] for part in value])
         elif kind == "ack":
             self.ack()
         else:

@@ -9,7 +9,15 @@ import pytest
 from tests.fault.run import FaultRun
 from tests.servers import start
 
-SHORT = ("kill store", "cut", "kill subscriber", "kill mysqld", "kill store and controller")
+SHORT = (
+    "kill store",
+    "cut",
+    "kill subscriber",
+    "kill mysqld",
+    "kill store and controller",
+    "kill head",
+    "kill everything",
+)
 
 
 @pytest.mark.timeout(900)

@@ -12,7 +12,7 @@ import pytest
 import ray
 
 import ray_canal as canal
-from ray_canal.client.api import connect_ray
+from ray_canal.client.joining import connect_ray
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced, InstanceNotRunning, SubscriberReplaced
 from ray_canal.meta.manager import MetaManager, open_backend

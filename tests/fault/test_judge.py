@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.consumer import to_ipc, write
+from tests.fault.journal import to_ipc, write
 from tests.fault.judge import Judge
 
 NAMES = {b"canal.schema": b"d", b"canal.table": b"t"}

@@ -48,7 +48,7 @@ def test_parquet_equals_select(
     kind: str, request: pytest.FixtureRequest, spark: Any, tmp_path: Path
 ) -> None:
     server: Server = request.getfixturevalue(kind)
-    work = Workload(server, seed=31, database="sparked")
+    work = Workload(server, seed=31, tables=8, database="sparked")
     work.create()
     name, out = f"spark-{server.kind}", tmp_path / "changes"
     done = threading.Event()
