@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--destinations", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--shared", type=int, default=None, help="destinations in a process")
-    options = parser.parse_args(arguments)
+    return printed(_report, parser.parse_args(arguments))
+
+
+def printed(report: Callable[[Any, Path, Any], dict[str, Any]], options: Any) -> int:
+    """Print what `report(server, folder, options)` finds with a MySQL 9.7 and a folder of its own.
+    Returns the exit code."""
     with (
         tempfile.TemporaryDirectory() as folder,
         servers.start("mysql97", Path(folder)) as server,
     ):
-        report = _report(server, Path(folder), options)
-    sys.stdout.write(json.dumps(report, indent=1) + "\n")
+        found = report(server, Path(folder), options)
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
     return 0
 
 

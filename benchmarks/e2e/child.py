@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 def environment(**more: str) -> dict[str, str]:
     """Of a child. Several processes of this machine join a cluster; they share no token of Ray's,
     and it listens on loopback alone."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled", **more}
+    # Priorities are as docs/jobs.md has them.
+    ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
+    return {**os.environ, "PYTHONPATH": str(ROOT), **ray, **more}
 
 
 class ChildFailed(Exception):

@@ -77,6 +77,11 @@ def private_mb(pid: int) -> float:
     return (_kilobytes(path, "Pss_Anon:") + _kilobytes(path, "Pss_File:")) * _KB_MB
 
 
+def anonymous_mb(pid: int) -> float:
+    """Memory that is not of files: nobody else's end changes it."""
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", "Anonymous:") * _KB_MB
+
+
 def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
