@@ -312,6 +312,7 @@ class InstanceConfig(_Section):
     decoders: Literal["auto"] | int = "auto"
     chunk_bytes: int = Field(4 << 20, ge=4 << 10)
     linger_ms: float = Field(5.0, ge=0)
+    decode_timeout_s: float = Field(120.0, gt=0)
     time_zone: str = "UTC"  # in which entries print TIMESTAMP
     runs: Literal["always", "once_subscribed", "while_subscribed"] = "always"
     irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31

@@ -40,8 +40,6 @@ from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """An actor that starts may take its time, on a machine under load; for longer, it is replaced."""
-_DECODE_STALL_S = 120.0
-"""A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
 
 Deliver = Callable[[LogChunk, Any], Awaitable[None]]
 
@@ -249,14 +247,17 @@ class Pump:
                 raise info.failure
 
     async def _added(self, info_ref: Any) -> LogChunk:
+        """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
+        limit_s = self._config.decode_timeout_s
         reply = self._buffer.add.remote(info_ref)
         try:
-            added: LogChunk = await within(_DECODE_STALL_S, asyncio.wrap_future(reply.future()))
+            added: LogChunk = await within(limit_s, asyncio.wrap_future(reply.future()))
             return added
         except asyncio.TimeoutError:
+            ray.cancel(info_ref, force=True)  # a worker that runs, but hangs, keeps no CPU
             raise InstanceNotRunning(
-                f"a chunk was not decoded in {_DECODE_STALL_S:.0f} s: no CPU was free for it, or "
-                "its worker was stopped"
+                f"a chunk was not decoded in {limit_s:g} s (decode_timeout_s): no CPU was free for "
+                "it, or its worker was stopped"
             ) from None
 
     async def source_status(self, oldest: EntryPosition | None = None) -> Any:

@@ -1,0 +1,36 @@
+"""Decode tasks that never end: their chunks are decoded elsewhere."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+import ray_canal as canal
+from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
+from tests.processes import running, send, wait_for
+from tests.servers import Server
+
+_DECODING, _IDLE = "ray::decode_chunk", "ray::IDLE"
+
+
+@pytest.mark.timeout(300)
+def test_a_decode_task_that_hangs_is_given_up(mysql97: Server, local_ray: None) -> None:
+    name = "hangs"
+    table(mysql97, name)
+    config = deployment(mysql97, name, name)
+    config["instance"][0].update(decoders=1, decode_timeout_s=5.0)
+    with started(config), canal.connect(name, CLIENT, namespace=name) as connector:
+        connector.subscribe()
+        for pid in running(_IDLE):  # so that the task has a new one, which loads kernels first
+            send(pid, signal.SIGKILL)
+        insert(mysql97, name, 1, 2)
+        wait_for(lambda: bool(running(_DECODING)), 60, "a task decodes")
+        (hanging,) = running(_DECODING)
+        send(hanging, signal.SIGSTOP)
+        try:
+            assert next_ids(connector, 2) == [1, 2]
+            assert canal.status(name, namespace=name)[name]["generations"] >= 2
+            assert hanging in running(_DECODING)
+        finally:
+            send(hanging, signal.SIGKILL)
