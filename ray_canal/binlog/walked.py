@@ -4,7 +4,7 @@ error."""
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ Int64s = npt.NDArray[np.int64]
 _GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
 
 _BYTES_PER = (64, 256, 16 << 10)  # log entry, GTID, distinct table
-_TAG_BYTES = np.isin(np.arange(256), list(b"abcdefghijklmnopqrstuvwxyz0123456789_"))
 _RAW_BYTES_MAX = 1 << 20
 """Of a bad event, this much is kept in the error."""
 
@@ -98,7 +97,7 @@ def walk(raw: RawChunk) -> Walked:
         questions[0] = 0
         gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-        slots, ids, active = (np.full(size, -1, np.int64) for _ in range(3))
+        slots, ids, active, stated = (np.full(size, -1, np.int64) for _ in range(4))
         code, at, entries, gtid_count, map_count, kind = w.walk(
             data,
             head.carried_bytes,
@@ -114,16 +113,12 @@ def walk(raw: RawChunk) -> Walked:
             slots,
             ids,
             active,
+            stated,
         )
         if code != w.NO_ROOM:
             break
         events, gtid_events, table_maps = w.survey(data)
     records = _gtid_records(data, gtids[:gtid_count])
-    impossible = _impossible_tag(data, records, gtids[:gtid_count])
-    if impossible is not None:
-        error = CorruptEvent("GTID_TAGGED: its tag has other characters than a-z, 0-9 and _")
-        before = walk(RawChunk(head, raw.data[:impossible]))
-        return replace(before, failure=at_event(error, raw, impossible))
     return Walked(
         found[:entries],
         questions[1 : 1 + int(questions[0])],
@@ -166,25 +161,10 @@ def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     if code == w.BAD_FRAME:
         return CorruptEvent(f"{name}: a compressed event that was not opened")
     if code == w.NO_TABLE_MAP:
-        return CorruptEvent(f"{name}: no TABLE_MAP for its table id")
+        return CorruptEvent(f"{name}: no TABLE_MAP for its table id in its statement")
+    if code == w.BAD_TAG:
+        return CorruptEvent(f"{name}: its tag has other characters than a-z, 0-9 and _")
     return CorruptEvent(f"{name}: the event is too short")
-
-
-def _impossible_tag(
-    data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], gtids: Int64s
-) -> int | None:
-    """Where the first event begins that has a tag of which no text could be read again."""
-    sizes = gtids[:, g.G_TAG_BYTES]
-    if not sizes.any():
-        return None
-    tags = np.ascontiguousarray(records["tag"]).view(np.uint8).reshape(len(records), -1)
-    bad = np.flatnonzero(_TAG_BYTES[tags].sum(axis=1) != sizes)
-    if not bad.size:
-        return None
-    at, tag_at = 0, int(gtids[bad[0], g.G_TAG])
-    while (end := at + int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")) <= tag_at:
-        at = end
-    return at
 
 
 def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.void]:

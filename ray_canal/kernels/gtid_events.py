@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare
-from ray_canal.kernels.memory import load32, load64, load_be, load_le, set_word, word
+from ray_canal.kernels.memory import load8, load32, load64, load_be, load_le, set_word, word
 
 # Columns of `gtids`.
 G_AT: Final = 0  # offset of the body
@@ -150,3 +150,15 @@ def read_gtid(data, at, body, end, gtids, line):  # type: ignore[no-untyped-def]
     if kind == _TAGGED:
         return _read_tagged(data, body, end, gtids, line)
     return _read_plain(data, body, end, gtids, line, kind == _MARIADB)
+
+
+@bare
+def has_possible_tag(data, gtids, line):  # type: ignore[no-untyped-def]
+    """Whether the tag of the GTID in the line of `gtids` that begins at `line`, if it has one, is
+    made of a-z, 0-9 and _: of any other no text could be read again."""
+    at = word(gtids, line + G_TAG)
+    for k in range(at, at + word(gtids, line + G_TAG_BYTES)):
+        byte = load8(data, k)
+        if not (97 <= byte <= 122 or 48 <= byte <= 57 or byte == 95):
+            return False
+    return True

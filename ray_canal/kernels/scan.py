@@ -241,6 +241,8 @@ def dependencies(data, trailer, mariadb, found):  # type: ignore[no-untyped-def]
         elif _is_rows(kind):
             if length >= 27 and load16(data, at + 25) & _STATEMENT_END_FLAG:
                 count = gtid
+        elif kind == QUERY_EVENT or kind == XA_PREPARE_EVENT:
+            count = gtid
         elif kind == XID_EVENT:
             count = gtid = 0
         at += length
@@ -334,11 +336,11 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
                 state[IN_TRANSACTION] = 1
         elif kind == QUERY_EVENT:
             meaning = _query_meaning(buffer, at, at + length - state[TRAILER_BYTES])
+            state[CARRY_COUNT] = 0
             if meaning == _BEGINS:
                 state[IN_TRANSACTION] = 1
             elif meaning == _XA_ENDS:
                 state[IN_TRANSACTION] = 0
-                state[CARRY_COUNT] = 0
             elif meaning == _ENDS:
                 _end_transaction(state, carry)
                 ends = True
@@ -349,6 +351,7 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
         elif kind == MARIADB_QUERY_COMPRESSED_EVENT:
             stop = True  # its text cannot be seen here
             state[COMPRESSED] = 1
+            state[CARRY_COUNT] = 0
             if not state[IN_TRANSACTION]:
                 _end_transaction(state, carry)
         elif kind == ROTATE_EVENT or kind == STOP_EVENT:

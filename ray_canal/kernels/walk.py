@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
-from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, read_gtid
+from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, has_possible_tag, read_gtid
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
 
@@ -65,6 +65,7 @@ UNSUPPORTED: Final = 5
 INCIDENT: Final = 6
 BAD_FRAME: Final = 7
 NO_ROOM: Final = 8  # not an error: more of something than the arrays hold; see `survey`
+BAD_TAG: Final = 9
 
 FRAME_BYTES: Final = HEADER_BYTES + 32
 """A frame stands before events that were compressed (binlog/inflate.py): an event of type
@@ -79,6 +80,7 @@ _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
+_STATEMENT_END_FLAG: Final = 1
 
 
 @bare
@@ -182,8 +184,11 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active):  # type: ignore[no-untyped-def]
-    """Note what a table id stands for from here on. How many maps and ids are new: 0 or 1 each."""
+def _table_map(  # type: ignore[no-untyped-def]
+    data, body, end, at, id_bytes, maps, count, slots, ids, active, stated, statement
+):
+    """Note what a table id stands for in this statement. How many maps and ids are new: 0 or 1
+    each."""
     table_id = load_le(data, body, id_bytes)
     slot = _slot_of(ids, table_id)
     k = active[slot]
@@ -195,6 +200,7 @@ def _table_map(data, body, end, at, id_bytes, maps, count, slots, ids, active): 
     new_id = 0 if ids[slot] == table_id else 1
     ids[slot] = table_id
     active[slot] = k
+    stated[slot] = statement
     return 1 if k == count else 0, new_id
 
 
@@ -216,10 +222,10 @@ def _row_event_type(kind):  # type: ignore[no-untyped-def]
 @inlined
 def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
     """Known events that no entry shows: FORMAT_DESCRIPTION, ROTATE, STOP, heartbeats, lists of
-    GTIDs, those of group replication, XA_PREPARE, and the file of a LOAD DATA statement."""
+    GTIDs, those of group replication, and the file of a LOAD DATA statement."""
     return (
         kind == 15 or kind == 4 or kind == 3 or kind == 27 or kind == 41 or kind == 35
-        or kind == 36 or kind == 37 or kind == 38 or kind == 9 or kind == 11 or kind == 17
+        or kind == 36 or kind == 37 or kind == 9 or kind == 11 or kind == 17
         or (mariadb and (kind == 161 or kind == 163))
     )  # fmt: skip
 
@@ -247,17 +253,18 @@ def _start_before(position, log_position, length):  # type: ignore[no-untyped-de
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    found, questions, gtids, maps, slots, ids, active,
+    found, questions, gtids, maps, slots, ids, active, stated,
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
-    `slots`, `ids`, `active` are hash tables of one power of two each, twice what `maps` holds or
-    more, filled with -1: distinct bodies by hash, table ids, and the map that each table id stands
-    for now. `found` and `gtids` come flat. `questions` gets entries that Python must look at, in
-    log order: each special one, and each table's first row event; questions[0] is how many, and
-    zero before.
+    `slots`, `ids`, `active`, `stated` are hash tables of one power of two each, twice what `maps`
+    holds or more, filled with -1: distinct bodies by hash, table ids, the map that each table id
+    stood for last, and in which statement. (A TABLE_MAP counts up to the end of its statement, for
+    servers as for what `scan` carries on.) `found` and `gtids` come flat. `questions` gets entries
+    that Python must look at, in log order: each special one, and each table's first row event;
+    questions[0] is how many, and zero before.
     """
-    entries = gtid_count = map_count = id_count = 0
+    entries = gtid_count = map_count = id_count = statement = 0
     gtid = -1
     at = 0
     follows = position  # where the next event that is not in a frame starts in the file
@@ -309,8 +316,9 @@ def walk(  # type: ignore[no-untyped-def]
             if map_count == maps.shape[1] or 2 * id_count >= ids.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
             new_map, new_id = _table_map(
-                data, body, end, at, id_bytes, maps, map_count, slots, ids, active
-            )
+                data, body, end, at, id_bytes, maps, map_count, slots, ids, active, stated,
+                statement,
+            )  # fmt: skip
             map_count += new_map
             id_count += new_id
         elif kind < 64 and _ROW_EVENTS >> kind & 1:
@@ -319,15 +327,17 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load_le(data, body, id_bytes)
             if aux != _DUMMY_TABLE_ID:  # which only ends a statement
                 slot = _slot_of(ids, aux)
-                if ids[slot] == -1:
+                if ids[slot] == -1 or stated[slot] != statement:
                     return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
                 table = active[slot]
                 entry = KIND_ROWS
                 event_type = _row_event_type(kind)
+            statement += load16(data, body + id_bytes) & _STATEMENT_END_FLAG
         elif kind == 2:
             meaning = query_meaning(data, body, end)
             if meaning < 0:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
+            statement += 1
             entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
             if meaning == KIND_BEGIN or meaning == XA_BEGINS:
                 aux = load32(data, body)
@@ -340,6 +350,7 @@ def walk(  # type: ignore[no-untyped-def]
         elif kind == 16:
             if end - body < 8:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
+            statement += 1
             entry = KIND_END
             aux = load64(data, body)
             in_transaction = 0
@@ -349,7 +360,10 @@ def walk(  # type: ignore[no-untyped-def]
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
             if not read_gtid(data, at, body, end, gtids, line):
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
+            if not has_possible_tag(data, gtids, line):
+                return BAD_TAG, at, entries, gtid_count, map_count, kind
             set_word(gtids, line + G_POSITION, start)
+            statement += 1
             gtid = gtid_count
             gtid_count += 1
             if new:
@@ -363,6 +377,8 @@ def walk(  # type: ignore[no-untyped-def]
             or (kind == 160 and mariadb)
         ):  # fmt: skip
             entry = KIND_SPECIAL
+        elif kind == 38:  # XA_PREPARE: no entry shows it
+            statement += 1
         elif kind == 26:
             return INCIDENT, at, entries, gtid_count, map_count, kind
         elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):

@@ -253,6 +253,7 @@ def test_what_memory_held_before_does_not_travel(
     """An arena is not zeroed as a whole: each byte of it is written, or cleared."""
     path = next(GOLDEN.glob(f"m*/{name}.binlog"))
     raw = golden_chunk(f"{path.parent.name}/{name}")
+    decode_chunk(raw)  # compiles what is not: numba, too, uses `empty`
     empty = np.empty
 
     def filled(byte: int) -> bytes:

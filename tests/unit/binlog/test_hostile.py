@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog import decode as door
+from ray_canal.binlog import types
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.format import MAGIC
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
@@ -90,3 +91,16 @@ def test_a_tag_of_a_gtid_that_no_text_can_hold_is_refused_at_its_place() -> None
     assert place is not None
     assert chunk.events["position"].max() < place < raw.data.size
     assert info.failure.raw[4] == 42
+
+
+def test_rows_behind_the_end_of_their_statement_are_refused() -> None:
+    """As servers refuse them, and wherever a chunk is cut: none carries a TABLE_MAP that far."""
+    raw = without_checksums(golden_chunk("mysql97/mysql_dml"))
+    data, at = raw.data.tobytes(), 0
+    while not (data[at + 4] == types.WRITE_ROWS_EVENT and data[at + 25] & 1):
+        at += struct.unpack_from("<I", data, at + 9)[0]
+    end = at + struct.unpack_from("<I", data, at + 9)[0]
+    info, chunk = decode_chunk(unchecked(raw, data[:end] + data[at:end] + data[end:]))
+    assert isinstance(info.failure, CorruptEvent)
+    assert "no TABLE_MAP for its table id in its statement" in str(info.failure)
+    assert chunk.events["position"][-1] == at + len(MAGIC)
