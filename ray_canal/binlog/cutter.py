@@ -157,7 +157,8 @@ class ChunkCutter:
         """A writable view of at least `size` bytes; `commit` says how many were filled."""
         if self._filled + size > self._buffer.size:
             # Room for the whole of an event whose length is known, so that a giant one moves once.
-            self._move(max(2 * self._chunk_bytes, size + int(self._state[walk.NEED_BYTES])))
+            room = self._chunk_bytes + 2 * _SMALL_TAIL_BYTES
+            self._move(max(room, size + int(self._state[walk.NEED_BYTES])))
         return self._buffer[self._filled :]
 
     def commit(self, size: int, received_at: float = 0.0) -> None:
@@ -265,8 +266,9 @@ class ChunkCutter:
         self._prefix = carried
         self._mark_head()
         if self._filled - at <= _SMALL_TAIL_BYTES:
-            # Now, while there is little to copy: later it would be half of the next chunk.
-            self._move(self._chunk_bytes + 2 * _SMALL_TAIL_BYTES)
+            # Now, while there is little to copy: later it would be half of the next chunk. And
+            # aside: who has done with this chunk before more comes gives its memory to the next.
+            self._move(0)
             return
         row = 0 if has_gtid else 1
         for index in range(len(carried)):
