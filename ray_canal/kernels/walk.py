@@ -75,6 +75,7 @@ behind the frame belong to it. They have no checksum."""
 
 # A bit for each: versions 1 and 2 of INSERT, UPDATE, DELETE, and PARTIAL_UPDATE_ROWS.
 _ROW_EVENTS: Final = 7 << 20 | 7 << 23 | 7 << 30 | 1 << 39
+_BETWEEN_STATEMENTS: Final = 1 << 2 | 1 << 16 | 1 << 33 | 1 << 34 | 1 << 38 | 1 << 42
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
 _IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
@@ -185,7 +186,7 @@ def _slot_of(ids, table_id):  # type: ignore[no-untyped-def]
 
 @inlined
 def _table_map(  # type: ignore[no-untyped-def]
-    data, body, end, at, id_bytes, maps, count, slots, ids, active, stated, statement
+    data, body, end, at, id_bytes, maps, count, slots, ids, active, since, statement
 ):
     """Note what a table id stands for in this statement. How many maps and ids are new: 0 or 1
     each."""
@@ -200,7 +201,7 @@ def _table_map(  # type: ignore[no-untyped-def]
     new_id = 0 if ids[slot] == table_id else 1
     ids[slot] = table_id
     active[slot] = k
-    stated[slot] = statement
+    since[slot] = statement
     return 1 if k == count else 0, new_id
 
 
@@ -222,12 +223,21 @@ def _row_event_type(kind):  # type: ignore[no-untyped-def]
 @inlined
 def _has_no_entry(kind, mariadb):  # type: ignore[no-untyped-def]
     """Known events that no entry shows: FORMAT_DESCRIPTION, ROTATE, STOP, heartbeats, lists of
-    GTIDs, those of group replication, and the file of a LOAD DATA statement."""
+    GTIDs, those of group replication, XA_PREPARE, and the file of a LOAD DATA statement."""
     return (
         kind == 15 or kind == 4 or kind == 3 or kind == 27 or kind == 41 or kind == 35
-        or kind == 36 or kind == 37 or kind == 9 or kind == 11 or kind == 17
+        or kind == 36 or kind == 37 or kind == 38 or kind == 9 or kind == 11 or kind == 17
         or (mariadb and (kind == 161 or kind == 163))
     )  # fmt: skip
+
+
+@inlined
+def _ends_statement(kind, mariadb):  # type: ignore[no-untyped-def]
+    """1: none goes on behind such an event (QUERY, XID, XA_PREPARE, a GTID), else 0. Row events
+    say it themselves."""
+    if kind == 162:
+        return 1 if mariadb else 0
+    return _BETWEEN_STATEMENTS >> kind & 1 if kind < 64 else 0
 
 
 @inlined
@@ -253,17 +263,16 @@ def _start_before(position, log_position, length):  # type: ignore[no-untyped-de
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    found, questions, gtids, maps, slots, ids, active, stated,
+    found, questions, gtids, maps, slots, ids, active, since,
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
-    `slots`, `ids`, `active`, `stated` are hash tables of one power of two each, twice what `maps`
+    `slots`, `ids`, `active`, `since` are hash tables of one power of two each, twice what `maps`
     holds or more, filled with -1: distinct bodies by hash, table ids, the map that each table id
-    stood for last, and in which statement. (A TABLE_MAP counts up to the end of its statement, for
-    servers as for what `scan` carries on.) `found` and `gtids` come flat. `questions` gets entries
-    that Python must look at, in log order: each special one, and each table's first row event;
-    questions[0] is how many, and zero before.
-    """
+    stood for last, and in which statement. (A TABLE_MAP counts to its statement's end, for servers
+    as for what `scan` carries on.) `found` and `gtids` come flat. `questions` gets entries that
+    Python must look at, in log order: each special one, and each table's first row event; before
+    them how many, which is zero before."""
     entries = gtid_count = map_count = id_count = statement = 0
     gtid = -1
     at = 0
@@ -316,9 +325,8 @@ def walk(  # type: ignore[no-untyped-def]
             if map_count == maps.shape[1] or 2 * id_count >= ids.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
             new_map, new_id = _table_map(
-                data, body, end, at, id_bytes, maps, map_count, slots, ids, active, stated,
-                statement,
-            )  # fmt: skip
+                data, body, end, at, id_bytes, maps, map_count, slots, ids, active, since, statement
+            )
             map_count += new_map
             id_count += new_id
         elif kind < 64 and _ROW_EVENTS >> kind & 1:
@@ -327,7 +335,7 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load_le(data, body, id_bytes)
             if aux != _DUMMY_TABLE_ID:  # which only ends a statement
                 slot = _slot_of(ids, aux)
-                if ids[slot] == -1 or stated[slot] != statement:
+                if ids[slot] == -1 or since[slot] != statement:
                     return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
                 table = active[slot]
                 entry = KIND_ROWS
@@ -337,7 +345,6 @@ def walk(  # type: ignore[no-untyped-def]
             meaning = query_meaning(data, body, end)
             if meaning < 0:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            statement += 1
             entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
             if meaning == KIND_BEGIN or meaning == XA_BEGINS:
                 aux = load32(data, body)
@@ -350,7 +357,6 @@ def walk(  # type: ignore[no-untyped-def]
         elif kind == 16:
             if end - body < 8:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
-            statement += 1
             entry = KIND_END
             aux = load64(data, body)
             in_transaction = 0
@@ -363,7 +369,6 @@ def walk(  # type: ignore[no-untyped-def]
             if not has_possible_tag(data, gtids, line):
                 return BAD_TAG, at, entries, gtid_count, map_count, kind
             set_word(gtids, line + G_POSITION, start)
-            statement += 1
             gtid = gtid_count
             gtid_count += 1
             if new:
@@ -377,8 +382,6 @@ def walk(  # type: ignore[no-untyped-def]
             or (kind == 160 and mariadb)
         ):  # fmt: skip
             entry = KIND_SPECIAL
-        elif kind == 38:  # XA_PREPARE: no entry shows it
-            statement += 1
         elif kind == 26:
             return INCIDENT, at, entries, gtid_count, map_count, kind
         elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
@@ -405,5 +408,6 @@ def walk(  # type: ignore[no-untyped-def]
             entries += 1
             if entry == KIND_END or meaning == XA_ENDS:
                 gtid = -1
+        statement += _ends_statement(kind, mariadb)
         at += length
     return OK, at, entries, gtid_count, map_count, 0
