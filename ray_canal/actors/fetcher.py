@@ -159,5 +159,5 @@ def load_everything() -> None:
     finally:
         source.close()
     # What is loaded stays; looking through it for garbage would hold up rows for 50 to 100 ms.
-    gc.collect()
+    # (And a start, for what little there is: 3,000 of 200,000 objects.)
     gc.freeze()

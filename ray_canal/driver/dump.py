@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 import ssl
 import struct
 import time
@@ -67,6 +68,7 @@ class BinlogDump:
         self._left = 0  # bytes of a cut-off packet head at the buffer's beginning
         self._state = np.zeros(packets.STATE_SIZE, np.int64)
         self._silent_s = 0.0
+        self._least = 1
         self._ack_wanted = False
         self.received_bytes = 0
         self.last_received_at = 0.0
@@ -140,15 +142,21 @@ class BinlogDump:
 
     # ---- reading
 
-    def receive(self, wait_s: float, wake: int) -> bool:
-        """Wait up to `wait_s` for bytes and feed the cutter; whether any came.
+    def receive(self, wait_s: float, wake: int, least: int = 1) -> bool:
+        """Wait up to `wait_s` for bytes, better `least` of them, and feed the cutter; whether any
+        came.
 
         Returns early when the file descriptor `wake` becomes readable. Raises ConnectionLost (the
         server closed, or was silent for read_timeout_s although it should send heartbeats),
         PositionNotFound, PositionPurged, PrivilegeMissing, SourceError: what the server said.
         """
+        self._wake_for(least)
         if not self._wait(wait_s, wake):
-            return False
+            if self._least == 1:
+                return False
+            self._wake_for(1)
+            if not self._wait(0.0, wake):
+                return False
         count = self._read_socket()
         end = self._left + count
         self.received_bytes += count
@@ -156,6 +164,12 @@ class BinlogDump:
         self.last_received_at = time.time()
         self._unpack(end)
         return True
+
+    def _wake_for(self, least: int) -> None:
+        """From how many bytes on the socket counts as readable. (TLS has records instead.)"""
+        if least != self._least and not isinstance(self._socket, ssl.SSLSocket):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+            self._least = least
 
     def _wait(self, wait_s: float, wake: int) -> bool:
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():

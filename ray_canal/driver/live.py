@@ -44,6 +44,8 @@ _BULK_PART, _BULK_LINGERS = 8, 10
 """A chunk of which this part is there when the linger is over is of a stream that hardly pauses:
 it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
 Every chunk costs all stages the same, whatever is in it."""
+_BULK_RECEIVE_BYTES = 256 << 10
+"""Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
 
 
 class LiveSource:
@@ -70,6 +72,7 @@ class LiveSource:
         self._last_error = ""
         self._failure: CanalError | None = None
         self._ready: deque[RawChunk] = deque()
+        self._streams = False  # the last chunk was full, so more is under way
 
     @property
     def finished(self) -> bool:
@@ -170,6 +173,7 @@ class LiveSource:
                 )
             chunk = self._ready.popleft() if self._ready else self._cutter.next()
             if chunk is not None:
+                self._streams = True
                 return chunk
             if self._failure is not None:  # the good events before it come first
                 chunk = self._cutter.flush()
@@ -183,7 +187,13 @@ class LiveSource:
                 end = first_s + linger_s
                 if self._cutter.pending_bytes >= self._chunk_bytes // _BULK_PART:
                     end = min(now + linger_s, first_s + _BULK_LINGERS * linger_s)
-            if not self._advance(max(0.0, end - now)) and time.monotonic() >= end:
+                    self._streams = True
+            if self._streams:
+                end = min(end, now + linger_s)
+            if self._advance(max(0.0, end - now)):
+                continue
+            self._streams = False
+            if time.monotonic() >= end:
                 return self._cutter.flush()
         return None
 
@@ -194,7 +204,8 @@ class LiveSource:
             return self._reconnect(wait_s)
         try:
             dump.acknowledge(self._cutter.journal_name, self._cutter.position)
-            arrived = dump.receive(wait_s, self._wake_out)
+            least = _BULK_RECEIVE_BYTES if self._streams else 1
+            arrived = dump.receive(wait_s, self._wake_out, least)
         except SourceError as error:
             self._lost(error)
             return True
