@@ -23,7 +23,7 @@ from ray_canal.actors import spawn
 from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
-from ray_canal.actors.signal import within
+from ray_canal.actors.signal import answered
 from ray_canal.config import CanalConfig
 from ray_canal.errors import InstanceNotFound
 
@@ -91,13 +91,13 @@ class Controller:
             actor = spawn.find_store_process(place.process, self._namespace)
         if place is None or actor is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
-        answered = False
+        dropped = False
         with contextlib.suppress(ray.exceptions.RayActorError, asyncio.TimeoutError):
             reply = actor.drop.remote(destination)
-            await within(_STALL_S, asyncio.wrap_future(reply.future()))
-            answered = True
+            await answered(_STALL_S, reply)
+            dropped = True
         alone = not any(each.process == place.process for each in self._places.all().values())
-        if alone or not answered:
+        if alone or not dropped:
             # Others that it holds are taken up again.
             ray.kill(actor, no_restart=alone)
 
@@ -134,7 +134,7 @@ class Controller:
         which = handle._actor_id.hex()
         reply = ask.remote(*arguments)
         try:
-            await within(_STALL_S, asyncio.wrap_future(reply.future()))
+            await answered(_STALL_S, reply)
             self._answered[name] = which
         except ray.exceptions.RayError:
             self._answered.pop(name, None)  # it is restarting

@@ -21,7 +21,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
 from ray_canal.actors.pump import Pump
-from ray_canal.actors.signal import Signal, within
+from ray_canal.actors.signal import Signal, answered
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
@@ -157,7 +157,7 @@ class Line:
         """Raises InstanceNotRunning: the spiller's process is there, but was stopped."""
         limit_s = _DISK_LIMIT_S
         try:
-            return await within(limit_s, asyncio.wrap_future(reply.future()))
+            return await answered(limit_s, reply)
         except asyncio.TimeoutError:
             raise InstanceNotRunning(
                 f"the disk of the log has not answered for {limit_s:.0f} s"
@@ -187,7 +187,7 @@ class Line:
         spiller, self._spiller = self._spiller, None
         if spiller is not None:
             try:
-                await within(5.0, asyncio.wrap_future(spiller.close.remote().future()))
+                await answered(5.0, spiller.close.remote())
             except (asyncio.TimeoutError, RayError):
                 logger.warning("the process that had %s did not answer", self._folder)
             ray.kill(spiller)

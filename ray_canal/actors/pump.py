@@ -25,7 +25,7 @@ import ray
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.actors.places import FEW_CPUS
-from ray_canal.actors.signal import within
+from ray_canal.actors.signal import answered, within
 from ray_canal.actors.stages import Reading, Stages
 from ray_canal.actors.upstreams import Found, Upstream, upstream_of
 from ray_canal.binlog.chunk import ChunkInfo
@@ -151,7 +151,7 @@ class Pump:
                 reply = stage.alive.options(concurrency_group=spawn.HEALTH_GROUP).remote()
                 patience_s = limit_s if name in started else max(limit_s, _START_LIMIT_S)
                 try:
-                    await within(patience_s, asyncio.wrap_future(reply.future()))
+                    await answered(patience_s, reply)
                 except asyncio.TimeoutError:
                     raise InstanceNotRunning(
                         f"the {name} has not answered for {patience_s:.0f} s: its process was "
@@ -251,7 +251,7 @@ class Pump:
         limit_s = self._config.decode_timeout_s
         reply = self._buffer.add.remote(info_ref)
         try:
-            added: LogChunk = await within(limit_s, asyncio.wrap_future(reply.future()))
+            added: LogChunk = await answered(limit_s, reply)
             return added
         except asyncio.TimeoutError:
             ray.cancel(info_ref, force=True)  # a worker that runs, but hangs, keeps no CPU

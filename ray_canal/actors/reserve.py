@@ -17,7 +17,7 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
-from ray_canal.actors.signal import within
+from ray_canal.actors.signal import answered
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ async def fetcher_of(instance_json: str, fused: bool) -> Any:
         limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
         adopted = spare.adopt.remote(instance_json, fused)
         try:
-            await within(limit_s, asyncio.wrap_future(adopted.future()))
+            await answered(limit_s, adopted)
             return spare
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
             logger.warning("the spare process cannot be used: %s", error)
@@ -67,7 +67,7 @@ async def keep_one(wanted: Callable[[], bool]) -> None:
                 await asyncio.sleep(_SETTLE_S)
                 spare = await asyncio.to_thread(start_one)
                 reply = spare.alive.remote()
-                await within(_START_LIMIT_S, asyncio.wrap_future(reply.future()))
+                await answered(_START_LIMIT_S, reply)
         except Exception as error:
             # Destinations do without it; the next look comes.
             logger.warning("no spare process could be started: %s", error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 NEVER = float("inf")
 T = TypeVar("T")
@@ -28,6 +28,12 @@ async def within(limit_s: float, awaited: Awaitable[T]) -> T:
     if not done:
         raise asyncio.TimeoutError
     return work.result()
+
+
+async def answered(limit_s: float, reply: Any) -> Any:
+    """The answer to a call of an actor (its reference). Raises asyncio.TimeoutError, and what the
+    call raised."""
+    return await within(limit_s, asyncio.wrap_future(reply.future()))
 
 
 class Signal:

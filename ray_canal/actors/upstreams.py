@@ -18,7 +18,7 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
-from ray_canal.actors.signal import within
+from ray_canal.actors.signal import answered, within
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
@@ -108,7 +108,7 @@ class ActorUpstream:
     async def close(self) -> None:
         interrupted = self._beside(self.actor.interrupt).remote()
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
-            await within(_END_S, asyncio.wrap_future(interrupted.future()))
+            await answered(_END_S, interrupted)
         spawn.end(self.actor)
 
     @staticmethod
