@@ -8,7 +8,6 @@ has joined, `keep_joined` leaves and joins the cluster that stands at the addres
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import threading
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray._private import services
 from ray._private import worker as ray_worker
 
 from ray_canal.actors.priority import use_usual_priority
@@ -26,6 +26,7 @@ from ray_canal.errors import ConfigError, InstanceNotRunning
 _HEAD_AWAY_S = 3.0
 """A head that keeps its state in Redis may come back to the nodes that wait for it."""
 _JOIN_LIMIT_S = 60.0
+_FIRST_JOIN_LIMIT_S = 10.0
 _PROBE_S = 1.0
 _PAUSE_S = 0.2
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -49,7 +50,9 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     """Join Ray if this process has not: the given address, a running cluster, or a new local one.
     Again, if the cluster that was joined here has died.
 
-    Raises ConfigError when there is no cluster to join and `local` does not allow to start one.
+    Raises ConfigError when there is no cluster to join and `local` does not allow to start one,
+    InstanceNotRunning when none stands at the given address within ten seconds; at one that was
+    joined before, within a minute.
     """
     if ray.is_initialized():
         keep_joined()
@@ -59,7 +62,7 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
         if _ours.address == address:  # not for the first time: who gave up waiting tries again
             keep_joined()
         else:
-            _join(address)
+            _join_soon(address, _FIRST_JOIN_LIMIT_S, ConnectionError)
         return
     try:
         _join("")
@@ -89,23 +92,34 @@ def keep_joined(timeout: float = _JOIN_LIMIT_S) -> None:
     other = ray.is_initialized() and ray_worker._global_node is not _ours.node
     if _ours.address is None or other:
         return
-    deadline = time.monotonic() + timeout
     with _lock:
-        if _stands():
-            return
-        ray.shutdown()
-        while True:
-            address = _effective(_ours.address)
-            if ":" not in address or _listens(address):  # Ray itself would wait for minutes
-                with contextlib.suppress(ConnectionError, RuntimeError, ValueError, OSError):
-                    _join(_ours.address)
-                    return
-            if time.monotonic() > deadline:
-                raise InstanceNotRunning(
-                    f"Ray's cluster at {_ours.head} is gone, and none stood at {address!r} within "
-                    f"{timeout:.0f} s; start its head again, this client then goes on"
-                )
-            time.sleep(_PAUSE_S)
+        if not _stands():
+            ray.shutdown()
+            _join_soon(
+                _ours.address, timeout, ConnectionError, RuntimeError, ValueError, OSError
+            )
+
+
+def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
+    """Join as soon as a cluster stands there; what is `passing` may be over at the next try. Raises
+    InstanceNotRunning."""
+    deadline = time.monotonic() + timeout
+    while True:
+        where = _effective(address)
+        reason = "nobody listens there"
+        if ":" not in where or _listens(where):  # Ray itself would wait for minutes
+            try:
+                _join(address)
+                return
+            except passing as error:
+                reason = str(error)
+        if time.monotonic() > deadline:
+            was = f"Ray's cluster at {_ours.head} is gone; " if address == _ours.address else ""
+            raise InstanceNotRunning(
+                f"{was}no Ray cluster stood at {where!r} within {timeout:.0f} s ({reason}); start "
+                "its head, or name another one by ray.address or RAY_ADDRESS"
+            )
+        time.sleep(_PAUSE_S)
 
 
 def _stands() -> bool:
@@ -142,8 +156,14 @@ def _raylet_lives() -> bool:
 
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition("://")[2].rpartition(":")
+    # Of this machine Ray takes the address by which others know it.
+    hosts = {host.strip("[]"), services.resolve_ip_for_localhost(host or "localhost")}
+    return any(_answers(each, port) for each in hosts)
+
+
+def _answers(host: str, port: str) -> bool:
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
+        socket.create_connection((host, int(port)), _PROBE_S).close()
     except (OSError, ValueError):
         return False
     return True

@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 
-_WAITS_AGAIN = """
+_JOINS = """
+import sys
 from ray_canal.client import joining
 from ray_canal.errors import InstanceNotRunning
 
-joining._ours.address = ""
+if sys.argv[1] == "again":
+    joining._ours.address, joining._ours.head = "", "198.51.100.7:6379"
 joining.keep_joined.__defaults__ = (0.5,)
+joining._FIRST_JOIN_LIMIT_S = 0.5
 try:
     joining.connect_ray()
 except InstanceNotRunning as error:
@@ -19,17 +22,28 @@ except InstanceNotRunning as error:
 """
 
 
-def test_who_gave_up_waiting_for_the_head_waits_again() -> None:
-    """Ray's own `init` would wait at this address for minutes, even if RAY_ADDRESS changes.
-
-    In a process of its own: one that other tests have made a member of a cluster does not wait.
-    """
-    out = subprocess.run(
-        [sys.executable, "-c", _WAITS_AGAIN],
+def joined_at_a_dead_address(which: str) -> str:
+    """What is said in a process of its own: one that other tests have made a member of a cluster
+    has joined already."""
+    done = subprocess.run(
+        [sys.executable, "-c", _JOINS, which],
         env={**os.environ, "RAY_ADDRESS": "127.0.0.1:1"},
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert "none stood at '127.0.0.1:1'" in out.stdout, out.stderr
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def test_a_first_join_at_a_dead_address_says_soon_what_is_wrong() -> None:
+    """Ray's own `init` waits for more than five minutes."""
+    said = joined_at_a_dead_address("first")
+    assert said.startswith("no Ray cluster stood at '127.0.0.1:1' within 0 s (nobody listens")
+    assert "RAY_ADDRESS" in said
+
+
+def test_who_gave_up_waiting_for_the_head_waits_again() -> None:
+    said = joined_at_a_dead_address("again")
+    assert said.startswith("Ray's cluster at 198.51.100.7:6379 is gone; no Ray cluster stood at")
