@@ -63,7 +63,7 @@ class ChunkCutter:
         self.post_header_bytes = b""
         self._chunk_bytes = chunk_bytes
         self._sequence = sequence
-        self._buffer: Bytes = np.empty(2 * chunk_bytes, np.uint8)
+        self._buffer: Bytes = np.empty(0, np.uint8)  # `reserve` makes room
         self._start = (
             0  # of the chunk in making; its carried prefix, if in the buffer, is the first
         )

@@ -97,7 +97,7 @@ def walk(raw: RawChunk) -> Walked:
         questions[0] = 0
         gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-        slots, ids, active, stated = (np.full(size, -1, np.int64) for _ in range(4))
+        slots, ids, active, since = (np.full(size, -1, np.int64) for _ in range(4))
         code, at, entries, gtid_count, map_count, kind = w.walk(
             data,
             head.carried_bytes,
@@ -113,16 +113,15 @@ def walk(raw: RawChunk) -> Walked:
             slots,
             ids,
             active,
-            stated,
+            since,
         )
         if code != w.NO_ROOM:
             break
         events, gtid_events, table_maps = w.survey(data)
-    records = _gtid_records(data, gtids[:gtid_count])
     return Walked(
         found[:entries],
         questions[1 : 1 + int(questions[0])],
-        records,
+        _gtid_records(data, gtids[:gtid_count]),
         gtids[:gtid_count, g.G_TIMESTAMP],
         maps[:, :map_count],
         id_bytes,

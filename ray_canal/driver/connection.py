@@ -187,9 +187,8 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
         return {}
     try:
         verifies = tls.mode in ("verify_ca", "verify_identity")
-        context = _unverified()
-        if tls.ca or verifies:
-            context = ssl.create_default_context(cafile=tls.ca or None)
+        with_ca = tls.ca or verifies
+        context = ssl.create_default_context(cafile=tls.ca or None) if with_ca else _unverified()
         context.check_hostname = tls.mode == "verify_identity"
         if not verifies:
             context.verify_mode = ssl.CERT_NONE

@@ -335,7 +335,7 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load_le(data, body, id_bytes)
             if aux != _DUMMY_TABLE_ID:  # which only ends a statement
                 slot = _slot_of(ids, aux)
-                if ids[slot] == -1 or since[slot] != statement:
+                if since[slot] != statement:
                     return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
                 table = active[slot]
                 entry = KIND_ROWS

@@ -8,7 +8,7 @@ import pytest
 
 import ray_canal as canal
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
-from tests.processes import running, send, wait_for
+from tests.processes import running, send, the_one
 from tests.servers import Server
 
 _DECODING, _IDLE = "ray::decode_chunk", "ray::IDLE"
@@ -25,8 +25,7 @@ def test_a_decode_task_that_hangs_is_given_up(mysql97: Server, local_ray: None) 
         for pid in running(_IDLE):  # so that the task has a new one, which loads kernels first
             send(pid, signal.SIGKILL)
         insert(mysql97, name, 1, 2)
-        wait_for(lambda: bool(running(_DECODING)), 60, "a task decodes")
-        (hanging,) = running(_DECODING)
+        hanging = the_one(_DECODING)
         send(hanging, signal.SIGSTOP)
         try:
             assert next_ids(connector, 2) == [1, 2]
