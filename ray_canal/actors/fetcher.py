@@ -22,7 +22,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.schema_record import Records
 from ray_canal.protocol.start import Start
 
 _BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
@@ -46,37 +46,32 @@ class Fetcher:
         self._fused = fused
         self._source = open_source(config)
         self._lag = LagMeter(config.source)
-        self._parser: Any = None
+        self._parser: Any = None  # of fused mode
         self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
 
     def open(
-        self, cursors: tuple[LogPosition, ...], delivered: str
-    ) -> tuple[Start, SourceIdentity]:
-        """Connect and stand where the first cursor lies (none: where the configuration says). See
-        Source.resume.
+        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
+    ) -> tuple[Start, SourceIdentity, Records]:
+        """Connect and stand where the first cursor lies (none: where the configuration says), in
+        fused mode with the parser, of whose schemas `records` are known. Returns where, in which
+        log, and new records. See Source.resume, EventParser.begin.
 
-        Raises SourceError: unreachable, refused, position unknown or purged.
+        Raises SourceError: unreachable, refused, position unknown or purged; ConfigError.
         """
-        start = self._source.resume(cursors, delivered)
-        identity = self._source.identity
-        config = self._config.at(identity.address)  # which of several servers it is
-        self._lag = LagMeter(config.source)
-        if self._fused:
-            from ray_canal.actors.parser import event_parser
+        new: Records = ()
 
-            self._parser = event_parser(config)
-        return start, identity
+        def decided(start: Start, identity: SourceIdentity) -> None:
+            nonlocal new
+            config = self._config.at(identity.address)  # which of several servers it is
+            self._lag = LagMeter(config.source)
+            if self._fused:
+                from ray_canal.actors.parser import begin, event_parser
 
-    def begin(
-        self,
-        records: tuple[SchemaRecord, ...],
-        server: str,
-        start: EntryPosition,
-        continues: bool,
-    ) -> tuple[SchemaRecord, ...]:
-        """Fused mode: see EventParser.begin."""
-        new: tuple[SchemaRecord, ...] = self._parser.begin(records, server, start, continues)
-        return new
+                self._parser = event_parser(config)
+                new = begin(self._parser, cursors, records, start.position, identity)
+
+        start = self._source.resume(cursors, delivered, decided)
+        return start, self._source.identity, new
 
     def next_raw(self, wait_s: float = WAIT_S) -> tuple[Reading, RawChunk | None]:
         """The next raw chunk, or None after `wait_s` without events."""

@@ -3,13 +3,15 @@ history, comes from the store actor and goes back to it as records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.parse.event_parser import EventParser
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.schema_record import Records
 from ray_canal.protocol.table_meta import TableMeta
 
 
@@ -52,6 +54,23 @@ def event_parser(config: InstanceConfig) -> EventParser:
     return EventParser(schemas, keeper, config.filter.event_filter())
 
 
+def begin(
+    parser: EventParser,
+    cursors: Sequence[LogPosition],
+    records: Records,
+    position: EntryPosition,
+    identity: SourceIdentity,
+) -> Records:
+    """Stand where reading starts; `records` are known of schemas. Returns new ones. See
+    EventParser.begin."""
+    server = identity.server_uuid or identity.address
+    # Else statements may lie unread before the position.
+    continues = any(
+        each.position == position and not each.is_foreign(identity) for each in cursors
+    )
+    return parser.begin(records, server, position, continues)
+
+
 class Parser:
     """One destination's parser. Chunks come in the log's order, as one caller sends them."""
 
@@ -61,13 +80,13 @@ class Parser:
 
     def begin(
         self,
-        records: tuple[SchemaRecord, ...],
-        server: str,
-        start: EntryPosition,
-        continues: bool,
-    ) -> tuple[SchemaRecord, ...]:
-        """See EventParser.begin."""
-        return self._parser.begin(records, server, start, continues)
+        cursors: tuple[LogPosition, ...],
+        records: Records,
+        position: EntryPosition,
+        identity: SourceIdentity,
+    ) -> Records:
+        """See `begin`."""
+        return begin(self._parser, cursors, records, position, identity)
 
     def alive(self) -> None:
         """Answer: this process is not stopped. Runs beside everything else."""

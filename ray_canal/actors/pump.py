@@ -33,7 +33,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.schema_record import Records, SchemaRecord
 from ray_canal.protocol.start import Start
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
@@ -75,7 +75,7 @@ class Pump:
 
     async def open(
         self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
-    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
+    ) -> tuple[Start, SourceIdentity, Records]:
         """Stand at the source, with the schema history that is known. Returns where (and where the
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
@@ -90,8 +90,9 @@ class Pump:
         cursors: Sequence[LogPosition],
         records: Sequence[SchemaRecord],
         delivered: str,
-    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
-        start, identity = await upstream.open(cursors, delivered)
+    ) -> tuple[Start, SourceIdentity, Records]:
+        known = tuple(records)
+        start, identity, new = await upstream.open(cursors, delivered, known)
         position = start.position
         gtid_set = position.gtid
         if self._decoders == 0:
@@ -100,16 +101,7 @@ class Pump:
             config = self._config.at(identity.address)
             self._parser = spawn.parser(config.model_dump_json())
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
-        server = identity.server_uuid or identity.address
-        # Else statements may lie unread before the position.
-        continues = any(
-            each.position == position and not each.is_foreign(identity) for each in cursors
-        )
-        known = tuple(records)
-        if self._parser is None:
-            new = await upstream.begin(known, server, position, continues)
-        else:
-            new = await self._parser.begin.remote(known, server, position, continues)
+            new = await self._parser.begin.remote(tuple(cursors), known, position, identity)
         return start, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:

@@ -20,7 +20,7 @@ from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
 from ray_canal.actors.signal import answered, within
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.schema_record import Records
 from ray_canal.protocol.start import Start
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ latency each time."""
 _ASIDE_BYTES = 512 << 10
 """From this size on, decoding takes much longer than handing it to another thread."""
 T = TypeVar("T")
-Records = tuple[SchemaRecord, ...]
 Found = Callable[[], Awaitable[tuple[Any, Any]]]
 """To be awaited for what a call will bring that was made already: what is said of a chunk (only a
 Reading: there is none), and the chunk or its reference."""
@@ -46,14 +45,9 @@ class Upstream(Protocol):
     """Whose process may stop or end by itself; None: it is ours."""
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str
-    ) -> tuple[Start, SourceIdentity]:
+        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+    ) -> tuple[Start, SourceIdentity, Records]:
         """See Fetcher.open."""
-
-    async def begin(
-        self, records: Records, server: str, start: EntryPosition, continues: bool
-    ) -> Records:
-        """See Fetcher.begin."""
 
     def next_raw(self) -> Found:
         """See Fetcher.next_raw; the chunk as a reference."""
@@ -82,18 +76,12 @@ class ActorUpstream:
         self.actor = actor
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str
-    ) -> tuple[Start, SourceIdentity]:
-        opened: tuple[Start, SourceIdentity] = await self.actor.open.remote(
-            tuple(cursors), delivered
+        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+    ) -> tuple[Start, SourceIdentity, Records]:
+        opened: tuple[Start, SourceIdentity, Records] = await self.actor.open.remote(
+            tuple(cursors), delivered, records
         )
         return opened
-
-    async def begin(
-        self, records: Records, server: str, start: EntryPosition, continues: bool
-    ) -> Records:
-        new: Records = await self.actor.begin.remote(records, server, start, continues)
-        return new
 
     def next_raw(self) -> Found:
         return _awaited(self.actor.next_raw)
@@ -141,14 +129,9 @@ class ThreadUpstream:
         self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str
-    ) -> tuple[Start, SourceIdentity]:
-        return await self._call(lambda fetcher: fetcher.open(tuple(cursors), delivered))
-
-    async def begin(
-        self, records: Records, server: str, start: EntryPosition, continues: bool
-    ) -> Records:
-        return await self._call(lambda fetcher: fetcher.begin(records, server, start, continues))
+        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+    ) -> tuple[Start, SourceIdentity, Records]:
+        return await self._call(lambda fetcher: fetcher.open(tuple(cursors), delivered, records))
 
     def next_raw(self) -> Found:
         called = self._submit(lambda fetcher: _kept(*fetcher.next_raw()))

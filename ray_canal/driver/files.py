@@ -12,7 +12,7 @@ from pathlib import Path
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.source import SourceStatus
+from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import configured_start
 from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
 from ray_canal.protocol.position import (
@@ -83,11 +83,15 @@ class BinlogFiles:
             raise
         return start
 
-    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+    def resume(
+        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+    ) -> Start:
         """See the port. Files belong to nobody: a cursor is in the file of its name."""
         places = tuple(cursor.position for cursor in cursors)
         position = self.open(min(places) if places else None)
-        return Start(position, places, how="saved cursor" if places else self._config.start)
+        start = Start(position, places, how="saved cursor" if places else self._config.start)
+        decided(start, self._identity)
+        return start
 
     def _configured_start(self) -> EntryPosition:
         config = self._config

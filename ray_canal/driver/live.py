@@ -31,7 +31,7 @@ from ray_canal.driver.choice import choose
 from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.health import HealthCheck, probe
 from ray_canal.driver.server_log import ServerLog
-from ray_canal.driver.source import SourceStatus
+from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
 from ray_canal.errors import CanalError, ConnectionLost, SourceError
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
@@ -90,14 +90,18 @@ class LiveSource:
     def open(self, start: EntryPosition | None) -> EntryPosition:
         if start is None:
             return self.resume(()).position
-        return self._open(self._all, lambda log: Start(start)).position
+        return self._open(self._all, lambda log: Start(start), nothing).position
 
-    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+    def resume(
+        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+    ) -> Start:
         return choose(
             self._all,
             cursors,
             probe,
-            lambda config: self._open(config, lambda log: decide(config, cursors, log, delivered)),
+            lambda config: self._open(
+                config, lambda log: decide(config, cursors, log, delivered), decided
+            ),
         )
 
     def _end_health_check(self) -> None:
@@ -107,7 +111,9 @@ class LiveSource:
             while not self._interrupted and _readable(self._wake_out):
                 os.read(self._wake_out, 64)  # it woke us
 
-    def _open(self, config: SourceConfig, decision: Callable[[ServerLog], Start]) -> Start:
+    def _open(
+        self, config: SourceConfig, decision: Callable[[ServerLog], Start], decided: Decided
+    ) -> Start:
         self._drop_dump()
         self._end_health_check()
         self._config = config
@@ -119,10 +125,15 @@ class LiveSource:
             self._identity = log.identity
         finally:
             catalog.close()
-        position = self._stand(start.position, by_gtid=start.by_gtid)
+        has_place = bool(start.position.journal_name)
+        if has_place:
+            decided(start, self._identity)
+        start = replace(start, position=self._stand(start.position, by_gtid=start.by_gtid))
+        if not has_place:  # only the dump says where its GTIDs lie
+            decided(start, self._identity)
         if self._all.standby:
             self._health = HealthCheck(config, self._wake_reader)
-        return replace(start, position=position)
+        return start
 
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
         """Dump from there on; the position with the file that the server found, if by GTID."""

@@ -6,7 +6,7 @@ read: it never reads ahead of calls by more than its receive buffer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,13 @@ from ray_canal.config import InstanceConfig
 from ray_canal.driver.horizon import PurgeDistance
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.start import Start
+
+Decided = Callable[[Start, SourceIdentity], None]
+"""Called with where reading starts, in which log."""
+
+
+def nothing(start: Start, identity: SourceIdentity) -> None:
+    """For who need not know before `resume` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +56,17 @@ class Source(Protocol):
         """
         ...
 
-    def resume(self, cursors: Sequence[LogPosition], delivered: str = "") -> Start:
+    def resume(
+        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+    ) -> Start:
         """Stand where the first of these cursors lies, be it in another server's log (none: where
         the configuration says). `delivered`: GTIDs that subscribers were given beyond them.
 
-        Raises as `open`, TransactionsMissing.
+        `decided`: called as soon as that is known, of a server before its dump begins, if it can
+        be: a dump that nobody reads yet keeps a semi-synchronous server's commits waiting. It is
+        called again where the next of several servers has to do.
+
+        Raises as `open`, TransactionsMissing, and what `decided` raises.
         """
         ...
 

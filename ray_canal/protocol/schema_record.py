@@ -79,6 +79,9 @@ class SchemaRecord:
     body: bytes
 
 
+Records = tuple[SchemaRecord, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantined:
     """Events that could not be decoded, as no schema of their tables was known: the raw chunk that

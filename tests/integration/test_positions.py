@@ -22,8 +22,15 @@ from ray_canal.driver.log_search import MICROS, Search, transactions
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ConnectionLost, PositionPurged
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition, LogPosition
-from tests.integration.test_driver import instance, opened, purge_all, read_until
+from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.start import Start
+from tests.integration.test_driver import (
+    dump_threads,
+    instance,
+    opened,
+    purge_all,
+    read_until,
+)
 from tests.integration.test_main_job import deployment
 from tests.servers import Server, start
 
@@ -199,6 +206,24 @@ def test_a_search_ends_when_the_source_is_interrupted(many_files: Server) -> Non
             source.open(None)
 
 
+@pytest.mark.parametrize("start", ["latest", "gtid"])
+def test_what_has_to_be_known_first_keeps_no_dump_waiting(server: Server, start: str) -> None:
+    """The catalog is read before the dump begins; by GTID alone, when the server has said where
+    that is."""
+    with log_of(server) as log:
+        executed = log.executed() if start == "gtid" else ""
+    before = set(dump_threads(server))
+    seen: list[tuple[EntryPosition, bool]] = []
+
+    def decided(found: Start, identity: SourceIdentity) -> None:
+        assert identity.address == server.address
+        seen.append((found.position, bool(set(dump_threads(server)) - before)))
+
+    with closing_source(server, start=start, gtid_set=executed) as source:
+        at = source.resume((), decided=decided).position
+        assert seen == [(at, start == "gtid")]
+        assert at.journal_name == server.position()[0]
+        assert set(dump_threads(server)) - before
 
 
 def test_the_distance_to_the_purge_horizon(server: Server) -> None:

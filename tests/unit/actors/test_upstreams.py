@@ -38,7 +38,7 @@ def test_chunks_come_in_their_order_wherever_they_are_decoded(
 
 async def in_order() -> None:
     upstream = ThreadUpstream(config_of(binlog_files()[0]), fused=True)
-    opened = asyncio.create_task(upstream.open((), ""))
+    opened = asyncio.create_task(upstream.open((), "", ()))
     await asyncio.sleep(0)
     ahead = [upstream.next_decoded() for _ in range(6)]
     await opened
@@ -62,10 +62,10 @@ def test_a_failure_is_its_own_and_a_waiting_one_can_be_ended(tmp_path: Path) -> 
 async def ended(tmp_path: Path) -> None:
     before = threading.active_count()
     good = ThreadUpstream(config_of(binlog_files()[0], follow=True), fused=True)
-    await good.open((), "")
+    await good.open((), "", ())
     bad = ThreadUpstream(config_of(tmp_path / "none.000001"), fused=True)
     with pytest.raises(CanalError):
-        await bad.open((), "")
+        await bad.open((), "", ())
     while not await is_quiet(waiting := called(good)):
         assert await waiting is not None
     assert not waiting.done()
