@@ -182,7 +182,7 @@ class StoreConfig(_Section):
     that may spill, in the folder `spill_path`."""
 
     batch_mode: Literal["MEMSIZE", "ITEMSIZE"] = "MEMSIZE"
-    buffer_size: int = Field(default=65536, ge=2)
+    buffer_size: int = Field(default=131072, ge=2)
     memunit_bytes: int = Field(default=1024, ge=1)
     ddl_isolation: bool = False
     # Entries of an open transaction that are held back.
@@ -301,8 +301,12 @@ class TsdbConfig(_Section):
     quarantine_bytes_max: int = Field(default=256 << 20, gt=0)
 
 
+_CHUNK_BYTES_MIN = 4 << 10
+
+
 class InstanceConfig(_Section):
-    """One destination: a source, its pipeline and its log."""
+    """One destination: a source, its pipeline and its log. Where `chunk_bytes` is not given, it is
+    at most a quarter of a log that counts bytes."""
 
     destination: str = Field(pattern=r"^[A-Za-z0-9_.\-]+$")
     source: SourceConfig
@@ -310,7 +314,7 @@ class InstanceConfig(_Section):
     store: StoreConfig = StoreConfig()
     tsdb: TsdbConfig = TsdbConfig()
     decoders: Literal["auto"] | int = "auto"
-    chunk_bytes: int = Field(4 << 20, ge=4 << 10)
+    chunk_bytes: int = Field(16 << 20, ge=_CHUNK_BYTES_MIN)
     linger_ms: float = Field(5.0, ge=0)
     decode_timeout_s: float = Field(120.0, gt=0)
     time_zone: str = "UTC"  # in which entries print TIMESTAMP
@@ -322,6 +326,14 @@ class InstanceConfig(_Section):
         if not self.source.address:
             return self
         return self.model_copy(update={"source": self.source.at(address)})
+
+    @model_validator(mode="after")
+    def _chunks_fit_the_log(self) -> InstanceConfig:
+        store = self.store
+        if "chunk_bytes" not in self.model_fields_set and store.batch_mode == "MEMSIZE":
+            quarter = max(store.buffer_size * store.memunit_bytes // 4, _CHUNK_BYTES_MIN)
+            object.__setattr__(self, "chunk_bytes", min(self.chunk_bytes, quarter))  # frozen
+        return self
 
     @model_validator(mode="after")
     def _decoders_positive(self) -> InstanceConfig:

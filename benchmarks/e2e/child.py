@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e.processes import MARK, marked
+from ray_canal.actors.ray_settings import RAY_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 def environment(**more: str) -> dict[str, str]:
     """Of a child. Several processes of this machine join a cluster; they share no token of Ray's,
     and it listens on loopback alone."""
-    # Priorities are as docs/jobs.md has them.
-    ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
+    ray = {"RAY_AUTH_MODE": "disabled", **RAY_SETTINGS}
     return {**os.environ, "PYTHONPATH": str(ROOT), **ray, **more}
 
 

@@ -5,7 +5,7 @@ usual priority wants their CPU, they get a 28th of it. A log that has to keep pa
 beside it then waits for whatever runs there, and comes back last when all restart. So our processes
 take the priority of Ray's own, where the operating system lets them (as root, or with
 CAP_SYS_NICE). Elsewhere, and for other priorities, who starts Ray sets RAY_worker_niceness, which
-then counts.
+then counts; so do we (ray_settings.py).
 """
 
 from __future__ import annotations
@@ -42,8 +42,3 @@ def _name_of(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-def use_usual_priority() -> None:
-    """For a Ray that this process is about to start: its workers are as any other process."""
-    os.environ.setdefault(_OF_RAY, "0")

@@ -61,7 +61,7 @@ class ChunkCutter:
         self.flavor = FLAVOR_MYSQL
         self.has_checksum = False
         self.post_header_bytes = b""
-        self._chunk_bytes = chunk_bytes
+        self.chunk_bytes = chunk_bytes  # may be changed between two chunks
         self._sequence = sequence
         self._buffer: Bytes = np.empty(0, np.uint8)  # `reserve` makes room
         self._start = (
@@ -157,7 +157,7 @@ class ChunkCutter:
         """A writable view of at least `size` bytes; `commit` says how many were filled."""
         if self._filled + size > self._buffer.size:
             # Room for the whole of an event whose length is known, so that a giant one moves once.
-            room = self._chunk_bytes + 2 * _SMALL_TAIL_BYTES
+            room = self.chunk_bytes + 2 * _SMALL_TAIL_BYTES
             self._move(max(room, size + int(self._state[walk.NEED_BYTES])))
         return self._buffer[self._filled :]
 
@@ -185,8 +185,8 @@ class ChunkCutter:
             return piece
         state = self._state
         while True:
-            limit = self._start + self._carried_bytes + self._chunk_bytes
-            early = limit - self._chunk_bytes // _EARLY_PART
+            limit = self._start + self._carried_bytes + self.chunk_bytes
+            early = limit - self.chunk_bytes // _EARLY_PART
             code = walk.scan(self._buffer, self._filled, early, limit, state, self._carry)
             if code == walk.MORE:
                 return None
@@ -251,7 +251,7 @@ class ChunkCutter:
         if state[walk.COMPRESSED]:
             state[walk.COMPRESSED] = 0
             limit = int(state[walk.EVENT_BYTES_MAX])
-            self._opening = opened(chunk, self._chunk_bytes, limit)
+            self._opening = opened(chunk, self.chunk_bytes, limit)
             return self._opened_piece()
         self._sequence += 1
         return chunk

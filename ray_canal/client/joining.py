@@ -19,7 +19,7 @@ import ray
 from ray._private import services
 from ray._private import worker as ray_worker
 
-from ray_canal.actors.priority import use_usual_priority
+from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
 
@@ -72,7 +72,7 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
                 "no Ray cluster is running here; start one with `ray start --head`, or name one by "
                 "ray.address in the configuration or by RAY_ADDRESS"
             ) from None
-        use_usual_priority()
+        use_ray_settings()
         ray.init(include_dashboard=False, **_QUIET)
 
 

@@ -40,10 +40,13 @@ from ray_canal.protocol.start import Start
 log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.2
-_BULK_PART, _BULK_LINGERS = 8, 10
-"""A chunk of which this part is there when the linger is over is of a stream that hardly pauses:
+_BULK_BYTES, _BULK_LINGERS = 512 << 10, 10
+"""A chunk of which so much is there when the linger is over is of a stream that hardly pauses:
 it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
 Every chunk costs all stages the same, whatever is in it."""
+_FIRST_CHUNK_BYTES = 4 << 20
+"""A chunk of a stream that paused; each one behind it may be twice as large, up to the configured
+size. So what comes in one burst goes through the stages side by side."""
 _BULK_RECEIVE_BYTES = 256 << 10
 """Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
 
@@ -56,7 +59,8 @@ class LiveSource:
         self._config = config.source  # of the server that is read
         self._health: HealthCheck | None = None
         self._chunk_bytes = config.chunk_bytes
-        self._cutter = ChunkCutter(config.chunk_bytes, self._config.event_bytes_max)
+        self._first_chunk_bytes = min(_FIRST_CHUNK_BYTES, config.chunk_bytes)
+        self._cutter = self._new_cutter()
         self._dump: BinlogDump | None = None
         self._replica = Replica(str(uuid.uuid4()))
         self._identity = SourceIdentity(self._config.address)
@@ -135,9 +139,12 @@ class LiveSource:
             self._health = HealthCheck(config, self._wake_reader)
         return start
 
+    def _new_cutter(self) -> ChunkCutter:
+        return ChunkCutter(self._first_chunk_bytes, self._config.event_bytes_max)
+
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
         """Dump from there on; the position with the file that the server found, if by GTID."""
-        self._cutter = ChunkCutter(self._chunk_bytes, self._config.event_bytes_max)
+        self._cutter = self._new_cutter()
         self._cutter.begin_file(position.journal_name, position.position)
         self._failure = None
         self._ready.clear()
@@ -185,6 +192,7 @@ class LiveSource:
             chunk = self._ready.popleft() if self._ready else self._cutter.next()
             if chunk is not None:
                 self._streams = True
+                self._cutter.chunk_bytes = min(2 * self._cutter.chunk_bytes, self._chunk_bytes)
                 return chunk
             if self._failure is not None:  # the good events before it come first
                 chunk = self._cutter.flush()
@@ -196,7 +204,7 @@ class LiveSource:
             if self._cutter.pending_bytes:
                 first_s = now if first_s is None else first_s
                 end = first_s + linger_s
-                if self._cutter.pending_bytes >= self._chunk_bytes // _BULK_PART:
+                if self._cutter.pending_bytes >= min(_BULK_BYTES, self._chunk_bytes // 8):
                     end = min(now + linger_s, first_s + _BULK_LINGERS * linger_s)
                     self._streams = True
             if self._streams:
@@ -205,6 +213,7 @@ class LiveSource:
                 continue
             self._streams = False
             if time.monotonic() >= end:
+                self._cutter.chunk_bytes = self._first_chunk_bytes
                 return self._cutter.flush()
         return None
 

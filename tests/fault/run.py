@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 import pymysql
 
+from ray_canal.actors.ray_settings import RAY_SETTINGS
 from tests.fault.faults import FAULTS
 from tests.fault.judge import Judge
 from tests.processes import family, wait_for
@@ -127,9 +128,8 @@ class FaultRun:
     def _spawn(self, log: str, *arguments: object) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("ab") as out:
             command = [sys.executable, "-m", *(str(a) for a in arguments)]
-            # Several processes of this machine join the cluster; they share no token. Priorities
-            # are as docs/jobs.md has them.
-            environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
+            # Several processes of this machine join the cluster; they share no token.
+            environment = {**os.environ, "RAY_AUTH_MODE": "disabled", **RAY_SETTINGS}
             return subprocess.Popen(command, stdout=out, stderr=out, env=environment)
 
     def _launch_head(self) -> None:

@@ -112,7 +112,7 @@ def measure(server: Server, folder: Path, size_bytes: int, **instance: Any) -> N
     assert sum(peak[role] for role in OWN) < limits["processes"]
     assert peak[OBJECTS] < limits["objects"]
     assert on_disk < limits["disk"]
-    chunk_bytes = instance.get("chunk_bytes", 4 * MIB)
+    chunk_bytes = instance.get("chunk_bytes", 16 * MIB)
     assert grown < 2 * (64 * MIB + 4 * chunk_bytes + 2 * BATCH_UNITS * 1024)
 
 

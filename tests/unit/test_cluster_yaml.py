@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
+from ray_canal.actors.ray_settings import RAY_SETTINGS
+
 ROOT = Path(__file__).parents[2]
 KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 
@@ -44,6 +46,15 @@ def test_ray_would_refuse_a_wrong_one(config: dict[str, Any]) -> None:
     headless["head_node_type"] = "nothing"
     with pytest.raises(ValueError, match="head_node_type"):
         validate(headless)
+
+
+def test_every_node_has_the_settings_of_ray_that_we_use(config: dict[str, Any]) -> None:
+    settings = " ".join(f"{name}={value}" for name, value in RAY_SETTINGS.items())
+    for node in ("head", "worker"):
+        assert settings in " ".join(config[f"{node}_start_ray_commands"])
+    assert all(f'{{name: {name}, value: "{value}"}}' in KUBERNETES
+               for name, value in RAY_SETTINGS.items())  # fmt: skip
+    assert settings in (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
 
 
 def test_decode_pool_grows_from_nothing(config: dict[str, Any]) -> None:
