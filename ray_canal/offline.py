@@ -112,7 +112,10 @@ def decode_entries(
     executed = gtid_set
     for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
         mask = info.admitted(TableFilter(tables, "").admits)
-        yield from delimited_pieces(chunk, mask, time_zone=time_zone, gtid=gtid, gtid_set=executed)
+        count = chunk.layout.event_count
+        yield from delimited_pieces(
+            chunk, 0, count, mask, time_zone=time_zone, gtid=gtid, gtid_set=executed
+        )
         if gtid:
             executed = gtid_set_after(executed, info.gtids)
         del info, chunk  # their memory is the next one's

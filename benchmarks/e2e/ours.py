@@ -69,7 +69,7 @@ def rows_of(message: Message, view: str) -> int:
     """The message's rows, its view made."""
     if view == "arrow":
         return sum(batch.num_rows for batch in message.batches)
-    return message.row_count if len(message.entry_bytes) else 0
+    return message.row_count if sum(map(len, message.entry_pieces)) else 0
 
 
 def read(connector: Connector, view: str, rows: int) -> int:

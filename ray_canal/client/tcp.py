@@ -85,9 +85,9 @@ class TcpMessage(Message):
         return (entry_pb.Entry.FromString(raw) for raw in self._raw)
 
     @property
-    def entry_bytes(self) -> bytes:
-        """The same entries as bytes: varint length + `Entry`, one after the other."""
-        return b"".join(packets.varint(len(raw)) + raw for raw in self._raw)
+    def entry_pieces(self) -> Iterator[bytes]:
+        """The same entries as bytes: varint length + `Entry`."""
+        return (packets.varint(len(raw)) + raw for raw in self._raw)
 
     @property
     def chunks(self) -> list[DecodedChunk]:

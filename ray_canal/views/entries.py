@@ -86,22 +86,18 @@ def render_entries(
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
-    delimited: bool = False,
     tag: int = 0,
     fields: FieldFilter | None = None,
-    lent: bool = False,
 ) -> EntryBytes:
     """The entries [first, last) whose `mask` (one element an entry of the chunk) is true, as wire
     bytes; without the silent ones.
 
     `time_zone` is where TIMESTAMP is printed. `gtid` adds Canal's GTID fields; `gtid_set` is the
-    set executed before the chunk. `delimited` puts each entry's length (varint) in front of it,
-    `tag` that and a field's tag, as inside another message. `fields` leaves columns out. With
-    `lent` the result's buffer is this thread's own and is overwritten by its next such call.
-    Raises ConfigError: no such time zone.
+    set executed before the chunk. `tag` puts a field's tag and each entry's length (varint) in
+    front of it, as inside another message. `fields` leaves columns out. Raises ConfigError: no
+    such time zone.
     """
-    prefix = tag or (kernels.LENGTH_PREFIX if delimited else 0)
-    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent)
+    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, tag, fields, lent=False)
     buffer, starts = renderer.render(_chosen(chunk, first, last, mask))
     return EntryBytes(buffer, np.append(buffer.size - starts, buffer.size))
 
@@ -124,7 +120,8 @@ def _chosen(chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.boo
 
 
 class _Renderer:
-    """What the kernel needs of one chunk, made once. `lent`: as `render_entries` says."""
+    """What the kernel needs of one chunk, made once. `lent`: the buffer is this thread's own and is
+    overwritten by its next such rendering."""
 
     def __init__(
         self,
@@ -133,6 +130,7 @@ class _Renderer:
         gtid_set: str | None,
         prefix: int,
         fields: FieldFilter | None,
+        *,
         lent: bool,
     ) -> None:
         blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
@@ -236,46 +234,50 @@ def iter_entries(
     mask: npt.NDArray[np.bool_] | None = None,
     **options: Any,
 ) -> Iterator[pb.Entry]:
-    """`render_entries`, each parsed when it is reached."""
-    rendered = render_entries(chunk, first, last, mask, **options)
-    for index in range(len(rendered)):
-        yield pb.Entry.FromString(bytes(rendered[index]))
+    """`render_entries`, each parsed when it is reached; without `tag`."""
+    for buffer, starts in _pieces_of(chunk, first, last, mask, 0, **options):
+        piece = buffer.tobytes()  # the buffer is lent
+        places = (len(piece) - starts).tolist()
+        for start, end in zip(places, [*places[1:], len(piece)], strict=True):
+            yield pb.Entry.FromString(piece[start:end])
 
 
-def delimited(
+def delimited_pieces(
     chunk: DecodedChunk,
     first: int,
     last: int,
     mask: npt.NDArray[np.bool_] | None = None,
     **options: Any,
-) -> bytes:
-    """`render_entries`, each with its length (varint) in front of it, as one string of bytes."""
-    return render_entries(
-        chunk, first, last, mask, delimited=True, lent=True, **options
-    ).buffer.tobytes()
+) -> Iterator[bytes]:
+    """The same as bytes, each entry with its length (varint) in front of it; in pieces of whole
+    entries that stay in the processor's cache: entries are several times as long as what they are
+    made of."""
+    for buffer, _ in _pieces_of(chunk, first, last, mask, kernels.LENGTH_PREFIX, **options):
+        yield buffer.tobytes()
 
 
-def delimited_pieces(
+def _pieces_of(
     chunk: DecodedChunk,
-    mask: npt.NDArray[np.bool_] | None = None,
+    first: int,
+    last: int,
+    mask: npt.NDArray[np.bool_] | None,
+    prefix: int,
     *,
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
     fields: FieldFilter | None = None,
-) -> Iterator[bytes]:
-    """`delimited` of a whole chunk, in pieces of whole entries that stay in the processor's cache:
-    entries are several times as long as what they are made of."""
-    chosen = _chosen(chunk, 0, chunk.layout.event_count, mask)
-    prefix = kernels.LENGTH_PREFIX
-    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, True)
+) -> Iterator[tuple[Bytes, Ints]]:
+    """See `_Renderer.render`; a buffer is overwritten by this thread's next rendering."""
+    chosen = _chosen(chunk, first, last, mask)
+    renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent=True)
     ends, binlog_bytes = (np.empty(chosen.size, np.int64) for _ in range(2))
     events = read_only(chunk.events)
     sizes = _EXPANSION, _PIECE_ENTRY_BYTES, _PIECE_BYTES
     pieces = entry_pieces(events, chosen, *sizes, ends, binlog_bytes)
     done = 0
     for end, size in zip(ends[:pieces].tolist(), binlog_bytes[:pieces].tolist(), strict=True):
-        yield renderer.render(chosen[done:end], size)[0].tobytes()
+        yield renderer.render(chosen[done:end], size)
         done = end
 
 

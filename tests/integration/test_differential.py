@@ -20,7 +20,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.arrow import batches
-from ray_canal.views.entries import delimited
+from ray_canal.views.entries import delimited_pieces
 from tests.canal_text import canal_text
 from tests.golden import split_delimited
 from tests.random_columns import Kind, random_kind
@@ -115,7 +115,8 @@ class Replay:
             for row in batch.to_pylist():
                 changes.append((row["position"], row["row"], name, types, row))
         entries = {}
-        for message in split_delimited(delimited(chunk, 0, chunk.layout.event_count)):
+        pieces = delimited_pieces(chunk, 0, chunk.layout.event_count)
+        for message in split_delimited(b"".join(pieces)):
             entry = pb.Entry.FromString(message)
             if entry.entryType == pb.ROWDATA:
                 place = (entry.header.logfileOffset, entry.header.tableName)

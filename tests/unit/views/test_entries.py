@@ -54,12 +54,13 @@ def columns(entry: Any) -> list[Any]:
 DIGEST = """
 import hashlib, sys
 from ray_canal.offline import decode_chunks
-from ray_canal.views.entries import delimited
+from ray_canal.views.entries import delimited_pieces
 digest = hashlib.sha256()
 for name in sys.argv[1:]:
     for _, chunk in decode_chunks([name]):
         count = chunk.layout.event_count
-        digest.update(delimited(chunk, 0, count, gtid=True, time_zone="Asia/Shanghai"))
+        for piece in delimited_pieces(chunk, 0, count, gtid=True, time_zone="Asia/Shanghai"):
+            digest.update(piece)
 print(digest.hexdigest())
 """
 

@@ -18,7 +18,7 @@ from ray_canal.protocol.generated import CanalProtocol_pb2 as packets
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.render import plain
 from ray_canal.views.arrow import batches
-from ray_canal.views.entries import delimited, iter_entries, render_entries
+from ray_canal.views.entries import delimited_pieces, iter_entries, render_entries
 from tests.golden import split_delimited
 
 
@@ -77,7 +77,8 @@ def test_slices_make_the_whole(chunk: DecodedChunk) -> None:
     assert len(whole) == count
     pieces = [render_entries(chunk, low, min(low + 97, count)) for low in range(0, count, 97)]
     assert b"".join(p.buffer.tobytes() for p in pieces) == whole.buffer.tobytes()
-    assert split_delimited(delimited(chunk, 0, count)) == [bytes(whole[i]) for i in range(count)]
+    each = [bytes(whole[index]) for index in range(count)]
+    assert split_delimited(b"".join(delimited_pieces(chunk, 0, count))) == each
 
 
 def test_a_tag_makes_entries_a_field_of_another_message(chunk: DecodedChunk) -> None:
