@@ -1,6 +1,6 @@
 """A log's chunks in Ray's object store: one copy in, none out, and the same memory again and again.
 
-In processes of their own, as each has a Ray of its own.
+In a process of its own, with a Ray of its own, whatever else runs here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 _CHUNKS = """
 import ray, time
-from ray_canal.client.joining import connect_ray
+from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.driver.source import open_source
@@ -20,7 +20,8 @@ from ray_canal.parse.schemas import SchemaRegistry
 import dataclasses
 import numpy as np
 
-connect_ray(local=True)
+use_ray_settings()
+ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=1 << 30)
 given = {"destination": "x", "source": {"files": [str(binlog_files()[0])]}}
 source = open_source(InstanceConfig.model_validate(given))
 source.open(None)
