@@ -91,8 +91,8 @@ class Pump:
         records: Sequence[SchemaRecord],
         delivered: str,
     ) -> tuple[Start, SourceIdentity, Records]:
-        known = tuple(records)
-        start, identity, new = await upstream.open(cursors, delivered, known)
+        at, known = tuple(cursors), tuple(records)
+        start, identity, new = await upstream.open(at, delivered, known)
         position = start.position
         gtid_set = position.gtid
         if self._decoders == 0:
@@ -101,7 +101,7 @@ class Pump:
             config = self._config.at(identity.address)
             self._parser = spawn.parser(config.model_dump_json())
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
-            new = await self._parser.begin.remote(tuple(cursors), known, position, identity)
+            new = await self._parser.begin.remote(at, known, position, identity)
         return start, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:

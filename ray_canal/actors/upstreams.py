@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -45,7 +45,7 @@ class Upstream(Protocol):
     """Whose process may stop or end by itself; None: it is ours."""
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
     ) -> tuple[Start, SourceIdentity, Records]:
         """See Fetcher.open."""
 
@@ -76,10 +76,10 @@ class ActorUpstream:
         self.actor = actor
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
     ) -> tuple[Start, SourceIdentity, Records]:
         opened: tuple[Start, SourceIdentity, Records] = await self.actor.open.remote(
-            tuple(cursors), delivered, records
+            cursors, delivered, records
         )
         return opened
 
@@ -129,9 +129,9 @@ class ThreadUpstream:
         self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
 
     async def open(
-        self, cursors: Sequence[LogPosition], delivered: str, records: Records
+        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
     ) -> tuple[Start, SourceIdentity, Records]:
-        return await self._call(lambda fetcher: fetcher.open(tuple(cursors), delivered, records))
+        return await self._call(lambda fetcher: fetcher.open(cursors, delivered, records))
 
     def next_raw(self) -> Found:
         called = self._submit(lambda fetcher: _kept(*fetcher.next_raw()))

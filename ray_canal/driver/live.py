@@ -40,8 +40,8 @@ from ray_canal.protocol.start import Start
 log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.2
-_BULK_BYTES, _BULK_LINGERS = 512 << 10, 10
-"""A chunk of which so much is there when the linger is over is of a stream that hardly pauses:
+_BULK_PART, _BULK_LINGERS = 8, 10
+"""A chunk with this part of a first one when the linger is over is of a stream that hardly pauses:
 it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
 Every chunk costs all stages the same, whatever is in it."""
 _FIRST_CHUNK_BYTES = 4 << 20
@@ -204,7 +204,7 @@ class LiveSource:
             if self._cutter.pending_bytes:
                 first_s = now if first_s is None else first_s
                 end = first_s + linger_s
-                if self._cutter.pending_bytes >= min(_BULK_BYTES, self._chunk_bytes // 8):
+                if self._cutter.pending_bytes >= self._first_chunk_bytes // _BULK_PART:
                     end = min(now + linger_s, first_s + _BULK_LINGERS * linger_s)
                     self._streams = True
             if self._streams:

@@ -98,7 +98,11 @@ def render_entries(
     such time zone.
     """
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, tag, fields, lent=False)
-    buffer, starts = renderer.render(_chosen(chunk, first, last, mask))
+    return _entries_in(*renderer.render(_chosen(chunk, first, last, mask)))
+
+
+def _entries_in(buffer: Bytes, starts: Ints) -> EntryBytes:
+    """Of what `_Renderer.render` gives."""
     return EntryBytes(buffer, np.append(buffer.size - starts, buffer.size))
 
 
@@ -236,10 +240,9 @@ def iter_entries(
 ) -> Iterator[pb.Entry]:
     """`render_entries`, each parsed when it is reached; without `tag`."""
     for buffer, starts in _pieces_of(chunk, first, last, mask, 0, **options):
-        piece = buffer.tobytes()  # the buffer is lent
-        places = (len(piece) - starts).tolist()
-        for start, end in zip(places, [*places[1:], len(piece)], strict=True):
-            yield pb.Entry.FromString(piece[start:end])
+        rendered = _entries_in(buffer.copy(), starts)  # the buffer is lent
+        for index in range(len(rendered)):
+            yield pb.Entry.FromString(bytes(rendered[index]))
 
 
 def delimited_pieces(

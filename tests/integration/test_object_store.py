@@ -49,4 +49,4 @@ def test_chunks_lie_in_the_same_memory_again_and_again() -> None:
         capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
-    assert int(told.stdout.split()[-1]) < 12  # 33 or more where Ray frees once a second
+    assert int(told.stdout.split()[-1]) < 12  # 27 and more were seen where Ray frees once a second
