@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,25 +66,14 @@ class Child:
         self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
 
-    def wait(
-        self, at: str, timeout_s: float, meanwhile: Callable[[], bool] | None = None
-    ) -> dict[str, Any]:
-        """The next line of that kind. `meanwhile` is called every few milliseconds until it
-        returns True. Raises ChildFailed."""
-        waited = 0.0
+    def wait(self, at: str, timeout_s: float) -> dict[str, Any]:
+        """The next line of that kind. Raises ChildFailed."""
         while True:
-            step_s = 0.25 if meanwhile is None else 0.005
             try:
-                said = self._lines.get(timeout=step_s)
+                said = self._lines.get(timeout=timeout_s)
             except queue.Empty:
-                waited += step_s
-                if meanwhile is not None and meanwhile():
-                    meanwhile = None
-                if waited > timeout_s:
-                    raise ChildFailed(
-                        f"nothing for {timeout_s:.0f} s\n{self.last_words()}"
-                    ) from None
-                continue
+                words = f"nothing for {timeout_s:.0f} s\n{self.last_words()}"
+                raise ChildFailed(words) from None
             if said is None:
                 raise ChildFailed(f"ended before {at!r}: {self.last_words()}")
             if said["at"] == at:

@@ -163,7 +163,7 @@ def spark(made: Made, telling: Telling) -> Figures:
         with cluster_of("spark") as cluster:
             telling("Spark: micro-batches")
             cluster.tell({"do": "spark", "port": served.server.port, "rows": made.rows})
-            run = clocked(cluster, made, served, warm=True)
+            run = clocked(cluster, made, served)
             cluster.tell({})
             cluster.wait("stopped", START_S)
     return {
@@ -189,7 +189,7 @@ def growth(made: Made, runs: int, telling: Telling) -> Figures:
             found = []
             for _ in range(runs):
                 served.end_dumps()
-                found.append(ours(cluster, served, made, "arrow", warm=True, decoders=decoders))
+                found.append(ours(cluster, served, made, "arrow", decoders=decoders))
             rates = [run.rows / run.seconds for run in found]
             points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
     first = points[0]["rows_per_s"]

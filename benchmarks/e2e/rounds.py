@@ -1,10 +1,10 @@
 """Throughput: rounds over all readers, one server for each workload.
 
-The clock of a run goes from the moment at which the server began the dump, by the server's own
-clock, to the reader's line that its last row is in its hands. So processes' starts are outside. Of
-Java peers it goes from the first quarter of the rows on, when the JVM is warm; rows before do not
-count. CPU seconds are of all the reader's processes, Ray's own among them, between the same two
-moments.
+The clock of a run goes from the reader's line that a quarter of its rows is in its hands to the one
+that the last is: all readers are measured in the midst of a stream, when virtual machines have
+compiled what is hot and memory has been touched. A second clock goes from the moment at which the
+server began the dump, by the server's own clock, over all rows. Processes' starts are outside both.
+CPU seconds are of all the reader's processes, Ray's own among them, between the two lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.clock import peak_rss_mb
 from benchmarks.e2e.child import Child, ChildFailed
 from benchmarks.e2e.processes import cpu_s_of, kind, peak_mb
 from benchmarks.e2e.server import Source, source
-from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, Reader, mysqlbinlog
+from benchmarks.e2e.systems import OURS, OURS_COMMAND, READERS, WARM, Reader, mysqlbinlog
 from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
@@ -32,11 +32,12 @@ START_S, RUN_S = 180.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one reader over one workload."""
+    """One run of one reader over one workload. `from_dump_rows_per_s`: over all of its rows."""
 
     rows: int
     in_bytes: float
     seconds: float
+    from_dump_rows_per_s: float
     cpu_s: float
     peak_mb: float
     server_cpu_s: float
@@ -100,63 +101,44 @@ def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> R
         return _whole_process(made, served)
     if reader.command is None:
         assert cluster is not None
-        return ours(cluster, served, made, reader.view, warm=False)
+        return ours(cluster, served, made, reader.view)
     rows = reader.rows(made)
-    with Child(reader.command(served.server.port, rows), reader.folder) as child:
+    command = reader.command(served.server.port, rows, int(rows * WARM))
+    with Child(command, reader.folder) as child:
         child.wait("ready", START_S)
-        return clocked(child, made, served, reader.warm > 0)
+        return clocked(child, made, served)
 
 
-def ours(
-    cluster: Child, served: Source, made: Made, view: str, *, warm: bool, **instance: object
-) -> Run:
-    """One run of this tree, by a destination of its own. `warm`: its first message does not count;
-    `instance`: more of its configuration."""
+def ours(cluster: Child, served: Source, made: Made, view: str, **instance: object) -> Run:
+    """One run of this tree, by a destination of its own. `instance`: more of its configuration."""
     task = {"do": "throughput", "view": view, "port": served.server.port, "rows": made.rows}
-    cluster.tell({**task, "instance": instance})
+    cluster.tell({**task, "warm_rows": int(made.rows * WARM), "instance": instance})
     cluster.wait("ready", START_S)
-    run = clocked(cluster, made, served, warm)
+    run = clocked(cluster, made, served)
     cluster.tell({})
     cluster.wait("stopped", START_S)
     return run
 
 
-def clocked(child: Child, made: Made, served: Source, warm: bool) -> Run:
-    """A run of a child that reads, or is about to. `warm`: it says from when on it counts. Raises
-    ChildFailed."""
-    before: list[Mapping[int, float]] = []
-
-    def note() -> None:
-        before[:] = [cpu_s_of([served.pid, *child.pids()])]
-
-    def dump_began() -> bool:
-        if served.dump_began_ns() is None:
-            return False
-        note()
-        return True
-
-    first_rows = 0
-    if warm:
-        mark = child.wait("mark", RUN_S)
-        note()
-        began_ns, first_rows = mark["ns"], mark["rows"]
-        end = child.wait("end", RUN_S)
-    else:
-        end = child.wait("end", RUN_S, dump_began)
-        dump_ns = served.dump_began_ns()
-        if dump_ns is None or not before:
-            raise ChildFailed("the server has no dump of it; too few rows to measure")
-        began_ns = dump_ns
+def clocked(child: Child, made: Made, served: Source) -> Run:
+    """A run of a child that reads, or is about to. Raises ChildFailed."""
+    mark = child.wait("mark", RUN_S)
+    before = cpu_s_of([served.pid, *child.pids()])
+    end = child.wait("end", RUN_S)
     pids = child.pids()
     used_s = {
-        pid: now_s - before[0].get(pid, 0.0) for pid, now_s in cpu_s_of([served.pid, *pids]).items()
+        pid: now_s - before.get(pid, 0.0) for pid, now_s in cpu_s_of([served.pid, *pids]).items()
     }
     server_cpu_s = used_s.pop(served.pid)
-    rows = end["rows"] - first_rows
+    dump_ns = served.dump_began_ns()
+    if dump_ns is None:
+        raise ChildFailed("the server has no dump of it; too few rows to measure")
+    rows = end["rows"] - mark["rows"]
     return Run(
         rows,
         made.size_bytes * rows / made.rows,
-        (end["ns"] - began_ns) / 1e9,
+        (end["ns"] - mark["ns"]) / 1e9,
+        end["rows"] / (end["ns"] - dump_ns) * 1e9,
         sum(used_s.values()),
         peak_mb(pids),
         server_cpu_s,
@@ -199,4 +181,6 @@ def _whole_process(made: Made, served: Source) -> Run:
         raise ChildFailed(f"mysqlbinlog copied {copied} bytes of {made.size_bytes}")
     used = after.children_user - children.children_user
     used += after.children_system - children.children_system
-    return Run(made.rows, made.size_bytes, seconds, used, peak, served.cpu_s() - server_before)
+    server_cpu_s = served.cpu_s() - server_before
+    rate = made.rows / seconds
+    return Run(made.rows, made.size_bytes, seconds, rate, used, peak, server_cpu_s)

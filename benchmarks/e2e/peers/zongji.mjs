@@ -1,12 +1,13 @@
 // Child: a zongji fork reads rows from a server.
 //
-//   node zongji.mjs PACKAGE PORT ROWS     (in a folder whose node_modules has the package)
+//   node zongji.mjs PACKAGE PORT ROWS WARM_ROWS     (in a folder whose node_modules has the package)
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { join } from 'node:path';
 
-const [name, port, limit] = process.argv.slice(2);
+const [name, port, limit, first] = process.argv.slice(2);
 const wanted = Number(limit);
+const warm = Number(first);
 const require = createRequire(join(process.cwd(), 'package.json'));
 const { default: ZongJi } = await import(pathToFileURL(require.resolve(name)).href);
 
@@ -21,7 +22,9 @@ zongji.on('error', (error) => {
 });
 zongji.on('binlog', (event) => {
   if (event.rows === undefined || rows >= wanted) return;
+  const before = rows;
   rows += event.rows.length;
+  if (before < warm && rows >= warm) say('mark', rows);
   if (rows >= wanted) {
     say('end', rows);
     zongji.connection.pause?.();

@@ -33,7 +33,9 @@ from benchmarks.e2e.rounds import Run
 from benchmarks.e2e.systems import ARROW, READERS, ZONGJI
 from benchmarks.workloads import Made
 
-OURS = Figure("W1", ARROW, 2_000_000, 1_500_000, 1_600_000, 180.0, 1.0, 0.1, 900.0, 3)
+OURS = Figure(
+    "W1", ARROW, 2_000_000, 1_500_000, 1_600_000, 1_400_000, 180.0, 1.0, 0.1, 900.0, 3
+)
 SLOW, FAST = (
     replace(OURS, reader=name, rows_per_s=rate)
     for name, rate in zip(ZONGJI, (75_000, 100_000), strict=True)
@@ -53,12 +55,12 @@ def shown(table: Table) -> str:
 
 def test_a_figure_is_the_median_of_its_runs() -> None:
     runs = [
-        Run(1000, 2e6, seconds, seconds / 2, 50.0, 0.001, {"a": 0.001, "b": seconds / 2})
-        for seconds in (1.0, 8.0, 2.0)
+        Run(1000, 2e6, each, 900 / each, each / 2, 50.0, 0.001, {"a": 0.001, "b": each / 2})
+        for each in (1.0, 8.0, 2.0)
     ]
     found = figure("W2", ARROW, runs)
     split = {"b": 1000.0}  # "a" is next to nothing
-    assert found == Figure("W2", ARROW, 1000, 500, 1000, 1.0, 1000.0, 1.0, 50.0, 3, split)
+    assert found == Figure("W2", ARROW, 1000, 500, 1000, 450, 1.0, 1000.0, 1.0, 50.0, 3, split)
     assert "b 1000.00" not in shown(split_table([found]))  # alone, it needs no line
     assert "a 1.00, b 2.00" in shown(split_table([replace(found, cpu_of={"a": 1.0, "b": 2.0})]))
 
@@ -83,7 +85,7 @@ def test_figures_come_back_from_json() -> None:
 
 
 def test_tables_show_what_was_reached_and_what_was_not() -> None:
-    assert "1,500,000" in shown(figure_table([OURS, FAST]))
+    assert {"1,500,000", "1,400,000"} <= set(shown(figure_table([OURS, FAST])).split())
     text = shown(goal_table([OURS, FAST]))
     assert text.count("missed") == 1  # the rate; 15 times the faster zongji is enough
     assert text.count("reached") == 1
