@@ -91,6 +91,32 @@ def unsigned_back(value, buf, pos):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _put_word(value, out, pos):  # type: ignore[no-untyped-def]
+    digits = digit_count(value)
+    store64(out, pos, np.int64(eight_digits(value) >> np.uint64(64 - 8 * digits)))
+    return pos + digits
+
+
+@inlined
+def put_words(value, out, pos):  # type: ignore[no-untyped-def]
+    """A uint64, forwards, eight digits at once; the offset behind it. Up to seven bytes behind that
+    are written over."""
+    rest = value // _U_1E8
+    if rest:
+        value -= rest * _U_1E8
+        top = rest // _U_1E8
+        if top:
+            pos = _put_word(top, out, pos)
+            store64(out, pos, np.int64(eight_digits(rest - top * _U_1E8)))
+            pos += 8
+        else:
+            pos = _put_word(rest, out, pos)
+        store64(out, pos, np.int64(eight_digits(value)))
+        return pos + 8
+    return _put_word(value, out, pos)
+
+
+@inlined
 def put_digits(value, out, pos):  # type: ignore[no-untyped-def]
     """A uint64, forwards and without a byte more; the offset behind it."""
     end = at = pos + digit_count(value)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import bare
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load32, load64, load_be, load_le, set_word, word
 
 # Columns of `gtids`.
@@ -35,7 +35,7 @@ _LOGICAL_CLOCK: Final = 2
 _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 
-@bare
+@inlined
 def _read_plain(data, body, end, gtids, line, mariadb):  # type: ignore[no-untyped-def]
     """Fill the line of `gtids` that begins at `line`; False if the event is too short."""
     set_word(gtids, line + G_AT, body)
@@ -152,7 +152,7 @@ def read_gtid(data, at, body, end, gtids, line):  # type: ignore[no-untyped-def]
     return _read_plain(data, body, end, gtids, line, kind == _MARIADB)
 
 
-@bare
+@inlined
 def has_possible_tag(data, gtids, line):  # type: ignore[no-untyped-def]
     """Whether the tag of the GTID in the line of `gtids` that begins at `line`, if it has one, is
     made of a-z, 0-9 and _: of any other no text could be read again."""

@@ -9,10 +9,10 @@ from ray_canal.kernels import wire as w
 from ray_canal.kernels.cells import not_valid
 from ray_canal.kernels.jit import kernel
 from ray_canal.kernels.json_diff import diffs_text, expression_text, patched_text
+from ray_canal.kernels.json_scalars import NO_SPACE
 from ray_canal.kernels.json_text import DEPTH_MAX, STACK_FIELDS, json_text
 from ray_canal.kernels.memory import copy, prefetch, store32
 
-_NO_SPACE = -1  # json_text's answer
 _AHEAD_ROWS = 8  # rows lie far apart: without fetching ahead, each value would be waited for
 _NULL_TEXT = np.frombuffer(b"null", np.uint8)
 
@@ -42,7 +42,7 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
         elif count > 0:
             behind = json_text(source, at, at + count, arena, to, data_end, stack)
             if behind < 0:
-                return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
+                return (w.JSON_SPACE if behind == NO_SPACE else w.BAD_JSON), row
             to = behind
         elif count <= w.PARTIAL:
             old = dest[p, w.DEFERRED] + row  # the before image's value
@@ -56,7 +56,7 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
                 first, last = deferred[old, 0], deferred[old, 0] + deferred[old, 1]
                 behind = patched_text(source, first, last, at, end, arena, to, data_end)
             if behind < 0:
-                return (w.JSON_SPACE if behind == _NO_SPACE else w.BAD_JSON), row
+                return (w.JSON_SPACE if behind == NO_SPACE else w.BAD_JSON), row
             to = behind
         store32(arena, values + 4 * row + 4, to - data)
     dest[p, base + w.USED] = to - data
@@ -93,7 +93,7 @@ def write_diffs(source, lines, rows, dest, deferred, names, name_ends, out, offs
             pos += size
             pos = diffs_text(source, at, at + w.PARTIAL - count, out, pos, room)
             if pos < 0:
-                return (w.JSON_SPACE if pos == _NO_SPACE else w.BAD_JSON), row
+                return (w.JSON_SPACE if pos == NO_SPACE else w.BAD_JSON), row
         if pos > start:
             if room - pos < 1:
                 return w.JSON_SPACE, row

@@ -23,14 +23,13 @@ import numpy as np
 from ray_canal.kernels.float_text import MAX_TEXT_BYTES
 from ray_canal.kernels.jit import kernel
 from ray_canal.kernels.json_path import LAST, MEMBER, leg
+from ray_canal.kernels.json_scalars import CORRUPT, NO_SPACE, quoted
 from ray_canal.kernels.json_text import (
-    CORRUPT,
     COUNT,
     DEPTH_MAX,
     GROWTH,
     LARGE_ARRAY,
     LARGE_OBJECT,
-    NO_SPACE,
     SIZE,
     SMALL_ARRAY,
     STACK_FIELDS,
@@ -39,7 +38,6 @@ from ray_canal.kernels.json_text import (
     json_text,
     key_place,
     key_text,
-    quoted,
     value_text,
 )
 from ray_canal.kernels.memory import copy, load_le

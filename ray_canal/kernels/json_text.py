@@ -13,345 +13,37 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.digits import put_digits
-from ray_canal.kernels.float_text import MAX_TEXT_BYTES, mysql_json_text
+from ray_canal.kernels.float_text import MAX_TEXT_BYTES
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, copy32, load8, load16, load32, load64, store8, store16
+from ray_canal.kernels.json_scalars import (
+    CORRUPT,
+    INT32,
+    LITERAL,
+    NO_SPACE,
+    NOT_SHORT,
+    UINT16,
+    UINT32,
+    quoted,
+    scalar,
+    short_quoted,
+    short_scalar,
+    uint_le,
+)
+from ray_canal.kernels.memory import copy, load8, store16
 
-NO_SPACE: Final = -1
-CORRUPT: Final = -2
 DEPTH_MAX: Final = 100
 STACK_FIELDS: Final = 5
 GROWTH: Final = 8
 """More than any real document: control characters grow most, one byte to the six of \\u0001."""
 
 SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY = 0, 1, 2, 3
-_LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64 = 4, 5, 6, 7, 8, 9, 10
-_DOUBLE, _STRING, _OPAQUE = 11, 12, 15
-
-# MySQL field types that an opaque value can have and that print as themselves.
-_TIMESTAMP, _DATE, _TIME, _DATETIME, _NEWDECIMAL = 7, 10, 11, 12, 246
 
 _NULL = np.frombuffer(b"null", np.uint8)
-_TRUE = np.frombuffer(b"true", np.uint8)
-_FALSE = np.frombuffer(b"false", np.uint8)
-_BASE64 = np.frombuffer(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
-)
-_BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8)
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_BLANKS, _QUOTES, _BACKSLASHES, _LOW_BITS, _TO_TOP, _TOPS = (
-    np.uint64(int.from_bytes(bytes([byte]) * 8, "little"))
-    for byte in (32, 34, 92, 127, 128 - 32, 128)
-)
-_U64 = np.uint64(64)
 _COLON_BLANK: Final = 32 << 8 | 58
 _COMMA_BLANK: Final = 32 << 8 | 44
-_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 
 # Columns of the stack that `enter` fills.
 _BASE, SIZE, COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
-
-
-@inlined
-def _uint(src, at, count):  # type: ignore[no-untyped-def]
-    """A little-endian number of 2, 4 or 8 bytes."""
-    if count == 2:
-        return load16(src, at)
-    return load32(src, at) if count == 4 else load64(src, at)
-
-
-@bare
-def _word(word, out, pos, out_end):  # type: ignore[no-untyped-def]
-    if pos + len(word) > out_end:
-        return NO_SPACE
-    copy(out, pos, word, 0, len(word))
-    return pos + len(word)
-
-
-@bare
-def _integer(value, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """A signed 64-bit integer in decimal."""
-    if pos + 20 > out_end:
-        return NO_SPACE
-    if value < 0:
-        out[pos] = 45
-        pos += 1
-        return put_digits(np.uint64(~value) + np.uint64(1), out, pos)
-    return put_digits(np.uint64(value), out, pos)
-
-
-@inlined
-def _unsigned(value, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """The unsigned reading of a 64-bit pattern, in decimal."""
-    if pos + 20 > out_end:
-        return NO_SPACE
-    return put_digits(np.uint64(value), out, pos)
-
-
-@inlined
-def _is_plain(word):  # type: ignore[no-untyped-def]
-    """Whether none of a word's eight bytes is a quote, a backslash or below 32: in each byte the
-    top bit of a sum that cannot reach the next one."""
-    quote, backslash = word ^ _QUOTES, word ^ _BACKSLASHES
-    printed = (word & _LOW_BITS) + _TO_TOP | word
-    no_quote = (quote & _LOW_BITS) + _LOW_BITS | quote
-    no_backslash = (backslash & _LOW_BITS) + _LOW_BITS | backslash
-    return printed & no_quote & no_backslash & _TOPS == _TOPS
-
-
-@bare
-def quoted(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
-    if pos + 2 + (end - start) > out_end:
-        return NO_SPACE
-    store8(out, pos, 34)
-    pos += 1
-    plain = start  # up to here nothing is to be escaped
-    while end - plain >= 8 and _is_plain(np.uint64(load64(src, plain))):
-        plain += 8
-    if 0 < end - plain < 8 and src.size - plain >= 8:
-        unused = np.uint64(8 * (8 - end + plain))
-        if _is_plain(np.uint64(load64(src, plain)) << unused | _BLANKS >> (_U64 - unused)):
-            plain = end
-    if plain == end and out_end - pos >= 33 and end - start <= 32 and src.size - start >= 32:
-        copy32(out, pos, src, start)
-        pos += end - start
-        store8(out, pos, 34)
-        return pos + 1
-    run = start
-    for i in range(plain, end):
-        byte = src[i]
-        if byte >= 32 and byte != 34 and byte != 92:
-            continue
-        if pos + (i - run) + 6 > out_end:
-            return NO_SPACE
-        copy(out, pos, src, run, i - run)
-        pos += i - run
-        run = i + 1
-        out[pos] = 92
-        short = byte
-        if byte == 8:
-            short = 98
-        elif byte == 9:
-            short = 116
-        elif byte == 10:
-            short = 110
-        elif byte == 12:
-            short = 102
-        elif byte == 13:
-            short = 114
-        elif byte < 32:
-            short = 117
-        out[pos + 1] = short
-        pos += 2
-        if short == 117:
-            out[pos] = 48
-            out[pos + 1] = 48
-            out[pos + 2] = _HEX[byte >> 4]
-            out[pos + 3] = _HEX[byte & 15]
-            pos += 4
-    if pos + (end - run) + 1 > out_end:
-        return NO_SPACE
-    copy(out, pos, src, run, end - run)
-    pos += end - run
-    out[pos] = 34
-    return pos + 1
-
-
-@bare
-def _length(src, at, end):  # type: ignore[no-untyped-def]
-    """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is
-    bad."""
-    value = np.int64(0)
-    for i in range(5):
-        if at + i >= end:
-            return np.int64(-1), np.int64(0)
-        byte = np.int64(src[at + i])
-        value |= (byte & 127) << (7 * i)
-        if byte < 128:
-            return value, np.int64(at + i + 1)
-    return np.int64(-1), np.int64(0)
-
-
-@bare
-def _padded(value, digits, out, pos):  # type: ignore[no-untyped-def]
-    for i in range(digits - 1, -1, -1):
-        out[pos + i] = 48 + value % 10
-        value //= 10
-    return pos + digits
-
-
-@bare
-def _temporal(kind, packed, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """An opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
-    if pos + 32 > out_end:
-        return NO_SPACE
-    out[pos] = 34
-    pos += 1
-    if packed < 0:
-        out[pos] = 45
-        pos += 1
-        packed = -packed
-    micros = packed & 0xFFFFFF
-    whole = packed >> 24
-    if kind == _TIME:
-        hours = (whole >> 12) & 0x3FF
-        pos = _padded(hours, 3 if hours > 99 else 2, out, pos)
-    else:
-        date = whole >> 17
-        months = date >> 5
-        pos = _padded(months // 13, 4, out, pos)
-        out[pos] = 45
-        pos = _padded(months % 13, 2, out, pos + 1)
-        out[pos] = 45
-        pos = _padded(date & 31, 2, out, pos + 1)
-        if kind == _DATE:
-            out[pos] = 34
-            return pos + 1
-        out[pos] = 32
-        pos = _padded((whole >> 12) & 31, 2, out, pos + 1)
-    out[pos] = 58
-    pos = _padded((whole >> 6) & 63, 2, out, pos + 1)
-    out[pos] = 58
-    pos = _padded(whole & 63, 2, out, pos + 1)
-    out[pos] = 46
-    pos = _padded(micros, 6, out, pos + 1)
-    out[pos] = 34
-    return pos + 1
-
-
-@bare
-def _decimal(src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """An opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
-    if end - at < 2:
-        return CORRUPT
-    precision, scale = np.int64(src[at]), np.int64(src[at + 1])
-    at += 2
-    if precision > 81 or scale > precision:
-        return CORRUPT
-    whole = precision - scale
-    size = whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
-    if size == 0 or end - at < size:
-        return CORRUPT
-    if pos + precision + 4 > out_end:
-        return NO_SPACE
-    negative = src[at] < 128
-    flip = 255 if negative else 0
-    if negative:
-        out[pos] = 45
-        pos += 1
-    start = pos
-    first = True
-    for part in range(2):
-        digits = whole if part == 0 else scale
-        if part == 1:
-            if pos == start:
-                out[pos] = 48
-                pos += 1
-            if scale == 0:
-                break
-            out[pos] = 46
-            pos += 1
-        left = digits
-        while left > 0:
-            # The odd digits stand first in the whole part, last in the fraction.
-            take = left % 9 if part == 0 and left % 9 else min(left, 9)
-            count = _DIGIT_BYTES[take] if take < 9 else 4
-            group = np.int64(0)
-            for i in range(count):
-                byte = np.int64(src[at + i]) ^ flip
-                if first:
-                    byte ^= 128
-                    first = False
-                group = (group << 8) | (byte & 255)
-            at += count
-            left -= take
-            if part == 0 and pos == start:
-                if group:
-                    pos = _integer(group, out, pos, out_end)
-                    if pos < 0:
-                        return pos
-            else:
-                pos = _padded(group, take, out, pos)
-    return pos
-
-
-@bare
-def _base64(kind, src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """Any other opaque value: "base64:typeNN:…"."""
-    if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
-        return NO_SPACE
-    out[pos] = 34
-    pos = _word(_BASE64_TYPE, out, pos + 1, out_end)
-    pos = _unsigned(kind, out, pos, out_end)
-    if pos < 0:
-        return pos
-    out[pos] = 58
-    pos += 1
-    for at in range(start, end, 3):
-        left = min(end - at, 3)
-        group = np.int64(src[at]) << 16
-        if left > 1:
-            group |= np.int64(src[at + 1]) << 8
-        if left > 2:
-            group |= np.int64(src[at + 2])
-        out[pos] = _BASE64[group >> 18]
-        out[pos + 1] = _BASE64[(group >> 12) & 63]
-        out[pos + 2] = _BASE64[(group >> 6) & 63] if left > 1 else 61
-        out[pos + 3] = _BASE64[group & 63] if left > 2 else 61
-        pos += 4
-    out[pos] = 34
-    return pos + 1
-
-
-@bare
-def _scalar(kind, src, at, end, out, pos, out_end):  # type: ignore[no-untyped-def]
-    """A value that is neither object nor array, at `at`."""
-    if kind == _LITERAL:
-        if at >= end:
-            return CORRUPT
-        if src[at] == 0:
-            return _word(_NULL, out, pos, out_end)
-        if src[at] == 1:
-            return _word(_TRUE, out, pos, out_end)
-        if src[at] == 2:
-            return _word(_FALSE, out, pos, out_end)
-        return CORRUPT
-    if _INT16 <= kind <= _DOUBLE:
-        size = 2 if kind <= _UINT16 else 4 if kind <= _UINT32 else 8
-        if end - at < size:
-            return CORRUPT
-        value = _uint(src, at, size)
-        if kind == _INT16:
-            value = (value ^ 0x8000) - 0x8000
-        elif kind == _INT32:
-            value = (value ^ 0x80000000) - 0x80000000
-        elif kind == _UINT64:
-            return _unsigned(value, out, pos, out_end)
-        elif kind == _DOUBLE:
-            if pos + MAX_TEXT_BYTES > out_end:
-                return NO_SPACE
-            return mysql_json_text(value, out, pos)
-        return _integer(value, out, pos, out_end)
-    if kind == _STRING:
-        size, at = _length(src, at, end)
-        if size < 0 or size > end - at:
-            return CORRUPT
-        return quoted(src, at, at + size, out, pos, out_end)
-    if kind == _OPAQUE:
-        if at >= end:
-            return CORRUPT
-        field = np.int64(src[at])
-        size, at = _length(src, at + 1, end)
-        if size < 0 or size > end - at:
-            return CORRUPT
-        if field == _NEWDECIMAL:
-            return _decimal(src, at, at + size, out, pos, out_end)
-        if (field == _TIMESTAMP or _DATE <= field <= _DATETIME) and size == 8:
-            return _temporal(field, _uint(src, at, 8), out, pos, out_end)
-        return _base64(field, src, at, at + size, out, pos, out_end)
-    return CORRUPT
 
 
 @inlined
@@ -360,8 +52,8 @@ def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
     width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
     if end - base < 2 * width:
         return False
-    count = _uint(src, base, width)
-    size = _uint(src, base + width, width)
+    count = uint_le(src, base, width)
+    size = uint_le(src, base + width, width)
     entry = width + 1 + (width + 2 if kind <= LARGE_OBJECT else 0)
     if size > end - base or 2 * width + count * entry > size:
         return False
@@ -377,8 +69,8 @@ def enter(kind, src, base, end, stack, depth):  # type: ignore[no-untyped-def]
 def key_place(src, base, size, width, index):  # type: ignore[no-untyped-def]
     """(offset, bytes) of an object's key; (-1, 0) if it is not in the object."""
     at = base + 2 * width + index * (width + 2)
-    start = _uint(src, at, width)
-    length = _uint(src, at + width, 2)
+    start = uint_le(src, at, width)
+    length = uint_le(src, at + width, 2)
     if start + length > size:
         return np.int64(-1), np.int64(0)
     return base + start, length
@@ -391,16 +83,17 @@ def element_place(src, base, size, width, count, kind, index):  # type: ignore[n
     if kind <= LARGE_OBJECT:
         at += count * (width + 2)
     inner = load8(src, at)
-    if _LITERAL <= inner <= _UINT16 or (width == 4 and _INT32 <= inner <= _UINT32):
+    if LITERAL <= inner <= UINT16 or (width == 4 and INT32 <= inner <= UINT32):
         return inner, np.int64(at + 1)
-    offset = _uint(src, at + 1, width)
+    offset = uint_le(src, at + 1, width)
     return inner, np.int64(base + offset if offset < size else -1)
 
 
 @inlined
 def key_text(src, start, end, out, pos, out_end):  # type: ignore[no-untyped-def]
     """An object's key and the colon behind it."""
-    pos = quoted(src, start, end, out, pos, out_end)
+    behind = short_quoted(src, start, end, out, pos, out_end)
+    pos = quoted(src, start, end, out, pos, out_end) if behind == NOT_SHORT else behind
     if pos < 0:
         return pos
     if pos + 2 > out_end:
@@ -416,7 +109,7 @@ def value_text(kind, src, at, end, out, pos, out_end, stack):  # type: ignore[no
     `stack`: int64[DEPTH_MAX + 1, STACK_FIELDS], room for the containers that are open.
     """
     if kind > LARGE_ARRAY:
-        return _scalar(kind, src, at, end, out, pos, out_end)
+        return scalar(kind, src, at, end, out, pos, out_end)
     if not enter(kind, src, at, end, stack, 0):
         return CORRUPT
     depth = 0
@@ -460,13 +153,16 @@ def value_text(kind, src, at, end, out, pos, out_end, stack):  # type: ignore[no
             depth += 1
             opening = True
             continue
-        pos = _scalar(inner, src, target, base + size, out, pos, out_end)
-        if pos < 0:
-            return pos
+        behind = short_scalar(inner, src, target, base + size, out, pos, out_end)
+        if behind == NOT_SHORT:
+            behind = scalar(inner, src, target, base + size, out, pos, out_end)
+        if behind < 0:
+            return behind
+        pos = behind
     return pos
 
 
-@bare
+@inlined
 def json_text(src, start, end, out, pos, out_end, stack):  # type: ignore[no-untyped-def]
     """Write the JSON document src[start:end] as text to out[pos:out_end].
 
@@ -474,7 +170,10 @@ def json_text(src, start, end, out, pos, out_end, stack):  # type: ignore[no-unt
     empty document is `null`'s text (MySQL stores it for a JSON column that lost its value).
     """
     if end <= start:
-        return _word(_NULL, out, pos, out_end)
+        if out_end - pos < 4:
+            return NO_SPACE
+        copy(out, pos, _NULL, 0, 4)
+        return pos + 4
     longest = pos + GROWTH * (end - start) + 2 * MAX_TEXT_BYTES
     if longest >= out_end:
         return value_text(np.int64(src[start]), src, start + 1, end, out, pos, out_end, stack)

@@ -302,6 +302,8 @@ def same_bytes(source, a, b, count):  # type: ignore[no-untyped-def]
         if load64(source, a + k) != load64(source, b + k):
             return False
         k += 8
+    if count >= 8:  # the last word lies over the one before
+        return load64(source, a + count - 8) == load64(source, b + count - 8)
     while k < count:
         if source[a + k] != source[b + k]:
             return False

@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load32, load64
+from ray_canal.kernels.memory import bit_length, load32, load64
 
 UNDEFINED: Final = 0xFFFD
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # the top bit of each of eight bytes
+_ONE = np.uint64(1)
 
 
 @inlined
@@ -41,13 +42,28 @@ def utf8_char(source, at, end):  # type: ignore[no-untyped-def]
     return point, at + 1 + more
 
 
+@inlined
+def _behind_ascii(source, at, end):  # type: ignore[no-untyped-def]
+    """The offset of the first byte that is no ASCII, or of one of the last seven."""
+    while end - at >= 32:
+        low, high = load64(source, at) | load64(source, at + 8), load64(source, at + 16)
+        if (low | high | load64(source, at + 24)) & _HIGH_BITS:
+            break
+        at += 32
+    while end - at >= 8:
+        marks = np.uint64(load64(source, at) & _HIGH_BITS)
+        if marks:
+            return at + ((bit_length(marks & (~marks + _ONE)) - 1) >> 3)
+        at += 8
+    return at
+
+
 @bare
 def _meaning(source, at, end):  # type: ignore[no-untyped-def]
     """0: ASCII alone, 1: UTF-8, -1: neither."""
     found = 0
     while at < end:
-        while end - at >= 8 and load64(source, at) & _HIGH_BITS == 0:
-            at += 8
+        at = _behind_ascii(source, at, end)
         if at < end:
             point, at = utf8_char(source, at, end)
             if point < 0:

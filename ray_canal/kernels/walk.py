@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.crc import crc32, crc32_byte, crc32_update
+from ray_canal.kernels.crc import crc32, crc32_byte, crc32_in_place, crc32_update
 from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, has_possible_tag, read_gtid
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
@@ -150,7 +150,7 @@ def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
         crc = crc32_byte(crc, np.int64(data[at + 17]) & ~_IN_USE_FLAG)
         crc = crc32_update(crc, data, at + 18, tail) ^ 0xFFFFFFFF
     else:
-        crc = crc32(data, at, tail)
+        crc = crc32_in_place(data, at, tail)
     return crc == load32(data, tail)
 
 

@@ -12,6 +12,7 @@ from ray_canal.kernels.digits import (
     integer_back,
     pair_back,
     put_digits,
+    put_words,
     unsigned_back,
 )
 
@@ -32,6 +33,8 @@ def test_a_number_in_all_forms(number: int) -> None:
     assert written(unsigned_back(bits, room, END), room) == str(number)
     end = put_digits(np.uint64(number), room, 3)
     assert bytes(room[3:end]).decode() == str(number)
+    end = put_words(np.uint64(number), room, 3)
+    assert bytes(room[3:end]).decode() == str(number)
     small = np.int64(number >> 1)
     assert written(integer_back(small, room, END), room) == str(small)
     assert written(integer_back(~small, room, END), room) == str(~small)
@@ -45,6 +48,8 @@ def test_forwards_writes_not_a_byte_more() -> None:
         room = np.full(40, 7, np.uint8)
         end = put_digits(np.uint64(number), room, 5)
         assert set(room[:5]) == set(room[end:]) == {7}
+        assert put_words(np.uint64(number), room, 5) == end
+        assert set(room[:5]) == set(room[end + 7 :]) == {7}
 
 
 def test_pairs() -> None:

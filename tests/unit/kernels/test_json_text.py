@@ -8,11 +8,13 @@ import struct
 import numpy as np
 import pytest
 
-from ray_canal.kernels.json_text import CORRUPT, DEPTH_MAX, NO_SPACE, STACK_FIELDS, json_text
+from ray_canal.kernels.json_scalars import CORRUPT, NO_SPACE
+from ray_canal.kernels.json_text import DEPTH_MAX, STACK_FIELDS, json_text
 
 
-def text(document: bytes, space: int = 4096) -> str | int:
-    source = np.frombuffer(b"\xaa\xaa" + document + b"\xaa", np.uint8)
+def text(document: bytes, space: int = 4096, behind: int = 1) -> str | int:
+    """`behind`: bytes that follow the document, as other rows do."""
+    source = np.frombuffer(b"\xaa\xaa" + document + b"\xaa" * behind, np.uint8)
     out = np.full(space + 8, 0xEE, np.uint8)
     stack = np.empty((DEPTH_MAX + 1, STACK_FIELDS), np.int64)
     end = json_text(source, 2, 2 + len(document), out, 4, 4 + space, stack)
@@ -30,6 +32,45 @@ def array(*values: tuple[int, bytes]) -> bytes:
     """A small array of (type, two inline bytes)."""
     body = b"".join(bytes([kind]) + inline for kind, inline in values)
     return bytes([2]) + struct.pack("<HH", len(values), 4 + len(body)) + body
+
+
+def small_object(members: list[tuple[str, int, bytes]]) -> bytes:
+    """A small object of (key, type, body), in this order."""
+    keys = [key.encode() for key, _, _ in members]
+    at = 4 + 7 * len(members)
+    heads = values = bodies = b""
+    for key in keys:
+        heads += struct.pack("<HH", at, len(key))
+        at += len(key)
+    for _, kind, body in members:
+        is_inline = kind in (4, 5, 6)
+        values += bytes([kind]) + (body.ljust(2, b"\0") if is_inline else struct.pack("<H", at))
+        bodies += b"" if is_inline else body
+        at += 0 if is_inline else len(body)
+    whole = heads + values + b"".join(keys) + bodies
+    return b"\0" + struct.pack("<HH", len(members), 4 + len(whole)) + whole
+
+
+def member(rng: random.Random) -> tuple[tuple[str, int, bytes], str]:
+    """Of an object, and its text."""
+    key = "".join(rng.choices("kéy 1", k=rng.randrange(1, 40)))
+    kind = rng.choice([4, 5, 6, 7, 8, 12, 12])
+    if kind == 4:
+        number = rng.randrange(3)
+        return (key, kind, bytes([number])), f'"{key}": {["null", "true", "false"][number]}'
+    if kind == 12:
+        plain = "".join(rng.choices("abc d/é", k=rng.randrange(40)))
+        cut = rng.randrange(len(plain) + 1)
+        escaped = rng.choice(["", "", '"', "\\"])
+        value = plain[:cut] + escaped + plain[cut:]
+        shown = plain[:cut] + (f"\\{escaped}" if escaped else "") + plain[cut:]
+        return (key, kind, string(value)[1:]), f'"{key}": "{shown}"'
+    code, low, high = {
+        5: ("<h", -(2**15), 2**15), 6: ("<H", 0, 2**16), 7: ("<i", -(2**31), 2**31),
+        8: ("<I", 0, 2**32),
+    }[kind]  # fmt: skip
+    number = rng.choice([low, high - 1, 0, rng.randrange(low, high), rng.randrange(high) % 1000])
+    return (key, kind, struct.pack(code, number)), f'"{key}": {number}'
 
 
 OBJECT = bytes([0]) + struct.pack("<HH", 1, 12) + struct.pack("<HHBh", 11, 1, 5, -3) + b"k"
@@ -54,6 +95,19 @@ OBJECT = bytes([0]) + struct.pack("<HH", 1, 12) + struct.pack("<HHBh", 11, 1, 5,
 )
 def test_documents(document: bytes, expected: str) -> None:
     assert text(document) == expected
+
+
+def test_objects_of_short_values() -> None:
+    rng = random.Random(11)
+    for _ in range(500):
+        members = [member(rng) for _ in range(rng.randrange(5))]
+        document = small_object([each for each, _ in members])
+        wanted = "{" + ", ".join(shown for _, shown in members) + "}"
+        for behind in (0, 7, 31, 64):
+            assert text(document, behind=behind) == wanted
+        size = len(wanted.encode())
+        for space in range(max(0, size - 40), size + 40):
+            assert text(document, space, 64) in (NO_SPACE, wanted)
 
 
 def test_temporal() -> None:
