@@ -27,6 +27,8 @@ def main(limit: int, files: list[str]) -> None:
                             at += engine.feed(piece[at:])
                         while engine.next_event() is not None:
                             rows += 1
+                            if rows == limit // 4:
+                                clock.mark(rows, fed + at)
                     fed += len(piece)
     clock.report(rows, fed)
 

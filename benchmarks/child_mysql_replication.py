@@ -26,6 +26,8 @@ def main(limit: int, port: int) -> None:
     with Clock() as clock:
         for event in stream:
             rows += len(event.rows)
+            if not clock.marked and rows >= limit // 4:
+                clock.mark(rows, stream.log_pos)
             if rows >= limit:
                 break
     position = stream.log_pos

@@ -10,17 +10,28 @@ import time
 
 
 class Clock:
-    """Measures a `with` block."""
+    """Measures a `with` block, from its `mark` on: what comes before is for warming up."""
 
     def __init__(self) -> None:
         self.out_bytes = 0
+        self.marked = False
+        self._warm_rows: int | None = 0
+        self._warm_bytes = 0
         self._seconds = 0.0
         self._cpu_s = 0.0
 
     def __enter__(self) -> Clock:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
         self._cpu_s = -_cpu_s()
         self._seconds = -time.perf_counter()
-        return self
+
+    def mark(self, rows: int | None, in_bytes: int) -> None:
+        """So much has been decoded; None: as many rows as these bytes have. The clock begins."""
+        self._warm_rows, self._warm_bytes, self.marked = rows, in_bytes, True
+        self._begin()
 
     def __exit__(self, *_: object) -> None:
         self._seconds += time.perf_counter()
@@ -30,7 +41,9 @@ class Clock:
         """Print the JSON line that the parent reads; None: all of the workload."""
         line = {
             "rows": rows,
+            "warm_rows": self._warm_rows,
             "in_bytes": in_bytes,
+            "warm_bytes": self._warm_bytes,
             "out_bytes": self.out_bytes,
             "seconds": self._seconds,
             "cpu_s": self._cpu_s,

@@ -83,13 +83,14 @@ def decode_files(
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     json_diff: bool = False,
+    on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of binlog files: one table version each, rows in log order.
 
     `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
-    partial JSON updates. Raises as `decode_chunks`.
+    partial JSON updates; `on_bytes` as in `decode_chunks`, which also says what is raised.
     """
-    for info, chunk in decode_chunks(paths, schema_sql=schema_sql):
+    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
         yield from chunk_batches(info, chunk, tables, json_diff)
         del info, chunk  # their memory is the next one's
 

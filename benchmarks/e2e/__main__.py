@@ -20,7 +20,7 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
+from benchmarks.command import BENCH_JSON, SCALE, Names, chosen, console, judge, machine, made_of
 from benchmarks.e2e import figures as fig
 from benchmarks.e2e import goals, parts, plot
 from benchmarks.e2e.child import ChildFailed
@@ -36,8 +36,6 @@ app = typer.Typer(
 
 Rounds = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
 Scale = Annotated[float, typer.Option(min=0.001, help="Times the rows of a workload.")]
-SCALE = 4.0
-"""With so many the quickest readers take a second or two."""
 
 
 @app.command()
