@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
@@ -103,7 +103,9 @@ def _measured(
     the machine hits them all."""
     figures: list[fig.Figure] = []
     missing: dict[str, str] = {}
-    with Progress(console=console, transient=True) as progress:
+    # Drawn seldom: on two cores, it is what is measured that would wait.
+    options: dict[str, Any] = {"refresh_per_second": 1, "disable": not console.is_terminal}
+    with Progress(console=console, transient=True, **options) as progress:
         task = progress.add_task("measuring", total=len(workloads) * len(systems) * runs)
         for made in workloads:
             found: dict[str, list[Run]] = {name: [] for name in systems}

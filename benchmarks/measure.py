@@ -22,7 +22,7 @@ from benchmarks.workloads import Made
 
 ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
-_POLL_S = 0.05
+_POLL_S = 0.5
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
