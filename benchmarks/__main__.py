@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from benchmarks import figures as fig
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, SCALE, Names, chosen, console, judge, machine, made_of
+from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
 from benchmarks.measure import Run, RunFailed, kernels_compiled, run_once
 from benchmarks.systems import BASE, OURS, SYSTEMS, NotAvailable, version_of
 
@@ -26,11 +26,11 @@ app = typer.Typer(
 )
 
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")]
-Scale = Annotated[float, typer.Option(min=0.0001, help="Times the rows of a workload.")]
+Scale = Annotated[float, typer.Option(min=0.0001, help="Part of the full number of rows.")]
 
 
 @app.command()
-def generate(workload: Names = None, scale: Scale = SCALE) -> None:
+def generate(workload: Names = None, scale: Scale = 1.0) -> None:
     """Make the workloads' binlog files in the cache."""
     for made in made_of(workload, scale):
         console.print(f"{made.name}: {made.rows:,} rows, {made.size_bytes / 1e6:.1f} MB")
@@ -41,7 +41,7 @@ def run(
     workload: Names = None,
     system: Names = None,
     runs: Runs = 3,
-    scale: Scale = SCALE,
+    scale: Scale = 1.0,
     out: Annotated[Path | None, typer.Option(help="Write the figures here, as JSON.")] = None,
     start: Annotated[bool, typer.Option(help="Also time compiling the kernels.")] = True,
 ) -> None:
@@ -80,7 +80,7 @@ def run(
 def check(
     workload: Names = None,
     runs: Runs = 3,
-    scale: Scale = SCALE,
+    scale: Scale = 1.0,
     against: Annotated[Path, typer.Option(help="Committed figures.")] = BENCH_JSON,
 ) -> None:
     """Fail when a ratio to mysqlbinlog lost over 20 % against the committed figures."""

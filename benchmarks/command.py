@@ -17,8 +17,6 @@ from rich.progress import Progress
 from benchmarks import workloads as work
 
 BENCH_JSON = Path(__file__).with_name("bench.json")
-SCALE = 4.0
-"""With so many times the rows the quickest take a second or two."""
 console = Console(width=120 if not sys.stdout.isatty() else None)
 
 

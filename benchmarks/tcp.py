@@ -190,7 +190,7 @@ def _until_full() -> None:
 
 def main(
     runs: Annotated[int, typer.Option(min=1)] = 3,
-    scale: Annotated[float, typer.Option(min=0.001)] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001)] = 0.25,
     only: Annotated[list[str] | None, typer.Option()] = None,
 ) -> None:
     """Measure and print."""
