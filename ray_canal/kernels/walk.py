@@ -113,10 +113,16 @@ def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
 
 
 _BEGIN = np.frombuffer(b"BEGIN", np.uint8)
+_BEGI: Final = int.from_bytes(b"BEGI", "little")
 _COMMIT = np.frombuffer(b"COMMIT", np.uint8)
 _ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
 _XA_START = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
 _XA_END = np.frombuffer(b"XA END ", np.uint8)
+
+
+@inlined
+def _is_begin(data, at):  # type: ignore[no-untyped-def]
+    return load32(data, at) & 0xDFDFDFDF == _BEGI and load8(data, at + 4) & 0xDF == 78
 
 
 @bare
@@ -127,6 +133,8 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
     if text > end:
         return -1
+    if end - text == 5 and _is_begin(data, text):  # as every transaction has it
+        return KIND_BEGIN
     while end > text and (data[end - 1] <= 32 or data[end - 1] == 59):  # blanks, semicolons
         end -= 1
     if _is_word(data, text, end, _BEGIN):

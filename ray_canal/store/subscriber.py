@@ -161,19 +161,23 @@ class Subscriber:
             if self._beyond_cursor is None and not done.all():
                 self._beyond_cursor = slot.end
         admitted = np.flatnonzero(mask)
+        if len(admitted) < len(entries):
+            entries = entries[admitted]
         costs = np.arange(len(admitted) + 1, dtype=np.int64)
         if self.by_memory:
-            costs[1:] = np.cumsum(entries["length"][admitted], dtype=np.int64)
-        kinds = entries["event_type"][admitted]
-        is_ddl = (entries["kind"][admitted] == ROWDATA) & (kinds != _QUERY)
-        is_ddl &= (kinds >= _DDL_FIRST) & (kinds <= _DDL_LAST)
+            np.cumsum(entries["length"], dtype=np.int64, out=costs[1:])
+        # Of entries, mostly rows, few may be DDL.
+        ddl = np.flatnonzero(entries["event_type"] >= _DDL_FIRST)
+        found = entries[ddl]
+        kinds = found["event_type"]
+        is_ddl = (found["kind"] == ROWDATA) & (kinds != _QUERY) & (kinds <= _DDL_LAST)
         return View(
             admitted,
             costs,
-            np.flatnonzero(is_ddl),
+            ddl[is_ddl],
             chunk.closing if self.terms.transactions else _NONE,
             len(admitted),
-            int(entries["rows"][admitted].sum()),
+            int(entries["rows"].sum()),
             int(costs[-1]),
         )
 
