@@ -22,15 +22,15 @@ def main(limit: int, port: int) -> None:
         blocking=False,
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
     )
-    rows = 0
+    rows = position = 0
     with Clock() as clock:
         for event in stream:
             rows += len(event.rows)
+            position = stream.log_pos
             if not clock.marked and rows >= limit // 4:
-                clock.mark(rows, stream.log_pos)
+                clock.mark(rows, position)
             if rows >= limit:
                 break
-    position = stream.log_pos
     stream.close()
     clock.report(rows, position)
 

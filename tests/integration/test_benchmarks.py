@@ -17,7 +17,7 @@ def test_a_tiny_run_writes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     out = tmp_path / "bench.json"
     command = [
         sys.executable, "-m", "benchmarks", "run", "--workload", "W2", "--runs", "1",
-        "--scale", "0.002", "--no-start", "--out", str(out), "--system", "ray_canal-arrow",
+        "--scale", "0.00025", "--no-start", "--out", str(out), "--system", "ray_canal-arrow",
         "--system", "ray_canal-entries", "--system", "mysqlbinlog",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
