@@ -29,6 +29,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         insert(mysql97, "spare", 1)
         assert next_ids(connector, 1) == [1]
         wait_for(reserve.is_ready, 180, "a spare is ready")
+        wait_for(lambda: running(SPARE), 30, "its process has its title")  # a moment later
         (ready,) = running(SPARE)
         (old,) = set(running(FETCHER)) - others
         if os.geteuid() == 0:  # others may not
