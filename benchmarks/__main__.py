@@ -10,14 +10,22 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from benchmarks import figures as fig
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
+from benchmarks.command import (
+    BENCH_JSON,
+    Names,
+    chosen,
+    console,
+    judge,
+    machine,
+    made_of,
+    progress_bar,
+)
 from benchmarks.measure import Run, RunFailed, kernels_compiled, run_once
 from benchmarks.systems import BASE, OURS, SYSTEMS, NotAvailable, version_of
 
@@ -103,9 +111,7 @@ def _measured(
     the machine hits them all."""
     figures: list[fig.Figure] = []
     missing: dict[str, str] = {}
-    # Drawn seldom: on two cores, it is what is measured that would wait.
-    options: dict[str, Any] = {"refresh_per_second": 1, "disable": not console.is_terminal}
-    with Progress(console=console, transient=True, **options) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("measuring", total=len(workloads) * len(systems) * runs)
         for made in workloads:
             found: dict[str, list[Run]] = {name: [] for name in systems}

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, ProgressColumn
 
 from benchmarks import workloads as work
 
@@ -31,10 +31,18 @@ def chosen(given: Sequence[str] | None, all_names: Sequence[str]) -> list[str]:
     return [name for name in all_names if not given or name in given]
 
 
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """In a terminal alone, and drawn seldom: on two cores, what is measured would wait for it."""
+    shown = console.is_terminal
+    return Progress(
+        *columns, console=console, transient=True, refresh_per_second=1, disable=not shown
+    )
+
+
 def made_of(names: list[str] | None, scale: float) -> list[work.Made]:
     """The workloads' files, made where they are not in the cache."""
     made = []
-    with Progress(console=console, transient=True) as progress:
+    with progress_bar() as progress:
         for name in chosen(names, list(work.WORKLOADS)):
             workload = work.WORKLOADS[name]
             task = progress.add_task(f"making {name}", total=workload.rows * scale)

@@ -17,10 +17,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import workloads as work
-from benchmarks.command import BENCH_JSON, Names, chosen, console, judge, machine, made_of
+from benchmarks.command import (
+    BENCH_JSON,
+    Names,
+    chosen,
+    console,
+    judge,
+    machine,
+    made_of,
+    progress_bar,
+)
 from benchmarks.e2e import figures as fig
 from benchmarks.e2e import goals, parts, plot
 from benchmarks.e2e.child import ChildFailed
@@ -87,7 +96,7 @@ def _telling(total: int | None) -> Iterator[Callable[[str], None]]:
         yield lambda text: console.print(f"{time.strftime('%H:%M:%S')} {text}")
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with progress_bar(*columns) as progress:
         task = progress.add_task("", total=total)
 
         def tell(text: str) -> None:
@@ -129,7 +138,7 @@ def _other_parts(
             "latency": lambda: parts.latency(rate, seconds, telling),
             "instance": lambda: parts.instance(_made_one("W1", scale), idle, telling),
             "spark": lambda: parts.spark(_made_one("W1", scale), telling),
-            # Its decoders have a fifth of a core each.
+            # Its decoders have a tenth of a core each.
             "growth": lambda: parts.growth(_made_one("W1", scale / 4), rounds, telling),
         }
         for name, measured in measures.items():
