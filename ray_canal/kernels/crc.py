@@ -8,7 +8,6 @@ PCLMULQDQ Instruction", Intel 2009.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -51,27 +50,32 @@ if FOLDS:
     _WORD, _WIDE, _PAIR = ir.IntType(64), ir.IntType(128), ir.VectorType(ir.IntType(64), 2)
 
     # Remainders of powers of x by the polynomial, and its reciprocal; bits reflected.
-    _BY_16 = (0x1751997D0, 0x0CCAA009E)  # x^(128+32), x^(128-32)
-    _BY_64 = (0x154442BD4, 0x1C6E41596)  # x^(512+32), x^(512-32)
+    BY_16 = (0x1751997D0, 0x0CCAA009E)  # x^(128+32), x^(128-32)
     _BY_4, _RECIPROCAL, _WHOLE = 0x163CD6124, 0x1F7011641, 0x1DB710641
-    _LANES: Final = 4
-    _LANES_BYTES_MIN: Final = 2 * 16 * _LANES
 
-    class _Folder:
-        """The steps of the algorithm as instructions; values are pairs of 64-bit numbers."""
+    _PRODUCT = {
+        2: "llvm.x86.pclmulqdq",
+        4: "llvm.x86.pclmulqdq.256",
+        8: "llvm.x86.pclmulqdq.512",
+    }
+
+    class Folder:
+        """The steps of the algorithm as instructions; values are one to four pairs of 64-bit
+        numbers, each pair for itself."""
 
         def __init__(self, builder: Any) -> None:
             self._builder = builder
-            self._multiply = cgutils.get_or_insert_function(
-                builder.module,
-                ir.FunctionType(_PAIR, [_PAIR, _PAIR, ir.IntType(8)]),
-                "llvm.x86.pclmulqdq",
-            )
 
         def product(self, value: Any, keys: tuple[int, int], halves: int) -> Any:
             """Carry-less product of a half of `value` and one of `keys`."""
-            arguments = [value, ir.Constant(_PAIR, keys), ir.IntType(8)(halves)]
-            return self._builder.call(self._multiply, arguments)
+            kind, byte = value.type, ir.IntType(8)
+            multiply = cgutils.get_or_insert_function(
+                self._builder.module,
+                ir.FunctionType(kind, [kind, kind, byte]),
+                _PRODUCT[kind.count],
+            )
+            factors = ir.Constant(kind, keys * (kind.count // 2))
+            return self._builder.call(multiply, [value, factors, byte(halves)])
 
         def folded(self, value: Any, keys: tuple[int, int]) -> Any:
             """What stands for `value` as many bytes further on as the keys say."""
@@ -95,7 +99,7 @@ if FOLDS:
                 pair = builder.insert_element(zero, low, ir.IntType(32)(0))
                 return self.half(self.product(pair, (key, 0), 0x00), 0)
 
-            shifted = self.product(value, _BY_16, 0x10)
+            shifted = self.product(value, BY_16, 0x10)
             low = builder.xor(self.half(value, 1), self.half(shifted, 0))
             high = self.half(shifted, 1)
             upper = builder.or_(builder.lshr(low, _WORD(32)), builder.shl(high, _WORD(32)))
@@ -125,7 +129,7 @@ if FOLDS:
         def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
             start, count, crc = builder.gep(data, [args[1]]), args[2], args[3]
-            fold = _Folder(builder)
+            fold = Folder(builder)
             # The bytes beyond a multiple of sixteen come first, as a block that begins with zeros:
             # those change nothing. The old CRC lies over the first four bytes, wherever they are.
             odd = builder.and_(count, _WORD(15))
@@ -141,28 +145,11 @@ if FOLDS:
             )
             pair = builder.insert_element(ir.Constant(_PAIR, (0, 0)), spill, ir.IntType(32)(0))
             first = builder.xor(fold.block(start, odd), pair)
-            head = fold.folded(builder.bitcast(wide, _PAIR), _BY_16)
+            head = fold.folded(builder.bitcast(wide, _PAIR), BY_16)
             state = cgutils.alloca_once_value(builder, builder.xor(head, first))
             at = cgutils.alloca_once_value(builder, builder.add(odd, _WORD(16)))
-            enough = builder.icmp_signed(">=", count, _WORD(_LANES_BYTES_MIN))
-            with builder.if_then(enough):
-                now = builder.load(at)
-                lanes = [state]
-                for lane in range(_LANES - 1):
-                    value = fold.block(start, builder.add(now, _WORD(16 * lane)))
-                    lanes.append(cgutils.alloca_once_value(builder, value))
-                builder.store(builder.add(now, _WORD(16 * (_LANES - 1))), at)
-                with _steps(builder, at, count, 16 * _LANES) as now:
-                    for number, lane in enumerate(lanes):
-                        value = fold.block(start, builder.add(now, _WORD(16 * number)))
-                        old = fold.folded(builder.load(lane), _BY_64)
-                        builder.store(builder.xor(old, value), lane)
-                for lane, after in itertools.pairwise(lanes):
-                    value = fold.folded(builder.load(lane), _BY_16)
-                    builder.store(builder.xor(value, builder.load(after)), after)
-                builder.store(builder.load(lanes[-1]), state)
             with _steps(builder, at, count, 16) as now:
-                old = fold.folded(builder.load(state), _BY_16)
+                old = fold.folded(builder.load(state), BY_16)
                 builder.store(builder.xor(old, fold.block(start, now)), state)
             return fold.reduced(builder.load(state))
 

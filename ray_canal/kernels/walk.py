@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.crc import crc32, crc32_byte, crc32_in_place, crc32_update
+from ray_canal.kernels.crc import crc32
+from ray_canal.kernels.crc_run import fitting_run
 from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, has_possible_tag, read_gtid
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
@@ -77,7 +78,6 @@ behind the frame belong to it. They have no checksum."""
 _ROW_EVENTS: Final = 7 << 20 | 7 << 23 | 7 << 30 | 1 << 39
 _BETWEEN_STATEMENTS: Final = 1 << 2 | 1 << 16 | 1 << 33 | 1 << 34 | 1 << 38 | 1 << 42
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
-_IN_USE_FLAG: Final = 1
 _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
@@ -146,20 +146,6 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     if _is_word(data, text, min(end, text + _XA_END.size), _XA_END):
         return XA_ENDS
     return KIND_SPECIAL
-
-
-@inlined
-def _checksum_fits(data, at, end):  # type: ignore[no-untyped-def]
-    """Whether the event data[at:end] ends with its CRC-32."""
-    tail = end - 4
-    if data[at + 4] == 15 and data[at + 17] & _IN_USE_FLAG:
-        # The server computed it before it set "this file is in use".
-        crc = crc32_update(np.int64(0xFFFFFFFF), data, at, at + 17)
-        crc = crc32_byte(crc, np.int64(data[at + 17]) & ~_IN_USE_FLAG)
-        crc = crc32_update(crc, data, at + 18, tail) ^ 0xFFFFFFFF
-    else:
-        crc = crc32_in_place(data, at, tail)
-    return crc == load32(data, tail)
 
 
 @bare
@@ -283,9 +269,8 @@ def walk(  # type: ignore[no-untyped-def]
     them how many, which is zero before."""
     entries = gtid_count = map_count = id_count = statement = 0
     gtid = -1
-    at = 0
     follows = position  # where the next event that is not in a frame starts in the file
-    frame_end = frame_start = frame_length = inner = 0
+    at = checked = frame_end = frame_start = frame_length = inner = 0
     while at < data.size:
         if data.size - at < HEADER_BYTES:
             return TRUNCATED, at, entries, gtid_count, map_count, 0
@@ -312,8 +297,10 @@ def walk(  # type: ignore[no-untyped-def]
         rest = (frame_end if framed else data.size) - at
         if length < HEADER_BYTES + trailer or length > rest:
             return BAD_LENGTH, at, entries, gtid_count, map_count, kind
-        if trailer and not _checksum_fits(data, at, at + length):
-            return BAD_CHECKSUM, at, entries, gtid_count, map_count, kind
+        if trailer and at >= checked:
+            checked = fitting_run(data, at)
+            if checked == at:
+                return BAD_CHECKSUM, at, entries, gtid_count, map_count, kind
         body = at + HEADER_BYTES
         end = at + length - trailer
         start = follows
@@ -323,8 +310,7 @@ def walk(  # type: ignore[no-untyped-def]
             follows += length
         else:
             start = _start_before(position, load32(data, at + 13), length)
-        entry = meaning = 0
-        event_type = aux = 0
+        entry = meaning = event_type = aux = 0
         table = -1
         flags = in_transaction
         if kind == 19:
