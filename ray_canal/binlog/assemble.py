@@ -16,7 +16,6 @@ import numpy as np
 from ray_canal.binlog import types
 from ray_canal.binlog.charsets import decode_text
 from ray_canal.binlog.chunk import (
-    EVENT,
     EVENT_IN_TRANSACTION,
     EVENT_SILENT,
     FLAVOR_MARIADB,
@@ -29,7 +28,7 @@ from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.records import place_events
+from ray_canal.kernels.records import number_tables
 from ray_canal.protocol.table_meta import TableMeta
 
 
@@ -50,50 +49,46 @@ __all__ = ["Without", "assemble", "hide", "walk"]
 
 
 def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
-    """Resolve and classify what the walk left open. Failures are recorded, not raised."""
-    found = walked.found
-    failure = walked.failure
+    """Resolve and classify what the walk left open, in the walk's own records. Failures are
+    recorded, not raised."""
+    events, bodies, failure = walked.events, walked.bodies, walked.failure
     tables: list[TableVersion] = []
     table_index = np.full(walked.maps.shape[1], -1, np.int64)
     answers: list[tuple[int, Sequence[QueryRecord]]] = []
     left_out: list[int] = []
     not_wanted: list[int] = []
     for entry in walked.questions.tolist():
+        event, body = events[entry], slice(*bodies[entry].tolist())
         try:
-            if found[entry, w.KIND] == w.KIND_SPECIAL:
-                answers.append((entry, _records(raw, found[entry], classify)))
+            if event["kind"] == w.KIND_SPECIAL:
+                answers.append((entry, _records(raw.data[body].tobytes(), event, classify)))
             else:
-                number = int(found[entry, w.TABLE])
-                position = int(found[entry, w.POSITION])
-                table = _table(raw, walked, number, position, resolve)
+                number = int(event["table"])
+                table = _table(raw, walked, number, int(event["position"]), resolve)
                 if isinstance(table, Without):
                     (left_out if table is Without.KEPT_ASIDE else not_wanted).append(number)
                     continue
                 tables.append(table)
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
-            failure = at_event(error, raw, int(found[entry, w.BODY_START]) - types.HEADER_BYTES)
-            found = found[:entry]
+            failure = at_event(error, raw, body.start - types.HEADER_BYTES)
+            events, bodies = events[:entry], bodies[:entry]
             break
-    source = np.arange(len(found))
-    repeats: np.ndarray | None = None
+    first = None
     if left_out or any(len(records) != 1 for _, records in answers):
-        repeats = np.ones(len(found), np.int64)
+        repeats = np.ones(len(events), np.int64)
         for entry, records in answers:
             repeats[entry] = len(records)
-        repeats[np.isin(found[:, w.TABLE], left_out)] = 0
-        source = np.repeat(source, repeats)
-    events = np.empty(source.size, EVENT)
-    body_start, body_end = (np.empty(source.size, np.int64) for _ in range(2))
-    version = np.empty(source.size, np.uint8)
-    place_events(found, source, table_index, events, body_start, body_end, version)
+        repeats[np.isin(events["table"], left_out)] = 0
+        first = np.cumsum(repeats) - repeats
+        source = np.repeat(np.arange(len(events)), repeats)
+        events, bodies = events[source], bodies[source]
     if not_wanted:
-        hide(events, np.isin(found[source, w.TABLE], not_wanted))
-    first = source if repeats is None else np.cumsum(repeats) - repeats
+        hide(events, np.isin(events["table"], not_wanted))
+    if (table_index != np.arange(len(table_index))).any():
+        number_tables(events, table_index)
     queries = _place_queries(events, answers, first)
-    return ParsedChunk(
-        events, body_start, body_end, version, tuple(tables), walked.gtids, queries, failure
-    )
+    return ParsedChunk(events, bodies, tuple(tables), walked.gtids, queries, failure)
 
 
 def hide(events: np.ndarray, rows: np.ndarray) -> None:
@@ -118,10 +113,9 @@ def _table(
     return meta if isinstance(meta, Without) else TableVersion(meta, table_map)
 
 
-def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[QueryRecord]:
-    body = raw.data[int(entry[w.BODY_START]) : int(entry[w.BODY_END])].tobytes()
-    kind = int(entry[w.TYPE_CODE])
-    position, timestamp = int(entry[w.POSITION]), int(entry[w.TIMESTAMP])
+def _records(body: bytes, event: np.void, classify: Classify) -> Sequence[QueryRecord]:
+    kind = int(event["type_code"])
+    position, timestamp = int(event["position"]), int(event["timestamp"])
     if kind == types.EXECUTE_LOAD_QUERY_EVENT:  # thirteen bytes about the file, then as a QUERY
         body = body[:13] + body[26:]
     if kind in (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT):
@@ -149,13 +143,16 @@ def _records(raw: RawChunk, entry: np.ndarray, classify: Classify) -> Sequence[Q
 
 
 def _place_queries(
-    events: np.ndarray, answers: list[tuple[int, Sequence[QueryRecord]]], first: np.ndarray
+    events: np.ndarray,
+    answers: list[tuple[int, Sequence[QueryRecord]]],
+    first: np.ndarray | None,
 ) -> tuple[QueryRecord, ...]:
-    """Give each query entry its kind, its event type and its index in the returned records."""
+    """Give each query entry its kind, its event type and its index in the returned records. `first`
+    says where the records of an answer begin, if not where the entry was."""
     queries: list[QueryRecord] = []
     for entry, records in answers:
         for k, record in enumerate(records):
-            event = events[first[entry] + k]
+            event = events[(entry if first is None else first[entry]) + k]
             event["kind"] = record.kind
             if record.kind == KIND_ROWDATA:
                 event["event_type"] = record.event_type

@@ -115,7 +115,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
             break
         except _Failed as failed:
             count = failed.number
-            at = int(parsed.body_start[count]) - types.HEADER_BYTES
+            at = int(parsed.bodies[count, 0]) - types.HEADER_BYTES
             failure = at_event(failed.error, raw, at)
         except _MoreRoom:
             factor *= _JSON_FACTOR_STEP
@@ -244,8 +244,7 @@ def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]
 def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
     head = parsed.events[:count]
     events = np.empty((count, r.EVENT_FIELDS), np.int64)
-    starts, ends = read_only(parsed.body_start), read_only(parsed.body_end)
-    used = row_events(read_only(head), starts, ends, read_only(parsed.version), events)
+    used = row_events(read_only(head), read_only(parsed.bodies), events)
     events = events[:used]
     plans = []
     shape = np.zeros((len(parsed.tables), r.SHAPE_FIELDS), np.int64)

@@ -74,17 +74,14 @@ class TableVersion:
 class ParsedChunk:
     """`events` are EVENT records whose `row`, `rows` and `present` decode() fills in.
 
-    The arrays `body_*` run parallel to `events`; they hold 0 for all but row events. `body_start`
-    is the offset in RawChunk.data just behind the event header, `body_end` that of its end
-    (checksum excluded), `version` the version of the rows event (0, 1, 2; 3: PARTIAL_UPDATE_ROWS).
-    `changes` are those of schemas, for subscribers; `records` and `quarantined` are to be kept
-    durably before the chunk is handed out. `pieces` of transactions: see binlog/trail.py.
+    `bodies` runs parallel to them: the offset in RawChunk.data just behind the event header, and
+    that of its end (checksum excluded). `changes` are those of schemas, for subscribers; `records`
+    and `quarantined` are to be kept durably before the chunk is handed out. `pieces` of
+    transactions: see binlog/trail.py.
     """
 
     events: npt.NDArray[np.void]
-    body_start: Int64s
-    body_end: Int64s
-    version: npt.NDArray[np.uint8]
+    bodies: Int64s
     tables: tuple[TableVersion, ...]
     gtids: npt.NDArray[np.void]
     queries: tuple[QueryRecord, ...]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, GTID, GTID_ANONYMOUS, RawChunk
+from ray_canal.binlog.chunk import EVENT, FLAVOR_MARIADB, GTID, GTID_ANONYMOUS, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import walk as w
@@ -29,12 +29,15 @@ _RAW_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """`found`: int64[entries, walk.FOUND_FIELDS]. `questions`: entries that Python must look at,
-    in log order: each special query, and each table's first row event. `maps`: start and end of
-    each distinct TABLE_MAP's body (behind the table id), and its event's offset. `gtid_seconds`:
-    header times of the GTID events."""
+    """`events`: EVENT records; `table` is a column of `maps`, `kind` may be walk.KIND_SPECIAL.
+    `bodies`: int64[entries, 2], where the body of each begins and ends in the chunk's data, without
+    header and checksum. `questions`: entries that Python must look at, in log order: each special
+    query, and each table's first row event. `maps`: start and end of each distinct TABLE_MAP's body
+    (behind the table id), and its event's offset. `gtid_seconds`: header times of the GTID
+    events."""
 
-    found: Int64s
+    events: npt.NDArray[np.void]
+    bodies: Int64s
     questions: Int64s
     gtids: npt.NDArray[np.void]
     gtid_seconds: Int64s
@@ -87,13 +90,14 @@ def walk(raw: RawChunk) -> Walked:
     head = raw.head
     id_bytes = table_id_bytes(head.post_header_bytes)
     # What most chunks need; a chunk of very small events is counted first, and walked again.
-    events, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
+    entries, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
     while True:
         size = 16
         while size < 2 * (table_maps + 1):
             size *= 2
-        found = np.empty((events, w.FOUND_FIELDS), np.int64)
-        questions = np.empty(1 + events, np.int64)
+        events = np.empty(entries, EVENT)
+        bodies = np.empty((entries, 2), np.int64)
+        questions = np.empty(1 + entries, np.int64)
         questions[0] = 0
         gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
@@ -106,7 +110,8 @@ def walk(raw: RawChunk) -> Walked:
             types.CHECKSUM_BYTES if head.has_checksum else 0,
             head.flavor == FLAVOR_MARIADB,
             id_bytes,
-            found.reshape(-1),
+            events,
+            bodies.reshape(-1),
             questions,
             gtids.reshape(-1),
             maps,
@@ -117,9 +122,10 @@ def walk(raw: RawChunk) -> Walked:
         )
         if code != w.NO_ROOM:
             break
-        events, gtid_events, table_maps = w.survey(data)
+        entries, gtid_events, table_maps = w.survey(data)
     return Walked(
-        found[:entries],
+        events[:entries],
+        bodies[:entries],
         questions[1 : 1 + int(questions[0])],
         _gtid_records(data, gtids[:gtid_count]),
         gtids[:gtid_count, g.G_TIMESTAMP],
@@ -137,9 +143,10 @@ def names_transactions(walked: Walked) -> bool:
 
 def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
     """What the chunk has of each transaction: kernels/digest.py, for binlog/trail.py."""
-    pieces = np.zeros((len(walked.found) + 1, PIECE_FIELDS), np.int64)
+    events, bodies, maps = walked.events, walked.bodies, walked.maps
+    pieces = np.zeros((len(events) + 1, PIECE_FIELDS), np.int64)
     data = read_only(raw.data)
-    return pieces[: transaction_pieces(data, walked.found, walked.maps, walked.id_bytes, pieces)]
+    return pieces[: transaction_pieces(data, events, bodies, maps, walked.id_bytes, pieces)]
 
 
 def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:

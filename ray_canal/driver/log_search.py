@@ -143,13 +143,13 @@ def _transactions(chunk: RawChunk) -> Transactions:
         raise walked.failure
     head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
     if not len(gtids):
-        starts = _starts_without_gtids(walked.found)
-        found = walked.found[starts]
+        starts = _starts_without_gtids(walked.events)
+        found = walked.events[starts]
         none = np.zeros(len(starts), np.int64)
         return Transactions(
             head.journal_name,
-            found[:, w.POSITION],
-            found[:, w.TIMESTAMP] * MICROS,
+            found["position"],
+            found["timestamp"].astype(np.int64) * MICROS,
             none,
             gtids,
             none > 0,
@@ -167,10 +167,15 @@ def _transactions(chunk: RawChunk) -> Transactions:
     )
 
 
-def _starts_without_gtids(found: npt.NDArray[np.int64]) -> Ints:
-    alone = (found[:, w.KIND] == w.KIND_SPECIAL) & (found[:, w.FLAGS] & EVENT_IN_TRANSACTION == 0)
-    starts: Ints = np.flatnonzero((found[:, w.KIND] == w.KIND_BEGIN) | alone)
-    carried = found[:, w.GTID] >= 0  # its transaction began in an earlier piece
+def _alone(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which of them are statements that are a transaction each."""
+    in_transaction = events["flags"] & EVENT_IN_TRANSACTION != 0
+    return np.asarray((events["kind"] == w.KIND_SPECIAL) & ~in_transaction)
+
+
+def _starts_without_gtids(events: npt.NDArray[np.void]) -> Ints:
+    starts: Ints = np.flatnonzero((events["kind"] == w.KIND_BEGIN) | _alone(events))
+    carried = events["gtid"] >= 0  # its transaction began in an earlier piece
     return np.asarray(starts[~carried[starts]])
 
 
@@ -249,7 +254,7 @@ class Search:
                 walked = walk(chunk)
                 if walked.failure is not None:
                     raise walked.failure
-                seconds = walked.found[:, w.TIMESTAMP]
+                seconds = walked.events["timestamp"]
                 if len(seconds) and int(seconds.min()) * MICROS > last_us + window_us:
                     break
                 closed = folding.add(digest_pieces(chunk, walked))
@@ -334,11 +339,9 @@ class Search:
 
 def _closed_before(chunk: RawChunk, position: int) -> int:
     """Where the last transaction of the chunk that ends at or before `position` ends; 0: none."""
-    found = walk(chunk).found
-    ends = (found[:, w.KIND] == w.KIND_END) | (
-        (found[:, w.KIND] == w.KIND_SPECIAL) & (found[:, w.FLAGS] & EVENT_IN_TRANSACTION == 0)
-    )
-    behind = (found[:, w.POSITION] + found[:, w.LENGTH])[ends]
+    events = walk(chunk).events
+    ends = (events["kind"] == w.KIND_END) | _alone(events)
+    behind = (events["position"] + events["length"])[ends]
     behind = behind[behind <= position]
     return int(behind[-1]) if len(behind) else 0
 

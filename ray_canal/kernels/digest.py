@@ -99,19 +99,19 @@ def _names_end(data, start, end):  # type: ignore[no-untyped-def]
 
 
 @bare
-def transaction_pieces(data, found, maps, id_bytes, pieces):  # type: ignore[no-untyped-def]
+def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):  # type: ignore[no-untyped-def]
     """Fill `pieces`, one line per transaction of a walked chunk; how many. It ends at an event that
     is too short: that is for the decoder to tell.
 
-    `pieces` is zero and has a line more than `found`. A transaction without rows and statements has
-    a line with BYTES 0."""
+    `pieces` is zero and has a line more than `events`. A transaction without rows and statements
+    has a line with BYTES 0."""
     count = 0
-    for entry in range(found.shape[0]):
-        kind = found[entry, w.KIND]
-        code = found[entry, w.TYPE_CODE]
-        body, end = found[entry, w.BODY_START], found[entry, w.BODY_END]
+    for entry in range(events.size):
+        event = events[entry]
+        kind, code = event["kind"], event["type_code"]
+        body, end = bodies[entry, 0], bodies[entry, 1]
         statement = kind == w.KIND_SPECIAL and (code == _QUERY or code == _LOAD_QUERY)
-        alone = statement and found[entry, w.FLAGS] & 1 == 0
+        alone = statement and event["flags"] & 1 == 0
         if kind == w.KIND_BEGIN or (alone and pieces[count, BYTES] == 0):
             if pieces[count, BYTES]:  # nothing has ended the one before (XA): a piece of its own
                 count += 1
@@ -121,10 +121,10 @@ def transaction_pieces(data, found, maps, id_bytes, pieces):  # type: ignore[no-
             what = np.int64(_STATEMENT)
             columns = start = names = names_end = end
             if kind == w.KIND_ROWS:
-                what = found[entry, w.EVENT_TYPE]
+                what = np.int64(event["event_type"])
                 columns, start = _rows_at(data, body, end, code, id_bytes, 2 if what == 2 else 1)
-                names = maps[w.M_START, found[entry, w.TABLE]] + 2  # behind the flags
-                names_end = _names_end(data, names, maps[w.M_END, found[entry, w.TABLE]])
+                names = maps[w.M_START, event["table"]] + 2  # behind the flags
+                names_end = _names_end(data, names, maps[w.M_END, event["table"]])
                 if start < 0 or names_end < 0:
                     return count
             elif code == _QUERY:
@@ -132,7 +132,7 @@ def transaction_pieces(data, found, maps, id_bytes, pieces):  # type: ignore[no-
                 columns = start = names_end = names + np.int64(data[body + 8]) + 1
                 if start > end:
                     return count
-            seed = (found[entry, w.TIMESTAMP] << 4) + what
+            seed = (np.int64(event["timestamp"]) << 4) + what
             for lane in range(2):
                 prime = _P1 if lane == 0 else _P2
                 label = _label(seed % prime, data, names, names_end, lane, prime)
@@ -143,6 +143,6 @@ def transaction_pieces(data, found, maps, id_bytes, pieces):  # type: ignore[no-
                 pieces[count, FIRST + lane] = number
             pieces[count, BYTES] += max(1, end - start)
         if kind == w.KIND_END or alone:
-            pieces[count, BEHIND] = found[entry, w.POSITION] + found[entry, w.LENGTH]
+            pieces[count, BEHIND] = event["position"] + np.int64(event["length"])
             count += 1
     return count + (1 if pieces[count, BYTES] or pieces[count, BEGINS] else 0)

@@ -81,7 +81,7 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
         store8(out, regions[KIND] + i, kind - 1)
         store64(out, regions[POSITION] + 8 * i, event["position"])
         store64(out, regions[ORDINAL] + 8 * i, event["inner"] + low + i - event["row"])
-        time_us = event["timestamp"] * _MICROSECONDS
+        time_us = np.int64(event["timestamp"]) * _MICROSECONDS
         number = event["gtid"]
         byte, bit = i >> 3, 1 << (i & 7)
         named = False

@@ -16,50 +16,27 @@ from ray_canal.kernels.rows import VERSION_PARTIAL
 
 
 @bare
-def place_events(found, source, table_index, events, body_start, body_end, version):  # type: ignore[no-untyped-def]
-    """Fill EVENT records: record i is entry source[i] of `found`. Of row events also where their
-    body lies and the version of their format."""
-    for i in range(source.size):
-        k = source[i]
-        event = events[i]
-        event["position"] = found[k, w.POSITION]
-        event["aux"] = found[k, w.AUX]
-        event["present"] = -1
-        event["row"] = 0
-        event["rows"] = 0
-        event["inner"] = found[k, w.INNER]
-        event["timestamp"] = found[k, w.TIMESTAMP]
-        event["length"] = found[k, w.LENGTH]
-        event["server_id"] = found[k, w.SERVER_ID]
-        event["gtid"] = found[k, w.GTID]
-        event["kind"] = found[k, w.KIND]
-        event["event_type"] = found[k, w.EVENT_TYPE]
-        event["type_code"] = found[k, w.TYPE_CODE]
-        event["flags"] = found[k, w.FLAGS]
-        table = found[k, w.TABLE]
-        event["table"] = -1
-        body_start[i] = body_end[i] = version[i] = 0
+def number_tables(events, table_index):  # type: ignore[no-untyped-def]
+    """Put other numbers in the place of row events' tables."""
+    for i in range(events.size):
+        table = events[i]["table"]
         if table >= 0:
-            event["table"] = table_index[table]
-            body_start[i] = found[k, w.BODY_START]
-            body_end[i] = found[k, w.BODY_END]
-            code = found[k, w.TYPE_CODE]
-            version[i] = VERSION_PARTIAL if code == 39 else 2
-            if code < 30:
-                version[i] = 1 if code >= 23 else 0
+            events[i]["table"] = table_index[table]
 
 
 @bare
-def row_events(events, body_start, body_end, version, lines):  # type: ignore[no-untyped-def]
+def row_events(events, bodies, lines):  # type: ignore[no-untyped-def]
     """Fill the lines of kernels/rows.py for the row events among `events`; how many there are."""
     count = 0
     for i in range(events.size):
         event = events[i]
         if event["table"] < 0:
             continue
-        lines[count, r.E_START] = body_start[i]
-        lines[count, r.E_END] = body_end[i]
-        lines[count, r.E_VERSION] = version[i]
+        code = event["type_code"]
+        version = 2 if code >= 30 else 1 if code >= 23 else 0
+        lines[count, r.E_START] = bodies[i, 0]
+        lines[count, r.E_END] = bodies[i, 1]
+        lines[count, r.E_VERSION] = VERSION_PARTIAL if code == 39 else version
         lines[count, r.E_TYPE] = event["event_type"]
         lines[count, r.E_TABLE] = event["table"]
         lines[count, r.E_NUMBER] = i

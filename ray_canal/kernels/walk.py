@@ -1,7 +1,8 @@
 """One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row
 belongs to.
 
-Offsets are into the chunk's data. `found` gets a line per log entry, `gtids` one per GTID event,
+Offsets are into the chunk's data. `events` gets a record per log entry (EVENT in binlog/chunk.py,
+`table` an index in `maps`), `bodies` where its body begins and ends, `gtids` a line per GTID event,
 `maps` a column per distinct TABLE_MAP body (the table id left out, for a table that is merely
 reopened).
 """
@@ -17,23 +18,6 @@ from ray_canal.kernels.crc_run import fitting_run
 from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, has_possible_tag, read_gtid
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
-
-# Columns of `found`.
-POSITION: Final = 0
-AUX: Final = 1
-TIMESTAMP: Final = 2
-LENGTH: Final = 3
-SERVER_ID: Final = 4
-TABLE: Final = 5  # index in `maps`
-GTID: Final = 6
-KIND: Final = 7
-EVENT_TYPE: Final = 8
-TYPE_CODE: Final = 9
-FLAGS: Final = 10
-BODY_START: Final = 11
-BODY_END: Final = 12
-INNER: Final = 13  # of an event that was compressed: its offset in what it was compressed with
-FOUND_FIELDS: Final = 14
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -245,6 +229,27 @@ def _ask(entry, table, maps, number, questions):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _note(  # type: ignore[no-untyped-def]
+    event, data, at, start, length, inner, aux, table, gtid, kind, event_type, type_code, flags
+):
+    event["position"] = start
+    event["aux"] = aux
+    event["present"] = -1
+    event["inner"] = inner
+    event["timestamp"] = load32(data, at)
+    event["length"] = length
+    event["server_id"] = load32(data, at + 5)
+    event["table"] = table
+    event["row"] = 0
+    event["rows"] = 0
+    event["gtid"] = gtid
+    event["kind"] = kind
+    event["event_type"] = event_type
+    event["type_code"] = type_code
+    event["flags"] = flags
+
+
+@inlined
 def _start_before(position, log_position, length):  # type: ignore[no-untyped-def]
     """Where an event from before a chunk at `position` starts, by its header, which says where it
     ends; at the chunk where it does not say (MariaDB 11.4)."""
@@ -257,14 +262,14 @@ def _start_before(position, log_position, length):  # type: ignore[no-untyped-de
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    found, questions, gtids, maps, slots, ids, active, since,
+    events, bodies, questions, gtids, maps, slots, ids, active, since,
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
     `slots`, `ids`, `active`, `since` are hash tables of one power of two each, twice what `maps`
     holds or more, filled with -1: distinct bodies by hash, table ids, the map that each table id
     stood for last, and in which statement. (A TABLE_MAP counts to its statement's end, for servers
-    as for what `scan` carries on.) `found` and `gtids` come flat. `questions` gets entries that
+    as for what `scan` carries on.) `bodies` and `gtids` come flat. `questions` gets entries that
     Python must look at, in log order: each special one, and each table's first row event; before
     them how many, which is zero before."""
     entries = gtid_count = map_count = id_count = statement = 0
@@ -381,23 +386,16 @@ def walk(  # type: ignore[no-untyped-def]
         elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
             return UNSUPPORTED, at, entries, gtid_count, map_count, kind
         if entry and new:
-            line = entries * FOUND_FIELDS
-            if line + FOUND_FIELDS > found.size:
+            if entries == events.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
-            set_word(found, line + POSITION, start)
-            set_word(found, line + AUX, aux)
-            set_word(found, line + TIMESTAMP, load32(data, at))
-            set_word(found, line + LENGTH, frame_length if framed else length)
-            set_word(found, line + SERVER_ID, load32(data, at + 5))
-            set_word(found, line + TABLE, table)
-            set_word(found, line + GTID, gtid)
-            set_word(found, line + KIND, entry)
-            set_word(found, line + EVENT_TYPE, event_type)
-            set_word(found, line + TYPE_CODE, kind)
-            set_word(found, line + FLAGS, flags)
-            set_word(found, line + BODY_START, body)
-            set_word(found, line + BODY_END, end)
-            set_word(found, line + INNER, at + inner if framed else 0)
+            size = frame_length if framed else length
+            inside = at + inner if framed else 0
+            _note(
+                events[entries], data, at, start, size, inside, aux, table, gtid, entry,
+                event_type, kind, flags,
+            )  # fmt: skip
+            set_word(bodies, 2 * entries, body)
+            set_word(bodies, 2 * entries + 1, end)
             _ask(entry, table, maps, entries, questions)
             entries += 1
             if entry == KIND_END or meaning == XA_ENDS:

@@ -17,6 +17,7 @@ from ray_canal.parse import ddl
 
 _DDL = (ddl.CREATE, ddl.ALTER, ddl.ERASE, ddl.TRUNCATE, ddl.RENAME, ddl.CINDEX, ddl.DINDEX)
 _DML = (ddl.INSERT, ddl.UPDATE, ddl.DELETE)
+_ROWS = (*range(20, 26), *range(30, 33), types.PARTIAL_UPDATE_ROWS_EVENT)
 _STATEMENTS = (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT)
 """All other events that are no rows accompany rows: ROWS_QUERY, ANNOTATE_ROWS, variables."""
 
@@ -24,7 +25,7 @@ _STATEMENTS = (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT)
 def without_kinds(parsed: ParsedChunk, wanted: EventFilter) -> None:
     """Hide what the filter drops, in the chunk's own events."""
     events = parsed.events
-    of_rows = parsed.body_end > 0
+    of_rows = np.isin(events["type_code"], _ROWS)
     kinds = events["event_type"]
     dropped = [
         kind

@@ -75,10 +75,11 @@ class EventParser:
 
     def _parsed(self, raw: RawChunk) -> ParsedChunk:
         walked = walk(raw)
+        pieces = None if names_transactions(walked) else digest_pieces(raw, walked)
         task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted)
         parsed = assemble(raw, walked, task.resolve, task.classified)
-        if not names_transactions(walked):
-            parsed = replace(parsed, pieces=digest_pieces(raw, walked))
+        if pieces is not None:
+            parsed = replace(parsed, pieces=pieces)
         if self._wanted is not None and self._wanted.by_kind:
             without_kinds(parsed, self._wanted)
         if self._keeper is None:
@@ -137,10 +138,10 @@ class _Chunk:
             return Without.KEPT_ASIDE
 
     def _ends_with_ddl(self) -> bool:
-        found = self._walked.found
-        for entry in np.flatnonzero(found[:, w.KIND] == w.KIND_SPECIAL)[::-1].tolist():
-            if found[entry, w.TYPE_CODE] == types.QUERY_EVENT:
-                start, end = (int(found[entry, field]) for field in (w.BODY_START, w.BODY_END))
+        events, bodies = self._walked.events, self._walked.bodies
+        for entry in np.flatnonzero(events["kind"] == w.KIND_SPECIAL)[::-1].tolist():
+            if events["type_code"][entry] == types.QUERY_EVENT:
+                start, end = bodies[entry].tolist()
                 if is_ddl(parse_query(self._raw.data[start:end].tobytes()).sql):
                     return True
         return False

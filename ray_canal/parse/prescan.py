@@ -76,11 +76,11 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
     walked = walk(chunk)
     if walked.failure is not None:
         raise walked.failure
-    found = walked.found
-    queries = (found[:, w.KIND] == w.KIND_SPECIAL) & (found[:, w.TYPE_CODE] == types.QUERY_EVENT)
+    events = walked.events
+    queries = (events["kind"] == w.KIND_SPECIAL) & (events["type_code"] == types.QUERY_EVENT)
     for entry in np.flatnonzero(queries).tolist():
-        start, end = int(found[entry, w.BODY_START]), int(found[entry, w.BODY_END])
-        yield int(found[entry, w.POSITION]), parse_query(chunk.data[start:end].tobytes())
+        start, end = walked.bodies[entry].tolist()
+        yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())
 
 
 def oldest_snapshot(records: Iterable[SchemaRecord], server: str) -> SchemaRecord | None:

@@ -73,15 +73,17 @@ def changed(at: int) -> list[int]:
 
 
 def test_what_a_digest_sees() -> None:
-    found = walk(longest_chunk()).found
+    walked = walk(longest_chunk())
+    events = walked.events
     digests = changed(-1)
-    ends = found[found[:, w.KIND] == w.KIND_END][:, w.POSITION]
-    rows = found[found[:, w.KIND] == w.KIND_ROWS][1]
-    here = int(np.flatnonzero(ends > rows[w.POSITION])[0])
-    value = int(rows[w.BODY_END]) - 1
+    ends = events["position"][events["kind"] == w.KIND_END]
+    rows = np.flatnonzero(events["kind"] == w.KIND_ROWS)[1]
+    here = int(np.flatnonzero(ends > events["position"][rows])[0])
+    start, end = walked.bodies[rows].tolist()
+    value = end - 1
     same = [a == b for a, b in zip(changed(value), digests, strict=True)]
     assert same == [k != here for k in range(len(digests))]
-    table_id, position = int(rows[w.BODY_START]), int(rows[w.BODY_START]) - 6
+    table_id, position = start, start - 6
     assert changed(table_id) == changed(position) == digests
 
 
@@ -91,11 +93,11 @@ def test_hostile_lengths_end_it() -> None:
     random_ = random.Random(5)
     for _ in range(300):
         data = chunk.data.copy()
-        for entry in walked.found[walked.found[:, w.KIND] == w.KIND_ROWS]:
-            data[int(entry[w.BODY_START]) + 8 : int(entry[w.BODY_START]) + 12] = [
+        for start in walked.bodies[walked.events["kind"] == w.KIND_ROWS, 0].tolist():
+            data[start + 8 : start + 12] = [
                 random_.choice((0, 1, 2, 251, 252, 253, 254, 255)) for _ in range(4)
             ]
-        assert len(digest_pieces(RawChunk(chunk.head, data), walked)) <= len(walked.found)
+        assert len(digest_pieces(RawChunk(chunk.head, data), walked)) <= len(walked.events)
 
 
 @pytest.mark.parametrize("chunk_bytes", [300, 1 << 20])

@@ -97,13 +97,11 @@ def test_a_position_inside_a_transaction_goes_back(log: FilesLog) -> None:
     known = [place for place, *_ in all_transactions(log)]
     search = Search(log)
     for name, _ in log.files():
-        found = np.concatenate([walk(chunk).found for chunk in log.chunks(name, 1 << 20)])
+        events = np.concatenate([walk(chunk).events for chunk in log.chunks(name, 1 << 20)])
         starts = [place for place in known if place.journal_name == name]
-        ends = {
-            int(found[k, w.POSITION] + found[k, w.LENGTH])
-            for k in np.flatnonzero(found[:, w.KIND] == w.KIND_END)
-        }
-        for position in sorted({*found[:, w.POSITION].tolist(), *ends})[::3]:
+        closing = events[events["kind"] == w.KIND_END]
+        ends = set((closing["position"] + closing["length"]).tolist())
+        for position in sorted({*events["position"].tolist(), *ends})[::3]:
             at = search.boundary(name, int(position))
             if int(position) in ends or position in {place.position for place in starts}:
                 assert at.position == position
