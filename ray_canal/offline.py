@@ -77,6 +77,26 @@ def decode_chunks(
         source.close()
 
 
+def decode_batches(
+    paths: Sequence[PathLike],
+    *,
+    tables: str = ALL_TABLES,
+    schema_sql: PathLike | None = None,
+    json_diff: bool = False,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[list[pa.RecordBatch]]:
+    """The batches of `decode_files`, chunk by chunk: rows of two tables that lie mixed in the log
+    are in one list, and none behind it comes before them."""
+    wanted = TableFilter(tables)
+    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
+        mask = info.admitted(wanted.admits)
+        count = chunk.layout.event_count
+        batches = list(arrow_batches(chunk, 0, count, mask, json_diff=json_diff))
+        del info, chunk, mask
+        yield batches
+        del batches
+
+
 def decode_files(
     paths: Sequence[PathLike],
     *,
@@ -90,9 +110,11 @@ def decode_files(
     `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
     partial JSON updates; `on_bytes` as in `decode_chunks`, which also says what is raised.
     """
-    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
-        yield from chunk_batches(info, chunk, tables, json_diff)
-        del info, chunk  # their memory is the next one's
+    for batches in decode_batches(
+        paths, tables=tables, schema_sql=schema_sql, json_diff=json_diff, on_bytes=on_bytes
+    ):
+        yield from batches
+        del batches  # their memory is the next ones'
 
 
 def decode_entries(
@@ -110,9 +132,10 @@ def decode_entries(
 
     `gtid` adds Canal's GTID fields; header.gtid is `gtid_set` and the transactions since.
     """
+    wanted = TableFilter(tables)
     executed = gtid_set
     for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
-        mask = info.admitted(TableFilter(tables, "").admits)
+        mask = info.admitted(wanted.admits)
         count = chunk.layout.event_count
         yield from delimited_pieces(
             chunk, 0, count, mask, time_zone=time_zone, gtid=gtid, gtid_set=executed
@@ -120,12 +143,3 @@ def decode_entries(
         if gtid:
             executed = gtid_set_after(executed, info.gtids)
         del info, chunk  # their memory is the next one's
-
-
-def chunk_batches(
-    info: ChunkInfo, chunk: DecodedChunk, tables: str, json_diff: bool = False
-) -> list[pa.RecordBatch]:
-    """The Arrow batches of one chunk's tables that the filter admits."""
-    mask = info.admitted(TableFilter(tables, "").admits)
-    count = chunk.layout.event_count
-    return list(arrow_batches(chunk, 0, count, mask, json_diff=json_diff))

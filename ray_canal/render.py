@@ -142,8 +142,10 @@ def write_decoded(
             ):
                 out.write(data)
             return
-        for info, chunk in offline.decode_chunks(files, schema_sql=schema, on_bytes=advance):
-            for change in changes(offline.chunk_batches(info, chunk, tables)):
+        for batches in offline.decode_batches(
+            files, tables=tables, schema_sql=schema, on_bytes=advance
+        ):
+            for change in changes(batches):
                 line = json.dumps(change, ensure_ascii=False) + "\n"
                 out.write(line.encode())
 

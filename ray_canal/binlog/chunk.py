@@ -30,7 +30,6 @@ from ray_canal.protocol.table_meta import TableMeta
 
 Bytes = npt.NDArray[np.uint8]
 
-ALIGNMENT_BYTES = 64
 _PICKLED_BYTES = 1 << 20
 
 EVENT = np.dtype(

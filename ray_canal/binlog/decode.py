@@ -15,7 +15,6 @@ import numpy.typing as npt
 from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
-    ALIGNMENT_BYTES,
     ENTRY,
     EVENT,
     EVENT_SILENT,
@@ -29,7 +28,7 @@ from ray_canal.binlog.chunk import (
     TableLayout,
     records_in,
 )
-from ray_canal.binlog.layout import ArenaSketch, place_queries, place_table, table_layout
+from ray_canal.binlog.layout import ArenaSketch, place_queries, table_layout
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
@@ -39,10 +38,12 @@ from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import fill as f
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
+from ray_canal.kernels.codes import ALIGNMENT_BYTES
 from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.json_column import fill_json
 from ray_canal.kernels.records import place_entries, place_rows, row_events
+from ray_canal.kernels.regions import place_tables
 
 Int64s = npt.NDArray[np.int64]
 
@@ -99,6 +100,7 @@ class _Work:
     heads: Int64s
     sizes: Int64s
     dest: Int64s
+    any_partial: bool  # whether any event is PARTIAL_UPDATE_ROWS
     partial: Int64s  # lines in the plan of JSON columns of which some values may be diffs
 
 
@@ -199,8 +201,6 @@ def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_t
 def _partial_json(events: Int64s, shape: Int64s, plan: Int64s) -> Int64s:
     """Lines in the plan of the JSON columns of tables with PARTIAL_UPDATE_ROWS events."""
     is_partial = events[:, r.E_VERSION] == r.VERSION_PARTIAL
-    if not is_partial.any():
-        return np.empty(0, np.int64)
     lines = np.flatnonzero(plan[:, wire.WIRE] == wire.READ_JSON)
     owners = np.searchsorted(shape[:, r.S_FIRST], lines, side="right") - 1
     return lines[np.isin(owners, events[is_partial, r.E_TABLE])]
@@ -244,15 +244,15 @@ def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]
 def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
     head = parsed.events[:count]
     events = np.empty((count, r.EVENT_FIELDS), np.int64)
-    used = row_events(read_only(head), read_only(parsed.bodies), events)
+    of_table = np.zeros(len(parsed.tables), np.int64)
+    used, any_partial = row_events(read_only(head), read_only(parsed.bodies), events, of_table)
     events = events[:used]
     plans = []
     shape = np.zeros((len(parsed.tables), r.SHAPE_FIELDS), np.int64)
     lines = [np.empty((0, wire.PLAN_FIELDS), np.int64)]
-    used_tables = set(np.flatnonzero(np.bincount(events[:, r.E_TABLE])).tolist())
     first = 0
     for table, version in enumerate(parsed.tables):
-        if table in used_tables:
+        if of_table[table]:
             try:
                 plan = make_plan(version)
             except DecodeError as error:
@@ -276,7 +276,8 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> _Work:
         np.empty((len(events), r.HEAD_FIELDS), np.int64),
         np.zeros((first, 2), np.int64),
         np.zeros((first, wire.COLUMN_DEST), np.int64),
-        _partial_json(events, shape, plan_lines),
+        any_partial,
+        _partial_json(events, shape, plan_lines) if any_partial else np.empty(0, np.int64),
     )
 
 
@@ -302,11 +303,9 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     queries, texts = place_queries(sketch, parsed.queries)
     _place_bitmaps(sketch, work)
     tables_at = sketch.size_bytes
-    for plan, shape in zip(work.plans, work.shape, strict=True):
-        mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
-        place_table(sketch, plan, shape, work.sizes[mine], work.dest[mine])
-    _refuse_giant(work, sketch.size_bytes)
-    arena = np.empty(sketch.size_bytes, np.uint8)
+    arena_bytes = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
+    _refuse_giant(work, arena_bytes)
+    arena = np.empty(arena_bytes, np.uint8)
     arena[zeros_at:tables_at] = 0  # records and columns are written whole
     deferred = _fill_columns(work, arena)
     _write(arena, events_at, parsed.events[:count])
@@ -380,8 +379,7 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
     source = read_only(work.raw.data)
     json = _json_columns(work)
     deferred = np.full((sum(rows for _, _, _, rows in json), 2), -1, np.int64)
-    any_partial = (work.events[:, r.E_VERSION] == r.VERSION_PARTIAL).any()
-    fill: Any = f.fill_partial_rows if any_partial else f.fill_rows
+    fill: Any = f.fill_partial_rows if work.any_partial else f.fill_rows
     code, k = fill(
         source,
         work.events,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.chunk import ALIGNMENT_BYTES, Bytes, ColumnLayout
+from ray_canal.binlog.chunk import Bytes, ColumnLayout
 from ray_canal.kernels import codes, wire
 from ray_canal.kernels.json_column import write_diffs
 
@@ -62,7 +62,7 @@ def append(arena: Bytes, texts: Sequence[DiffTexts]) -> tuple[Bytes, list[Column
         places: list[int] = []
         for region in (text.bits, text.offsets.view(np.uint8), text.data):
             places.append(size)
-            padding = np.zeros(-region.size % ALIGNMENT_BYTES, np.uint8)
+            padding = np.zeros(-region.size % codes.ALIGNMENT_BYTES, np.uint8)
             parts += [region, padding]
             size += region.size + padding.size
         rows = text.offsets.size - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.chunk import ALIGNMENT_BYTES, QUERY, ColumnLayout, TableLayout
+from ray_canal.binlog.chunk import QUERY, ColumnLayout, TableLayout
 from ray_canal.binlog.parsed import QueryRecord, TableVersion
 from ray_canal.binlog.plan import Plan
 from ray_canal.kernels import codes, rows, wire
@@ -24,55 +24,37 @@ class ArenaSketch:
     def take(self, size_bytes: int) -> int:
         """Offset of a new region."""
         offset = self.size_bytes
-        self.size_bytes += -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self.size_bytes += -(-size_bytes // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES
         return offset
 
 
-def place_table(
-    sketch: ArenaSketch, plan: Plan, shape: Int64s, sizes: Int64s, dest: Int64s
-) -> None:
-    """Give one table's columns their regions: `shape` is its line, `sizes` and `dest` its columns'.
-
-    A side without rows gets none (and stays 0 in `dest`: the kernel does not touch it).
-    """
-    count = int(shape[rows.S_ROWS])
-    shape[rows.S_ROW_EVENT] = sketch.take(4 * count)
-    for side, filled in ((0, shape[rows.S_BEFORE]), (1, shape[rows.S_AFTER])):
-        if not filled:
-            continue
-        base = side * wire.DEST_FIELDS
-        for column, code in enumerate(plan.codes):
-            line = dest[column]
-            line[base + wire.VALIDITY] = sketch.take((count + 7) // 8)
-            variable = code >= codes.FIRST_VARIABLE
-            slots = count + 1 if variable else count
-            line[base + wire.VALUES] = sketch.take(codes.WIDTH_BYTES[code] * slots)
-            if variable:
-                data_bytes = int(sizes[column, side])
-                data = sketch.take(data_bytes)
-                line[base + wire.DATA] = data
-                line[base + wire.DATA_END] = data + data_bytes
-
-
 def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s) -> TableLayout:
-    """The finished layout, after the kernel has filled the columns."""
-    count = int(shape[rows.S_ROWS])
+    """The finished layout, after the kernel has filled the columns: `shape` is the table's line,
+    `dest` its columns'."""
+    count, row_event = int(shape[rows.S_ROWS]), int(shape[rows.S_ROW_EVENT])
+    shown = len(version.meta.columns)  # hidden ones are behind them
 
     def side(filled: int, base: int) -> tuple[ColumnLayout, ...] | None:
         if not filled:
             return None
-        columns = []
-        lines = dest[:, base : base + wire.DEST_FIELDS].tolist()
-        for code, line in zip(plan.codes, lines, strict=True):
-            validity, values, data, _, used, valid, _ = line
-            if code < codes.FIRST_VARIABLE:
-                data = -1
-            columns.append(ColumnLayout(code, validity, values, data, used, count - valid))
-        return tuple(columns[: len(version.meta.columns)])  # hidden ones end here
+        lines = zip(plan.codes, dest[:shown, base : base + wire.DEST_FIELDS].tolist(), strict=False)
+        return tuple(
+            [
+                ColumnLayout(
+                    code,
+                    validity,
+                    values,
+                    data if code >= codes.FIRST_VARIABLE else -1,
+                    used,
+                    count - valid,
+                )
+                for code, (validity, values, data, _, used, valid, _) in lines
+            ]
+        )
 
     before = side(int(shape[rows.S_BEFORE]), 0)
     after = side(int(shape[rows.S_AFTER]), wire.DEST_FIELDS)
-    return TableLayout(version.meta, count, int(shape[rows.S_ROW_EVENT]), before, after)
+    return TableLayout(version.meta, count, row_event, before, after)
 
 
 def place_queries(

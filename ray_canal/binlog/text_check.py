@@ -10,35 +10,27 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.kernels import codes, wire
+from ray_canal.kernels import wire
 from ray_canal.kernels.charset import UTF8
-from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.text_check import has_broken_column
+from ray_canal.kernels.text_check import has_broken_column, is_copied_text
 from ray_canal.kernels.utf8 import first_broken_row
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
-def _copied(plan: Int64s) -> npt.NDArray[np.bool_]:
-    """Which columns are text that is copied."""
-    is_plain = (plan[:, wire.WIRE] == wire.READ_COPY) | (plan[:, wire.WIRE] == wire.READ_INFLATED)
-    found: npt.NDArray[np.bool_] = (
-        is_plain & (plan[:, wire.CODE] == codes.TEXT) & (plan[:, wire.CHARSET] == 0)
-    )
-    return found
-
-
 def read_by_character(plan: Int64s) -> None:
     """Change a plan so that text in UTF-8 is transcoded, from UTF-8."""
-    copied = _copied(plan)
-    plan[copied, wire.CHARSET] = UTF8
-    plan[copied & (plan[:, wire.WIRE] == wire.READ_COPY), wire.WIRE] = wire.READ_TRANSCODED
+    for line in plan:
+        if is_copied_text(line[wire.WIRE], line[wire.CODE], line[wire.CHARSET]):
+            line[wire.CHARSET] = UTF8
+            if line[wire.WIRE] == wire.READ_COPY:
+                line[wire.WIRE] = wire.READ_TRANSCODED
 
 
 def has_broken_text(plan: Int64s, shape: Int64s, dest: Int64s, arena: Bytes) -> bool:
     """Whether any column of text, all of them filled, has a value that is not UTF-8."""
-    return bool(has_broken_column(read_only(_copied(plan)), shape, dest, arena))
+    return bool(has_broken_column(plan, shape, dest, arena))
 
 
 def broken_row(dest: Int64s, base: int, count: int, arena: Bytes) -> int:

@@ -12,15 +12,11 @@ import numpy.typing as npt
 from ray_canal.binlog import types
 from ray_canal.binlog.chunk import EVENT, FLAVOR_MARIADB, GTID, GTID_ANONYMOUS, RawChunk
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
-from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import walk as w
 from ray_canal.kernels.digest import PIECE_FIELDS, transaction_pieces
 from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.records import place_gtids, place_sources
 
 Int64s = npt.NDArray[np.int64]
-
-_GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
 
 _BYTES_PER = (64, 256, 16 << 10)  # log entry, GTID, distinct table
 _RAW_BYTES_MAX = 1 << 20
@@ -99,9 +95,10 @@ def walk(raw: RawChunk) -> Walked:
         bodies = np.empty((entries, 2), np.int64)
         questions = np.empty(1 + entries, np.int64)
         questions[0] = 0
-        gtids = np.empty((gtid_events, g.GTID_FIELDS), np.int64)
+        gtids = np.empty(gtid_events, GTID)
+        seconds = np.empty(gtid_events, np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-        slots, ids, active, since = (np.full(size, -1, np.int64) for _ in range(4))
+        slots, ids, active, since = np.full((4, size), -1, np.int64)
         code, at, entries, gtid_count, map_count, kind = w.walk(
             data,
             head.carried_bytes,
@@ -113,7 +110,8 @@ def walk(raw: RawChunk) -> Walked:
             events,
             bodies.reshape(-1),
             questions,
-            gtids.reshape(-1),
+            np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
+            seconds,
             maps,
             slots,
             ids,
@@ -127,8 +125,8 @@ def walk(raw: RawChunk) -> Walked:
         events[:entries],
         bodies[:entries],
         questions[1 : 1 + int(questions[0])],
-        _gtid_records(data, gtids[:gtid_count]),
-        gtids[:gtid_count, g.G_TIMESTAMP],
+        gtids[:gtid_count],
+        seconds[:gtid_count],
         maps[:, :map_count],
         id_bytes,
         None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
@@ -171,14 +169,3 @@ def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     if code == w.BAD_TAG:
         return CorruptEvent(f"{name}: its tag has other characters than a-z, 0-9 and _")
     return CorruptEvent(f"{name}: the event is too short")
-
-
-def _gtid_records(data: npt.NDArray[np.uint8], gtids: Int64s) -> npt.NDArray[np.void]:
-    records = np.zeros(len(gtids), GTID)
-    if not records.size:
-        return records
-    place_gtids(data, gtids, records)
-    sid, tag = _GTID_OFFSETS["sid"], _GTID_OFFSETS["tag"]
-    out = np.ndarray((records.nbytes,), np.uint8, records.data)
-    place_sources(data, gtids, GTID.itemsize, sid, tag, out)
-    return records

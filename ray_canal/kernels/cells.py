@@ -10,12 +10,10 @@ arrays come flat.
 
 from __future__ import annotations
 
-from typing import Final
-
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_text
 from ray_canal.kernels.charset import to_utf8
-from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
+from ray_canal.kernels.codes import ALIGNMENT_BYTES, NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import (
@@ -46,14 +44,12 @@ from ray_canal.kernels.temporal import (
     timestamp_slot,
 )
 
-_ALIGNMENT_BYTES: Final = 64  # as in binlog/chunk.py
-
 
 @inlined
 def clear_behind(arena, end, region_end):  # type: ignore[no-untyped-def]
     """Zero what a region has behind its values, the gap to the next region included: what the
     memory held before must not travel."""
-    clear(arena, end, -(-region_end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+    clear(arena, end, -(-region_end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
 
 
 @inlined

@@ -76,6 +76,9 @@ WIDTH_BYTES: Final = {
 }  # fmt: skip
 """Bytes of one slot (of one offset for variable-width codes)."""
 
+ALIGNMENT_BYTES: Final = 64
+"""Every region of an arena begins at a multiple of it."""
+
 NULL_SLOT64: Final = -(1 << 63)
 IRREGULAR64: Final = NULL_SLOT64 + 1
 IRREGULAR_END64: Final = NULL_SLOT64 + (1 << 61)

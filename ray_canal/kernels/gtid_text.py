@@ -6,12 +6,13 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels.digits import put_digits
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import copy, load32, load64, same_bytes, store32
 
 GTID_TEXT_BYTES_MAX: Final = 96
-_UUID_BYTES: Final = 37  # with its colon
+_UUID_TEXT_BYTES: Final = 37  # with its colon
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -22,7 +23,7 @@ def _number(value, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _uuid(records, at, out, to):  # type: ignore[no-untyped-def]
-    for k in range(16):
+    for k in range(g.UUID_BYTES):
         if k == 4 or k == 6 or k == 8 or k == 10:
             out[to] = 45
             to += 1
@@ -35,41 +36,40 @@ def _uuid(records, at, out, to):  # type: ignore[no-untyped-def]
 
 
 @bare
-def gtid_texts(records, size, fields, offsets, out):  # type: ignore[no-untyped-def]
-    """Write the texts of len(records) // size GTID records one after the other; the bytes written.
+def gtid_texts(records, offsets, out):  # type: ignore[no-untyped-def]
+    """Write the texts of GTID records, which come as bytes, one after the other; the bytes written.
 
-    `fields`: offsets in a record of sid, gno, domain, server_id, flavor (0 none, 1 MySQL, 2
-    MariaDB), tag and the tag's size. `offsets`: int32 as bytes, one more than there are records.
-    `out` has GTID_TEXT_BYTES_MAX for each.
+    `offsets`: int32 as bytes, one more than there are records. `out` has GTID_TEXT_BYTES_MAX for
+    each.
     """
     to = text = 0
     known = -1  # the last UUID in `records`; its text begins at `text`
-    for row in range(records.size // size):
-        at = row * size
-        flavor = records[at + fields[4]]
-        if flavor == 1:
-            sid = at + fields[0]
-            if known >= 0 and same_bytes(records, sid, known, 16):
-                copy(out, to, out, text, _UUID_BYTES)
+    for row in range(records.size // g.RECORD_BYTES):
+        at = row * g.RECORD_BYTES
+        flavor = records[at + g.FLAVOR]
+        if flavor == g.MYSQL:
+            sid = at + g.SID
+            if known >= 0 and same_bytes(records, sid, known, g.UUID_BYTES):
+                copy(out, to, out, text, _UUID_TEXT_BYTES)
             else:
                 _uuid(records, sid, out, to)
             known, text = sid, to
-            to += _UUID_BYTES
-            tag = at + fields[5]
+            to += _UUID_TEXT_BYTES
+            tag = at + g.TAG
             if records[tag]:
-                for k in range(fields[6]):
+                for k in range(g.TAG_BYTES):
                     if not records[tag + k]:
                         break
                     out[to] = records[tag + k]
                     to += 1
                 out[to] = 58
                 to += 1
-            to = _number(load64(records, at + fields[1]), out, to)
-        elif flavor == 2:
-            to = _number(load32(records, at + fields[2]), out, to)
+            to = _number(load64(records, at + g.GNO), out, to)
+        elif flavor == g.MARIADB:
+            to = _number(load32(records, at + g.DOMAIN), out, to)
             out[to] = 45
-            to = _number(load32(records, at + fields[3]), out, to + 1)
+            to = _number(load32(records, at + g.SERVER_ID), out, to + 1)
             out[to] = 45
-            to = _number(load64(records, at + fields[1]), out, to + 1)
+            to = _number(load64(records, at + g.GNO), out, to + 1)
         store32(offsets, 4 * row + 4, to)
     return to

@@ -1,4 +1,4 @@
-"""Between the walk's arrays and the records of binlog/chunk.py: one pass over all entries.
+"""Passes over a chunk's EVENT records (binlog/chunk.py), and to others from them.
 
 Field by field, numpy would go over them a dozen times with strides.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, same_bytes
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.rows import VERSION_PARTIAL
+
+_PARTIAL_UPDATE_ROWS: Final = 39
 
 
 @bare
@@ -25,9 +25,11 @@ def number_tables(events, table_index):  # type: ignore[no-untyped-def]
 
 
 @bare
-def row_events(events, bodies, lines):  # type: ignore[no-untyped-def]
-    """Fill the lines of kernels/rows.py for the row events among `events`; how many there are."""
+def row_events(events, bodies, lines, of_table):  # type: ignore[no-untyped-def]
+    """Fill the lines of kernels/rows.py for the row events among `events`. (how many there are,
+    whether any is PARTIAL_UPDATE_ROWS); `of_table` counts those of each table."""
     count = 0
+    any_partial = False
     for i in range(events.size):
         event = events[i]
         if event["table"] < 0:
@@ -36,60 +38,16 @@ def row_events(events, bodies, lines):  # type: ignore[no-untyped-def]
         version = 2 if code >= 30 else 1 if code >= 23 else 0
         lines[count, r.E_START] = bodies[i, 0]
         lines[count, r.E_END] = bodies[i, 1]
-        lines[count, r.E_VERSION] = VERSION_PARTIAL if code == 39 else version
+        if code == _PARTIAL_UPDATE_ROWS:
+            version = VERSION_PARTIAL
+            any_partial = True
+        lines[count, r.E_VERSION] = version
         lines[count, r.E_TYPE] = event["event_type"]
         lines[count, r.E_TABLE] = event["table"]
         lines[count, r.E_NUMBER] = i
+        of_table[event["table"]] += 1
         count += 1
-    return count
-
-
-@bare
-def place_sources(data, found, size, uuid_at, tag_at, records):  # type: ignore[no-untyped-def]
-    """Give GTID records (`size` bytes each, all zero) their source's uuid, most significant byte
-    first, and their tag."""
-    for i in range(found.shape[0]):
-        uuid = i * size + uuid_at
-        for half in range(2):
-            word = found[i, g.G_UUID + half]
-            for k in range(8):
-                records[uuid + 8 * half + k] = word >> (56 - 8 * k) & 255
-        count = found[i, g.G_TAG_BYTES]
-        if count:
-            copy(records, i * size + tag_at, data, found[i, g.G_TAG], count)
-
-
-_MYSQL: Final = 1  # GTID_MYSQL
-
-
-@inlined
-def _follows(data, found, i):  # type: ignore[no-untyped-def]
-    """Whether a GTID is the next one of the same source and tag as the one before."""
-    h = i - 1
-    same = i > 0 and found[i, g.G_FLAVOR] == _MYSQL and found[h, g.G_FLAVOR] == _MYSQL
-    for field in range(g.G_UUID, g.G_UUID + 2):
-        same = same and found[i, field] == found[h, field]
-    size = found[i, g.G_TAG_BYTES]
-    if not same or found[i, g.G_GNO] != found[h, g.G_GNO] + 1 or found[h, g.G_TAG_BYTES] != size:
-        return False
-    return size == 0 or same_bytes(data, found[h, g.G_TAG], found[i, g.G_TAG], size)
-
-
-@bare
-def place_gtids(data, found, gtids):  # type: ignore[no-untyped-def]
-    """Fill GTID records, all but source uuid and tag."""
-    for i in range(found.shape[0]):
-        gtid = gtids[i]
-        gtid["gno"] = found[i, g.G_GNO]
-        gtid["last_committed"] = found[i, g.G_LAST_COMMITTED]
-        gtid["sequence_number"] = found[i, g.G_SEQUENCE]
-        gtid["commit_us"] = found[i, g.G_COMMIT_US]
-        gtid["original_us"] = found[i, g.G_ORIGINAL_US]
-        gtid["position"] = found[i, g.G_POSITION]
-        gtid["domain"] = found[i, g.G_DOMAIN]
-        gtid["server_id"] = found[i, g.G_SERVER_ID]
-        gtid["flavor"] = found[i, g.G_FLAVOR]
-        gtid["follows"] = _follows(data, found, i)
+    return count, any_partial
 
 
 @bare

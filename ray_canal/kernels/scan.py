@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import load16, load32, load64
+from ray_canal.kernels.memory import load8, load16, load32, load64
 
 HEADER_BYTES: Final = 19
 
@@ -72,6 +72,7 @@ def _word(text: str) -> int:
 # First words of statements, up to 8 letters in a number. Statements that change no table's shape
 # need no cut behind them; any other word ends the chunk, so that a chunk has one version of each
 # table.
+_BEGI: Final = int.from_bytes(b"BEGI", "little")
 _BEGIN: Final = _word("BEGIN")
 _COMMIT: Final = _word("COMMIT")
 _ROLLBACK: Final = _word("ROLLBACK")
@@ -130,6 +131,14 @@ def _next_word(text, at, end):  # type: ignore[no-untyped-def]
     return word, at
 
 
+@inlined
+def is_begin(data, at, end):  # type: ignore[no-untyped-def]
+    """Whether data[at:end] is BEGIN, in either case: as every transaction has it."""
+    if end - at != 5:
+        return False
+    return load32(data, at) & 0xDFDFDFDF == _BEGI and load8(data, at + 4) & 0xDF == 78
+
+
 @bare
 def _query_meaning(buffer, at, end):  # type: ignore[no-untyped-def]
     """Meaning of the QUERY event at `at` whose body ends at `end`."""
@@ -137,6 +146,8 @@ def _query_meaning(buffer, at, end):  # type: ignore[no-untyped-def]
     if body + 13 > end:
         return _SCHEMA  # malformed: the parser will say so
     text = body + 13 + load16(buffer, body + 11) + np.int64(buffer[body + 8]) + 1
+    if is_begin(buffer, text, end):
+        return _BEGINS
     word, after = _next_word(buffer, text, end)
     if word == _BEGIN:
         return _BEGINS

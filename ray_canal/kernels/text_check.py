@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from ray_canal.kernels import codes
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire as w
-from ray_canal.kernels.jit import bare
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.utf8 import first_broken_row
 
 
+@inlined
+def is_copied_text(read, code, charset):  # type: ignore[no-untyped-def]
+    """Whether a column of a plan is text that is taken over as it is."""
+    return code == codes.TEXT and charset == 0 and (read == w.READ_COPY or read == w.READ_INFLATED)
+
+
 @bare
-def has_broken_column(chosen, shape, dest, arena):  # type: ignore[no-untyped-def]
-    """`chosen` says which lines of the plan to look at."""
+def has_broken_column(plan, shape, dest, arena):  # type: ignore[no-untyped-def]
+    """Whether any has a value that is not UTF-8."""
     for table in range(shape.shape[0]):
         first, rows = shape[table, r.S_FIRST], shape[table, r.S_ROWS]
         for line in range(first, first + shape[table, r.S_COLUMNS]):
+            if not is_copied_text(plan[line, w.WIRE], plan[line, w.CODE], plan[line, w.CHARSET]):
+                continue
             for side in range(2):
-                if not chosen[line] or shape[table, r.S_BEFORE + side] == 0:
+                if shape[table, r.S_BEFORE + side] == 0:
                     continue
                 base = side * w.DEST_FIELDS
                 data, used = dest[line, base + w.DATA], dest[line, base + w.USED]

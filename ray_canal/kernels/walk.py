@@ -2,9 +2,9 @@
 belongs to.
 
 Offsets are into the chunk's data. `events` gets a record per log entry (EVENT in binlog/chunk.py,
-`table` an index in `maps`), `bodies` where its body begins and ends, `gtids` a line per GTID event,
-`maps` a column per distinct TABLE_MAP body (the table id left out, for a table that is merely
-reopened).
+`table` an index in `maps`), `bodies` where its body begins and ends, `gtids` a GTID record per GTID
+event and `seconds` its header's time, `maps` a column per distinct TABLE_MAP body (the table id
+left out, for a table that is merely reopened).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels import gtid_events as g
 from ray_canal.kernels.crc import crc32
 from ray_canal.kernels.crc_run import fitting_run
-from ray_canal.kernels.gtid_events import G_POSITION, GTID_FIELDS, has_possible_tag, read_gtid
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load16, load32, load64, load_le, same_bytes, set_word
+from ray_canal.kernels.scan import is_begin
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -97,16 +98,10 @@ def _is_word(data, at, end, word):  # type: ignore[no-untyped-def]
 
 
 _BEGIN = np.frombuffer(b"BEGIN", np.uint8)
-_BEGI: Final = int.from_bytes(b"BEGI", "little")
 _COMMIT = np.frombuffer(b"COMMIT", np.uint8)
 _ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
 _XA_START = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
 _XA_END = np.frombuffer(b"XA END ", np.uint8)
-
-
-@inlined
-def _is_begin(data, at):  # type: ignore[no-untyped-def]
-    return load32(data, at) & 0xDFDFDFDF == _BEGI and load8(data, at + 4) & 0xDF == 78
 
 
 @bare
@@ -117,7 +112,7 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
     text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
     if text > end:
         return -1
-    if end - text == 5 and _is_begin(data, text):  # as every transaction has it
+    if is_begin(data, text, end):
         return KIND_BEGIN
     while end > text and (data[end - 1] <= 32 or data[end - 1] == 59):  # blanks, semicolons
         end -= 1
@@ -262,16 +257,16 @@ def _start_before(position, log_position, length):  # type: ignore[no-untyped-de
 @bare
 def walk(  # type: ignore[no-untyped-def]
     data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    events, bodies, questions, gtids, maps, slots, ids, active, since,
+    events, bodies, questions, gtids, seconds, maps, slots, ids, active, since,
 ):  # fmt: skip
     """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
 
     `slots`, `ids`, `active`, `since` are hash tables of one power of two each, twice what `maps`
     holds or more, filled with -1: distinct bodies by hash, table ids, the map that each table id
     stood for last, and in which statement. (A TABLE_MAP counts to its statement's end, for servers
-    as for what `scan` carries on.) `bodies` and `gtids` come flat. `questions` gets entries that
-    Python must look at, in log order: each special one, and each table's first row event; before
-    them how many, which is zero before."""
+    as for what `scan` carries on.) `bodies` come flat, `gtids` as bytes. `questions` gets entries
+    that Python must look at, in log order: each special one, and each table's first row event;
+    before them how many, which is zero before."""
     entries = gtid_count = map_count = id_count = statement = 0
     gtid = -1
     follows = position  # where the next event that is not in a frame starts in the file
@@ -360,14 +355,13 @@ def walk(  # type: ignore[no-untyped-def]
             aux = load64(data, body)
             in_transaction = 0
         elif kind == 162 if mariadb else kind == 33 or kind == 34 or kind == 42:
-            line = gtid_count * GTID_FIELDS
-            if line + GTID_FIELDS > gtids.size:
+            if gtid_count == seconds.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
-            if not read_gtid(data, at, body, end, gtids, line):
-                return TRUNCATED, at, entries, gtid_count, map_count, kind
-            if not has_possible_tag(data, gtids, line):
-                return BAD_TAG, at, entries, gtid_count, map_count, kind
-            set_word(gtids, line + G_POSITION, start)
+            code = g.read_gtid(data, at, body, end, start, gtids, gtid_count * g.RECORD_BYTES)
+            if code != g.READ:
+                code = BAD_TAG if code == g.BAD_TAG else TRUNCATED
+                return code, at, entries, gtid_count, map_count, kind
+            set_word(seconds, gtid_count, load32(data, at))
             gtid = gtid_count
             gtid_count += 1
             if new:

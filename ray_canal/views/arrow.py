@@ -19,8 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import (
-    ALIGNMENT_BYTES,
-    GTID,
     Bytes,
     ChunkLayout,
     ColumnLayout,
@@ -50,13 +48,6 @@ _PRIMITIVES = {
     codes.TEXT: pa.string(), codes.JSON: pa.string(), codes.BYTES: pa.binary(),
     codes.GEOMETRY: pa.binary(), codes.VECTOR: pa.list_(pa.float32()),
 }  # fmt: skip
-
-_GTID_OFFSETS: dict[str, int] = {name: at for name, (_, at, *_) in (GTID.fields or {}).items()}
-_GTID_FIELDS = np.array(
-    [_GTID_OFFSETS[n] for n in ("sid", "gno", "domain", "server_id", "flavor", "tag")]
-    + [GTID["tag"].itemsize]
-)
-"""What kernels/gtid_text.py needs to know of a GTID record."""
 
 _INSTANT = pa.timestamp("us", "UTC")
 _ENVELOPE = [
@@ -236,7 +227,7 @@ def _envelope(
     a GTID, a before, an after image."""
     count = len(owners)
     sizes = [count, count, 8 * count, 8 * count, 8 * count, 4 * count, *[(count + 7) // 8] * 3]
-    ends = accumulate(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)
+    ends = accumulate(-(-size // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES for size in sizes)
     places = [0, *ends]
     out = np.zeros(places[-1], np.uint8)
     absent = np.zeros(3, np.int64)
@@ -268,7 +259,7 @@ def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
     records = read_only(np.ndarray((gtids.nbytes,), np.uint8, gtids.data))
     offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
     text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
-    used = gtid_texts(records, GTID.itemsize, _GTID_FIELDS, offsets, text)
+    used = gtid_texts(records, offsets, text)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text[:used])]
     return pa.Array.from_buffers(pa.string(), len(gtids), buffers)
 

@@ -31,14 +31,11 @@ def test_texts() -> None:
             expected.append(f"{record['domain']}-{record['server_id']}-{number}")
         else:
             expected.append("")
-    assert GTID.fields is not None
-    names = ("sid", "gno", "domain", "server_id", "flavor", "tag")
-    fields = np.array([*(GTID.fields[name][1] for name in names), 32])
     data = records.view(np.uint8)
     data.flags.writeable = False
     offsets = np.zeros(4 * 501, np.uint8)
     out = np.zeros(GTID_TEXT_BYTES_MAX * 501, np.uint8)
-    used = gtid_texts(data, GTID.itemsize, fields, offsets, out)
+    used = gtid_texts(data, offsets, out)
     ends = offsets.view("<i4").tolist()
     assert used == ends[-1]
     text = out[:used].tobytes().decode()

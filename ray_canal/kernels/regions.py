@@ -1,0 +1,57 @@
+"""Which region of a chunk's arena each column gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ray_canal.kernels import codes
+from ray_canal.kernels import rows as r
+from ray_canal.kernels import wire as w
+from ray_canal.kernels.jit import bare, inlined
+
+
+def _widths() -> np.ndarray[Any, np.dtype[np.int64]]:
+    widths = np.zeros(max(codes.WIDTH_BYTES) + 1, np.int64)
+    for code, width in codes.WIDTH_BYTES.items():
+        widths[code] = width
+    return widths
+
+
+_WIDTHS = _widths()
+
+
+@inlined
+def _behind(at, size):  # type: ignore[no-untyped-def]
+    return at + ((size + codes.ALIGNMENT_BYTES - 1) & -codes.ALIGNMENT_BYTES)
+
+
+@bare
+def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
+    """Give the tables' columns their regions, from `at` on: in `shape` and `dest`. Returns where
+    the last one ends.
+
+    A side without rows gets none (and stays 0 in `dest`: nobody touches it).
+    """
+    for table in range(shape.shape[0]):
+        rows, first = shape[table, r.S_ROWS], shape[table, r.S_FIRST]
+        shape[table, r.S_ROW_EVENT] = at
+        at = _behind(at, 4 * rows)
+        for side in range(2):
+            if shape[table, r.S_BEFORE + side] == 0:
+                continue
+            base = side * w.DEST_FIELDS
+            for line in range(first, first + shape[table, r.S_COLUMNS]):
+                code = plan[line, w.CODE]
+                dest[line, base + w.VALIDITY] = at
+                at = _behind(at, (rows + 7) >> 3)
+                dest[line, base + w.VALUES] = at
+                if code < codes.FIRST_VARIABLE:
+                    at = _behind(at, _WIDTHS[code] * rows)
+                    continue
+                at = _behind(at, _WIDTHS[code] * (rows + 1))
+                dest[line, base + w.DATA] = at
+                dest[line, base + w.DATA_END] = at + sizes[line, side]
+                at = _behind(at, sizes[line, side])
+    return at
