@@ -129,6 +129,9 @@ class ChunkHead:
     depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make
     no entries. Then come whole events, the first of them at file offset `position`. Compressed
     events are open already: a frame (kernels/walk.py) stands before what was in them.
+
+    `events` and `gtids` count the chunk's own events, and the GTID events among them, so that who
+    walks them asks for as much memory as they need; 0 where nobody has counted them.
     """
 
     sequence: int
@@ -142,6 +145,8 @@ class ChunkHead:
     server_version: str = ""
     post_header_bytes: bytes = b""  # FORMAT_DESCRIPTION's post-header lengths, index = type - 1
     received_at: float = 0.0  # time.time() when the first byte was read
+    events: int = 0
+    gtids: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,10 +244,13 @@ class ChunkCutter:
                 server_version=self.server_version,
                 post_header_bytes=self.post_header_bytes,
                 received_at=self._received_at,
+                events=int(state[walk.EVENTS]),
+                gtids=int(state[walk.GTIDS]),
             ),
             data=data,
         )
         self._carry_on(at)
+        state[walk.EVENTS] = state[walk.GTIDS] = 0
         if state[walk.COMPRESSED]:
             state[walk.COMPRESSED] = 0
             limit = int(state[walk.EVENT_BYTES_MAX])

@@ -133,7 +133,7 @@ class _Opener:
         """What has been opened since the last cut; None: nothing."""
         if not self._size:
             return None
-        head = replace(self._head, end_position=end_position)
+        head = replace(self._head, end_position=end_position, events=0, gtids=0)
         data = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         self._parts, self._size = [], 0
         return RawChunk(head, data)

@@ -85,8 +85,11 @@ def walk(raw: RawChunk) -> Walked:
     data = read_only(raw.data)
     head = raw.head
     id_bytes = table_id_bytes(head.post_header_bytes)
-    # What most chunks need; a chunk of very small events is counted first, and walked again.
+    # As counted where the chunk was cut (one GTID event may be carried), or else what most chunks
+    # need; a chunk with more is counted first, and walked again.
     entries, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
+    if head.events:
+        entries, gtid_events = head.events, head.gtids + 1
     while True:
         size = 16
         while size < 2 * (table_maps + 1):

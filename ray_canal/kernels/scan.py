@@ -31,7 +31,9 @@ GAP_POSITION: Final = 9  # out: where the next event lies, if not at POSITION
 TIMESTAMP: Final = 10  # out: the last event's time
 MARIADB: Final = 11
 COMPRESSED: Final = 12  # out: 1 if compressed events were walked
-STATE_SIZE: Final = 13
+EVENTS: Final = 13  # out: how many were walked
+GTIDS: Final = 14  # out: how many of them are GTID events
+STATE_SIZE: Final = 15
 
 # What `scan` stopped for.
 MORE: Final = 0  # no whole event left
@@ -268,6 +270,15 @@ def _end_transaction(state, carry):  # type: ignore[no-untyped-def]
 
 
 @bare
+def _begin_transaction(state, carry, at, length):  # type: ignore[no-untyped-def]
+    """With its GTID event."""
+    _end_transaction(state, carry)
+    carry[0, 0] = at
+    carry[0, 1] = length
+    state[GTIDS] += 1
+
+
+@bare
 def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped-def]
     """Walk whole events from state[AT] on, up to `filled`; stop as the codes above say.
 
@@ -336,13 +347,9 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
             ends = True
             state[COMPRESSED] |= _is_compressed(kind)
         elif kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT:
-            _end_transaction(state, carry)
-            carry[0, 0] = at
-            carry[0, 1] = length
+            _begin_transaction(state, carry, at, length)
         elif kind == MARIADB_GTID_EVENT and state[MARIADB]:
-            _end_transaction(state, carry)
-            carry[0, 0] = at
-            carry[0, 1] = length
+            _begin_transaction(state, carry, at, length)
             if length > 31 and not buffer[at + 31] & _MARIADB_STANDALONE_FLAG:
                 state[IN_TRANSACTION] = 1
         elif kind == QUERY_EVENT:
@@ -369,6 +376,7 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
             _end_transaction(state, carry)
             stop = True
         state[TIMESTAMP] = load32(buffer, at)
+        state[EVENTS] += 1
         at += length
         position = follows
         if stop:
