@@ -252,6 +252,7 @@ class ChunkInfo:
     `failure`: the first event that could not be decoded; `entries` hold all good ones before it.
     `records` and `quarantined` are to be kept durably before the chunk is handed out.
     `pieces` of transactions: see trail.py; None where something else names them.
+    `thins`: there may be silent entries, or transactions without any between BEGIN and END.
     `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
     """
 
@@ -267,6 +268,7 @@ class ChunkInfo:
     records: tuple[SchemaRecord, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     pieces: npt.NDArray[np.int64] | None = None
+    thins: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         rest = [getattr(self, name) for name in _PLAIN]

@@ -124,7 +124,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         except _BrokenText:
             mend_text = True
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
-    entries, tables, renamed = _control_plane(chunk.events, parsed)
+    entries, thins, tables, renamed = _control_plane(chunk.events, parsed)
     info = ChunkInfo(
         raw.head,
         raw.size_bytes,
@@ -138,17 +138,20 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         parsed.records,
         parsed.quarantined,
         parsed.pieces,
+        thins,
     )
     return info, chunk
 
 
 def _control_plane(
     events: npt.NDArray[np.void], parsed: ParsedChunk
-) -> tuple[npt.NDArray[np.void], tuple[tuple[str, str], ...], tuple[tuple[int, str, str], ...]]:
-    """ChunkInfo's entries, tables and renamed ones. DDL of a table has its table there too: it is
-    filtered by name as rows are."""
+) -> tuple[
+    npt.NDArray[np.void], bool, tuple[tuple[str, str], ...], tuple[tuple[int, str, str], ...]
+]:
+    """ChunkInfo's entries, `thins`, tables and renamed ones. DDL of a table has its table there
+    too: it is filtered by name as rows are."""
     entries = np.empty(len(events), ENTRY)
-    place_entries(events, entries)
+    thins = place_entries(events, entries)
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     if parsed.queries:
@@ -161,7 +164,7 @@ def _control_plane(
             if query.renamed_from is not None:
                 renamed.append((len(tables), *query.renamed_from))
             tables.append((query.schema, query.table))
-    return entries, tuple(tables), tuple(renamed)
+    return entries, bool(thins), tuple(tables), tuple(renamed)
 
 
 def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool) -> _Work:

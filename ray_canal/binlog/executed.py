@@ -15,6 +15,8 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     """The executed set after these transactions; unchanged by anonymous ones."""
     if not len(gtids):
         return before
+    if gtids["flavor"][0] == GTID_MYSQL and gtids["follows"][1:].all():  # as nearly always
+        return _with_runs(before, gtids, np.zeros(1, np.int64))
     flavor = gtids["flavor"]
     if (flavor == GTID_MARIADB).any():
         return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
@@ -25,13 +27,19 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     begins = named["follows"] == 0
     begins[0] = True  # what it follows is not among them
     starts = np.flatnonzero(begins)
-    executed = GtidSet.parse(before)
     if len(starts) > _RUNS_MAX:  # several sources in turns: sorted, each has its own few runs
         source = np.ascontiguousarray(named["sid"]).view("S16").ravel()
         # (NumPy drops trailing zero bytes of an `S`; among texts of 16 bytes that keeps equal what
         # is equal.)
         named = named[np.lexsort((named["gno"], named["tag"], source))]
         starts = _run_starts(named)
+    return _with_runs(before, named, starts)
+
+
+def _with_runs(before: str, named: npt.NDArray[np.void], starts: npt.NDArray[np.int64]) -> str:
+    """The set with these GTIDs of MySQL, of which each run is of one source and tag, without
+    gaps."""
+    executed = GtidSet.parse(before)
     lasts = np.append(starts[1:], len(named)) - 1
     for first, last in zip(named[starts], named[lasts], strict=True):
         sid, tag = first["sid"].tobytes(), first["tag"].decode("ascii")

@@ -64,12 +64,15 @@ def place_rows(heads, numbers, rows, row, present, events):  # type: ignore[no-u
 # As in binlog/chunk.py.
 _ROWDATA: Final = 2
 _IN_TRANSACTION: Final = 1
+_SILENT: Final = 2
 _CLOSES: Final = 4
 
 
 @bare
 def place_entries(events, entries):  # type: ignore[no-untyped-def]
-    """Fill ENTRY records from EVENT records; which of them close a transaction is told here."""
+    """Fill ENTRY records from EVENT records; which of them close a transaction is told here.
+    Returns whether there is anything to thin: a silent entry, or an empty transaction."""
+    thins = False
     for i in range(events.size):
         event, entry = events[i], entries[i]
         entry["position"] = event["position"]
@@ -82,15 +85,16 @@ def place_entries(events, entries):  # type: ignore[no-untyped-def]
         entry["event_type"] = event["event_type"]
         entry["transaction"] = event["gtid"]
         flags = event["flags"]
+        behind_begin = i > 0 and events[i - 1]["kind"] == w.KIND_BEGIN
+        if flags & _SILENT or (behind_begin and event["kind"] == w.KIND_END):
+            thins = True
         alone = event["kind"] == _ROWDATA and not flags & _IN_TRANSACTION and event["rows"] == 0
         if alone and i + 1 < events.size:
             behind = events[i + 1]
             named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
             alone = not named and event["position"] != behind["position"]
         entry["flags"] = flags | _CLOSES if alone or event["kind"] == w.KIND_END else flags
-
-
-_SILENT: Final = 2
+    return thins
 
 
 @bare

@@ -59,8 +59,11 @@ class Thinning:
         self._pairs = _Passes(THIN_COUNT // 2) if entries else None
         self._end_passes = True
 
-    def visible(self, entries: npt.NDArray[np.void]) -> Bools | None:
-        """Which of a chunk's entries (ENTRY) are shown; None: all of them."""
+    def visible(self, entries: npt.NDArray[np.void], thins: bool = True) -> Bools | None:
+        """Which of a chunk's entries (ENTRY) are shown; None: all of them. `thins`: as of
+        ChunkInfo."""
+        if not thins and self._pairs is None:
+            return None
         shown: Bools = entries["flags"] & EVENT_SILENT == 0
         chosen = np.flatnonzero(shown)
         kinds = entries["kind"]

@@ -69,7 +69,10 @@ class LogChunk:
         if first <= entry:
             rows += int(entries["rows"][first : entry + 1].sum())
         # A transaction counts as executed once an entry at or behind its end is consumed.
-        executed = int(entries["transaction"][ended].max(initial=-1)) + 1
+        # (They are numbered in the log's order, but some have no number.)
+        executed = int(entries["transaction"][ended[-1]]) + 1 if len(ended) else 0
+        if not executed:
+            executed = int(entries["transaction"][ended].max(initial=-1)) + 1
         last = int(entries["transaction"][entry]) if inside else executed - 1
         return EntryPosition(
             info.head.journal_name,
@@ -152,7 +155,7 @@ class TransactionBuffer:
             info = replace(info, pieces=None)  # done with, and the log need not hold it
         return LogChunk(
             info,
-            self._thinning.visible(entries),
+            self._thinning.visible(entries, info.thins),
             np.flatnonzero(entries["flags"] & EVENT_CLOSES),
             self._boundary,
             self._open_rows,

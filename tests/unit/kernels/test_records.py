@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal.binlog.chunk import ENTRY, EVENT, EVENT_CLOSES, EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.kernels.records import place_entries
-from ray_canal.store.flush import END, ROWDATA
+from ray_canal.store.flush import BEGIN, END, ROWDATA
 
 
 def closes(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
@@ -23,7 +23,7 @@ def closes(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return found
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 5000])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 5000])
 def test_what_closes_a_transaction(count: int) -> None:
     random = np.random.default_rng(count)
     events = np.zeros(count, EVENT)
@@ -33,7 +33,10 @@ def test_what_closes_a_transaction(count: int) -> None:
     events["kind"] = random.integers(1, 4, count)
     events["flags"] = random.integers(0, 4, count)
     entries = np.zeros(count, ENTRY)
-    place_entries(events, entries)
+    thins = place_entries(events, entries)
+    kinds = events["kind"]
+    is_empty = (kinds[:-1] == BEGIN) & (kinds[1:] == END)
+    assert thins == bool((events["flags"] & EVENT_SILENT).any() or is_empty.any())
     assert (entries["flags"] & EVENT_CLOSES > 0).tolist() == closes(events).tolist()
     others = EVENT_IN_TRANSACTION | EVENT_SILENT
     assert ((entries["flags"] & others) == events["flags"]).all()
