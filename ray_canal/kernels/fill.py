@@ -18,6 +18,7 @@ from ray_canal.kernels.memory import copy, load8, set_word, store32, word
 from ray_canal.kernels.rows import (
     AFTER,
     AFTER_COLUMNS,
+    AHEAD_EVENTS,
     BEFORE,
     BEFORE_COLUMNS,
     DATA,
@@ -37,6 +38,7 @@ from ray_canal.kernels.rows import (
     VERSION_PARTIAL,
     json_columns_of,
     partial_bits,
+    prefetch_event,
 )
 
 _WINDOW_ROWS: Final = 64  # stay in the processor's cache while their columns are filled
@@ -178,6 +180,8 @@ def _fill_events(  # type: ignore[no-untyped-def]
         while i < last and rows < most and events[i, E_TABLE] == table:
             if done_rows == 0:
                 at = heads[i, DATA]
+                if i + AHEAD_EVENTS < last:
+                    prefetch_event(source, heads[i + AHEAD_EVENTS, DATA])
                 if heads[i, PRESENT] >= 0:
                     _copy_bitmaps(source, i, heads, columns, arena)
             take = min(heads[i, ROWS] - done_rows, most - rows)
