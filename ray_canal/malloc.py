@@ -12,7 +12,7 @@ import ctypes
 
 KEPT_BYTES = 64 << 20
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h; see mallopt(3)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h; see mallopt(3)
 
 
 def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
@@ -23,8 +23,6 @@ def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
     """
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
-        # A thread's heap has 64 MiB, and then it gets another one, which goes when it is empty if
-        # the one before has as much room as the pad: so with so large a pad it stays.
-        kept = mallopt(_M_TRIM_THRESHOLD, kept_bytes) and mallopt(_M_TOP_PAD, kept_bytes)
-        return bool(kept and mallopt(_M_MMAP_THRESHOLD, kept_bytes // 2))
+        trims = mallopt(_M_TRIM_THRESHOLD, kept_bytes)
+        return bool(trims and mallopt(_M_MMAP_THRESHOLD, kept_bytes // 2))
     return False

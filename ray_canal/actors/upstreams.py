@@ -177,7 +177,9 @@ class ThreadUpstream:
             return reading, None
         if chunk[0].size_bytes < _ASIDE_BYTES:
             return _kept(*decoded(reading, *chunk))
-        return self._decoder.submit(lambda: _kept(*decoded(reading, *chunk)))
+        waiting = [chunk]
+        del chunk  # it goes when it is decoded, not when its columns have been put, too
+        return self._decoder.submit(lambda: _kept(*decoded(reading, *waiting.pop())))
 
 
 def _new_fetcher(instance_json: str, fused: bool) -> Fetcher:

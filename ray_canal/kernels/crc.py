@@ -40,7 +40,7 @@ def _tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
     return np.concatenate(tables).astype(np.uint32)
 
 
-_T = _tables()
+TABLES = _tables()
 
 if FOLDS:
     from llvmlite import ir
@@ -165,7 +165,7 @@ else:
 @inlined
 def _eight(low, high, base):  # type: ignore[no-untyped-def]
     """Table CRC of eight bytes, given as two words, followed by base / 256 zero bytes."""
-    t = _T
+    t = TABLES
     return np.int64(
         t[base + 1792 + (low & 255)] ^ t[base + 1536 + (low >> 8 & 255)]
         ^ t[base + 1280 + (low >> 16 & 255)] ^ t[base + 1024 + (low >> 24 & 255)]
@@ -190,12 +190,12 @@ def crc32_update(crc, data, at, end):  # type: ignore[no-untyped-def]
     if at + 4 <= end:
         word = load32(data, at) ^ crc
         crc = np.int64(
-            _T[768 + (word & 255)] ^ _T[512 + (word >> 8 & 255)]
-            ^ _T[256 + (word >> 16 & 255)] ^ _T[word >> 24 & 255]
+            TABLES[768 + (word & 255)] ^ TABLES[512 + (word >> 8 & 255)]
+            ^ TABLES[256 + (word >> 16 & 255)] ^ TABLES[word >> 24 & 255]
         )  # fmt: skip
         at += 4
     while at < end:
-        crc = crc >> 8 ^ np.int64(_T[(crc ^ np.int64(data[at])) & 255])
+        crc = crc >> 8 ^ np.int64(TABLES[(crc ^ np.int64(data[at])) & 255])
         at += 1
     return crc
 
@@ -203,7 +203,7 @@ def crc32_update(crc, data, at, end):  # type: ignore[no-untyped-def]
 @bare
 def crc32_byte(crc, byte):  # type: ignore[no-untyped-def]
     """The same over one byte that is in no array."""
-    return crc >> 8 ^ np.int64(_T[(crc ^ byte) & 255])
+    return crc >> 8 ^ np.int64(TABLES[(crc ^ byte) & 255])
 
 
 @bare

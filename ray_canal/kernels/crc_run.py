@@ -15,7 +15,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numpy as np
 
-from ray_canal.kernels.crc import FOLDS, crc32_byte, crc32_in_place, crc32_update
+from ray_canal.kernels.crc import FOLDS, TABLES, crc32_byte, crc32_in_place, crc32_update
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load32
 
@@ -50,7 +50,7 @@ def _over_zeros(register: int, count: int) -> list[int]:
     """A register behind 0, 1, … count - 1 bytes of zeros."""
     registers = [register]
     for _ in range(count - 1):
-        registers.append(int(crc32_byte(np.int64(registers[-1]), np.int64(0))))
+        registers.append(registers[-1] >> 8 ^ int(TABLES[registers[-1] & 0xFF]))
     return registers
 
 
