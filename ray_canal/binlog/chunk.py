@@ -130,8 +130,9 @@ class ChunkHead:
     no entries. Then come whole events, the first of them at file offset `position`. Compressed
     events are open already: a frame (kernels/walk.py) stands before what was in them.
 
-    `events` and `gtids` count the chunk's own events, and the GTID events among them, so that who
-    walks them asks for as much memory as they need; 0 where nobody has counted them.
+    `events` and `gtids` count the chunk's own events (but FORMAT_DESCRIPTION), and the GTID events
+    among them, so that who walks them asks for as much memory as they need; 0 where nobody has
+    counted them.
     """
 
     sequence: int

@@ -13,10 +13,11 @@ from __future__ import annotations
 from ray_canal.kernels import wire as w
 from ray_canal.kernels.addresses import address_text
 from ray_canal.kernels.charset import to_utf8
-from ray_canal.kernels.codes import ALIGNMENT_BYTES, NULL_SLOT32, NULL_SLOT64
+from ray_canal.kernels.codes import NULL_SLOT32, NULL_SLOT64
 from ray_canal.kernels.decimals import decimal64, decimal_wide, store_decimal64
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import (
+    aligned,
     clear,
     copy,
     copy32,
@@ -49,7 +50,7 @@ from ray_canal.kernels.temporal import (
 def clear_behind(arena, end, region_end):  # type: ignore[no-untyped-def]
     """Zero what a region has behind its values, the gap to the next region included: what the
     memory held before must not travel."""
-    clear(arena, end, -(-region_end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+    clear(arena, end, aligned(region_end))
 
 
 @inlined

@@ -211,10 +211,3 @@ def crc32(data, at, end):  # type: ignore[no-untyped-def]
     """The checksum of data[at:end]."""
     return crc32_update(np.int64(0xFFFFFFFF), data, at, end) ^ 0xFFFFFFFF
 
-
-@inlined
-def crc32_in_place(data, at, end):  # type: ignore[no-untyped-def]
-    """The same of sixteen bytes or more, without a call where the processor folds."""
-    if FOLDS:
-        return _folded(data, at, end - at, np.int64(0xFFFFFFFF)) ^ 0xFFFFFFFF
-    return crc32(data, at, end)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numpy as np
 
-from ray_canal.kernels.crc import FOLDS, TABLES, crc32_byte, crc32_in_place, crc32_update
+from ray_canal.kernels.crc import FOLDS, TABLES, crc32, crc32_byte, crc32_update
 from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.memory import load8, load32
 
@@ -42,7 +42,7 @@ def _event_fits(data, at, end):  # type: ignore[no-untyped-def]
         crc = crc32_byte(crc, load8(data, at + 17) & ~_IN_USE_FLAG)
         crc = crc32_update(crc, data, at + 18, tail) ^ 0xFFFFFFFF
     else:
-        crc = crc32_in_place(data, at, tail)
+        crc = crc32(data, at, tail)
     return crc == load32(data, tail)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ray_canal.kernels.codes import ALIGNMENT_BYTES
 from ray_canal.kernels.jit import CHECKED, bare, inlined
 
 if not CHECKED:
@@ -262,6 +263,12 @@ else:
         if count < 0 or at < 0 or to < 0 or at + count > source.size or to + count > target.size:
             raise IndexError  # slices would be clipped in silence
         target[to : to + count] = source[at : at + count]
+
+
+@inlined
+def aligned(size):  # type: ignore[no-untyped-def]
+    """So many bytes, and what is left to the next region of an arena."""
+    return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
 
 
 @inlined

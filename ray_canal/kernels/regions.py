@@ -9,7 +9,8 @@ import numpy as np
 from ray_canal.kernels import codes
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire as w
-from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.jit import bare
+from ray_canal.kernels.memory import aligned
 
 
 def _widths() -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -22,11 +23,6 @@ def _widths() -> np.ndarray[Any, np.dtype[np.int64]]:
 _WIDTHS = _widths()
 
 
-@inlined
-def _behind(at, size):  # type: ignore[no-untyped-def]
-    return at + ((size + codes.ALIGNMENT_BYTES - 1) & -codes.ALIGNMENT_BYTES)
-
-
 @bare
 def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
     """Give the tables' columns their regions, from `at` on: in `shape` and `dest`. Returns where
@@ -37,7 +33,7 @@ def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
     for table in range(shape.shape[0]):
         rows, first = shape[table, r.S_ROWS], shape[table, r.S_FIRST]
         shape[table, r.S_ROW_EVENT] = at
-        at = _behind(at, 4 * rows)
+        at += aligned(4 * rows)
         for side in range(2):
             if shape[table, r.S_BEFORE + side] == 0:
                 continue
@@ -45,13 +41,13 @@ def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
             for line in range(first, first + shape[table, r.S_COLUMNS]):
                 code = plan[line, w.CODE]
                 dest[line, base + w.VALIDITY] = at
-                at = _behind(at, (rows + 7) >> 3)
+                at += aligned((rows + 7) >> 3)
                 dest[line, base + w.VALUES] = at
                 if code < codes.FIRST_VARIABLE:
-                    at = _behind(at, _WIDTHS[code] * rows)
+                    at += aligned(_WIDTHS[code] * rows)
                     continue
-                at = _behind(at, _WIDTHS[code] * (rows + 1))
+                at += aligned(_WIDTHS[code] * (rows + 1))
                 dest[line, base + w.DATA] = at
                 dest[line, base + w.DATA_END] = at + sizes[line, side]
-                at = _behind(at, sizes[line, side])
+                at += aligned(sizes[line, side])
     return at

@@ -34,6 +34,7 @@ NAMES = [
 ROWS = {20, 21, 22, 23, 24, 25, 30, 31, 32, 39, 166, 167, 168, 169, 170, 171}
 GTIDS = {33, 34, 42, 162}
 XID = 16
+FORMAT_DESCRIPTION = 15
 
 
 def golden(name: str) -> bytes:
@@ -87,6 +88,9 @@ def test_chunks_are_the_file(
         assert (chunk.head.position, chunk.head.end_position) == (at, at + chunk.size_bytes)
         assert chunk.head.has_checksum
         assert chunk.head.received_at == 1.5
+        kinds = [event[4] for event in events(new_bytes(chunk)) if event[4] != FORMAT_DESCRIPTION]
+        assert chunk.head.events == len(kinds)
+        assert chunk.head.gtids == sum(kind in GTIDS for kind in kinds)
         assert (chunk.head.flavor == "mariadb") == ("maria" in name)
         at = chunk.head.end_position
 
