@@ -19,6 +19,7 @@ import ray
 from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
 from ray_canal.actors.signal import answered, within
+from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
 from ray_canal.protocol.start import Start
@@ -115,16 +116,16 @@ def _awaited(method: Any) -> Found:
 
 
 class ThreadUpstream:
-    """In this process: calls in order on one thread, those that must pass on another, and a third
-    that decodes a large chunk while the next one is read."""
+    """In this process: calls in order on one thread, those that must pass on another, and two that
+    decode large chunks while the next one is read."""
 
     actor = None
 
     def __init__(self, instance_json: str, fused: bool) -> None:
         sys.setswitchinterval(_SWITCH_S)
-        self._thread, self._decoder, self._beside = (
-            ThreadPoolExecutor(1, thread_name_prefix=name)
-            for name in ("upstream", "decoder", "beside")
+        self._thread, self._decoders, self._beside = (
+            ThreadPoolExecutor(count, thread_name_prefix=name)
+            for count, name in ((1, "upstream"), (chunks_ahead(0), "decoder"), (1, "beside"))
         )
         self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
 
@@ -160,7 +161,7 @@ class ThreadUpstream:
 
     def _last(self) -> None:
         self._thread.shutdown(wait=False)
-        self._decoder.shutdown(wait=False)
+        self._decoders.shutdown(wait=False)
         self._fetcher.result().close()
 
     async def _call(self, work: Callable[[Fetcher], T]) -> T:
@@ -179,7 +180,7 @@ class ThreadUpstream:
             return _kept(*decoded(reading, *chunk))
         waiting = [chunk]
         del chunk  # it goes when it is decoded, not when its columns have been put, too
-        return self._decoder.submit(lambda: _kept(*decoded(reading, *waiting.pop())))
+        return self._decoders.submit(lambda: _kept(*decoded(reading, *waiting.pop())))
 
 
 def _new_fetcher(instance_json: str, fused: bool) -> Fetcher:

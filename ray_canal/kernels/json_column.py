@@ -33,7 +33,9 @@ def fill_json(source, p, base, rows, dest, deferred, alone, name, arena):  # typ
         note = dest[p, base + w.DEFERRED] + row
         at, count = deferred[note, 0], deferred[note, 1]
         if row + _AHEAD_ROWS < rows:
-            prefetch(source, deferred[note + _AHEAD_ROWS, 0])
+            ahead = deferred[note + _AHEAD_ROWS, 0]
+            prefetch(source, ahead)
+            prefetch(source, ahead + 64)  # few documents are shorter than a cache line
         if count == 0:  # MySQL reads an empty JSON value as the literal null
             if data_end - to < 4:
                 return w.JSON_SPACE, row

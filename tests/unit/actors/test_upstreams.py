@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ray_canal.actors import upstreams
+from ray_canal.actors import fetcher, upstreams
 from ray_canal.actors.stages import Reading
 from ray_canal.actors.upstreams import ThreadUpstream
 from ray_canal.config import InstanceConfig
@@ -53,6 +55,27 @@ async def in_order() -> None:
     assert decoded_bytes
     assert places == sorted(set(places))
     await upstream.close()
+
+
+def test_two_large_chunks_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of every two is done last; they come in their order."""
+    monkeypatch.setattr(upstreams, "_ASIDE_BYTES", 0)
+    both, second = threading.Barrier(2), threading.Event()
+    entered, really = itertools.count(), fetcher.decoded
+
+    def decoded(*chunk: Any) -> Any:
+        number = next(entered)
+        if number < 2:
+            both.wait(10)  # breaks if one thread decodes one after the other
+            if number == 0:
+                assert second.wait(10)
+        done = really(*chunk)
+        if number == 1:
+            second.set()
+        return done
+
+    monkeypatch.setattr(fetcher, "decoded", decoded)
+    asyncio.run(asyncio.wait_for(in_order(), 120))
 
 
 def test_a_failure_is_its_own_and_a_waiting_one_can_be_ended(tmp_path: Path) -> None:
