@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,16 @@ class _MoreRoom(Exception):
 
 class _BrokenText(Exception):
     """A text is not the UTF-8 that its column says it is."""
+
+
+class _Noted(NamedTuple):
+    """A column of JSON or compressed values, whose places in the chunk fill.py notes, for a kernel
+    of its own to write them."""
+
+    table: int
+    column: int  # line in the plan
+    base: int  # its side's first field in `dest`
+    rows: int
 
 
 @dataclass(slots=True)
@@ -306,11 +316,12 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     queries, texts = place_queries(sketch, parsed.queries)
     _place_bitmaps(sketch, work)
     tables_at = sketch.size_bytes
-    arena_bytes = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
-    _refuse_giant(work, arena_bytes)
-    arena = np.empty(arena_bytes, np.uint8)
+    texts_at, room = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
+    _refuse_giant(work, texts_at + room)
+    arena = np.empty(texts_at + room, np.uint8)
     arena[zeros_at:tables_at] = 0  # records and columns are written whole
-    deferred = _fill_columns(work, arena)
+    deferred, end = _fill_columns(work, arena, texts_at)
+    arena = arena[:end]
     _write(arena, events_at, parsed.events[:count])
     events = records_in(arena, events_at, count, EVENT)
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)
@@ -377,14 +388,14 @@ def _refuse_giant(work: _Work, arena_bytes: int) -> None:
     )
 
 
-def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
-    """Fill the columns; where the JSON values lie in the chunk."""
-    source = read_only(work.raw.data)
-    json = _json_columns(work)
-    deferred = np.full((sum(rows for _, _, _, rows in json), 2), -1, np.int64)
+def _fill_columns(work: _Work, arena: Bytes, texts_at: int) -> tuple[Int64s, int]:
+    """Fill the columns, those of JSON and compressed values from `texts_at` on. (Where such values
+    lie in the chunk, where the last column ends.)"""
+    noted = _noted_columns(work)
+    deferred = np.full((sum(column.rows for column in noted), 2), -1, np.int64)
     fill: Any = f.fill_partial_rows if work.any_partial else f.fill_rows
     code, k = fill(
-        source,
+        read_only(work.raw.data),
         work.events,
         work.heads,
         work.shape,
@@ -397,39 +408,47 @@ def _fill_columns(work: _Work, arena: Bytes) -> Int64s:
     )
     if code < 0:
         raise _failed(work, code, k)
-    partial = set(work.partial.tolist())
-    for table, column, base, rows in json:
-        if work.plan[column, wire.WIRE] == wire.READ_INFLATED:
-            tables = charset_tables()
-            code, row = fill_inflated(
-                source, work.plan, column, base, rows, tables, work.dest, deferred, arena
-            )
-        else:
-            alone = np.empty(0, np.bool_)
-            if base and column in partial:
-                alone = _lacks_before(work, arena, column)
-            meta = work.parsed.tables[table].meta
-            name = meta.columns[column - int(work.shape[table, r.S_FIRST])].name
-            named = np.frombuffer(name.encode("utf-8"), np.uint8)
-            code, row = fill_json(
-                source, column, base, rows, work.dest, deferred, alone, named, arena
-            )
-        if code == wire.JSON_SPACE:
-            raise _MoreRoom
-        if code >= 0 and work.plan[column, wire.WIRE] == wire.READ_JSON:
-            row = broken_row(work.dest[column], base, rows, arena)
-            code = wire.BAD_JSON if row >= 0 else code
-        if code < 0:
-            raise _failed_row(work, arena, code, column, row)
+    end = texts_at
+    for column in noted:
+        end = _fill_noted(work, column, arena, deferred, end)
     f.close_tables(work.shape, work.plan.reshape(-1), work.dest.reshape(-1), arena)
     if has_broken_text(work.plan, work.shape, work.dest, arena):
         raise _BrokenText
-    return deferred
+    return deferred, end
 
 
-def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
-    """(table, line in the plan, its side's first field in `dest`, rows) of JSON and compressed
-    columns that have rows."""
+def _fill_noted(work: _Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: int) -> int:
+    """Fill such a column from `at` on; where the next one may begin."""
+    table, column, base, rows = noted
+    source, dest = read_only(work.raw.data), work.dest[column, base : base + wire.DEST_FIELDS]
+    dest[wire.DATA] = at
+    dest[wire.DATA_END] = at + work.sizes[column, base // wire.DEST_FIELDS]
+    is_json = work.plan[column, wire.WIRE] == wire.READ_JSON
+    if is_json:
+        alone = np.empty(0, np.bool_)
+        if base and column in work.partial:
+            alone = _lacks_before(work, arena, column)
+        meta = work.parsed.tables[table].meta
+        name = meta.columns[column - int(work.shape[table, r.S_FIRST])].name
+        named = np.frombuffer(name.encode("utf-8"), np.uint8)
+        code, row = fill_json(source, column, base, rows, work.dest, deferred, alone, named, arena)
+        if code == wire.JSON_SPACE:
+            raise _MoreRoom
+        if code >= 0:
+            row = broken_row(work.dest[column], base, rows, arena)
+            code = wire.BAD_JSON if row >= 0 else code
+    else:
+        code, row = fill_inflated(
+            source, work.plan, column, base, rows, charset_tables(), work.dest, deferred, arena
+        )
+    if code < 0:
+        raise _failed_row(work, arena, code, column, row)
+    dest[wire.DATA_END] = at + dest[wire.USED]
+    return int(-(-dest[wire.DATA_END] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+
+
+def _noted_columns(work: _Work) -> list[_Noted]:
+    """Those that have rows."""
     found = []
     lines = 0
     for column in np.flatnonzero(work.plan[:, wire.WIRE] >= wire.READ_JSON).tolist():
@@ -439,7 +458,7 @@ def _json_columns(work: _Work) -> list[tuple[int, int, int, int]]:
             if work.shape[table, r.S_BEFORE + side]:
                 base = side * wire.DEST_FIELDS
                 work.dest[column, base + wire.DEFERRED] = lines
-                found.append((table, column, base, rows))
+                found.append(_Noted(table, column, base, rows))
                 lines += rows
     return found
 

@@ -25,11 +25,13 @@ _WIDTHS = _widths()
 
 @bare
 def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
-    """Give the tables' columns their regions, from `at` on: in `shape` and `dest`. Returns where
-    the last one ends.
+    """Give the tables' columns their regions, from `at` on: in `shape` and `dest`. (Where the last
+    one ends; bytes of room for values that kernels of their own write.)
 
-    A side without rows gets none (and stays 0 in `dest`: nobody touches it).
+    A side without rows gets none (and stays 0 in `dest`: nobody touches it). How long those values
+    become is known when they are written, so decode.py places them then, behind all others.
     """
+    room = 0
     for table in range(shape.shape[0]):
         rows, first = shape[table, r.S_ROWS], shape[table, r.S_FIRST]
         shape[table, r.S_ROW_EVENT] = at
@@ -47,7 +49,10 @@ def place_tables(plan, shape, sizes, dest, at):  # type: ignore[no-untyped-def]
                     at += aligned(_WIDTHS[code] * rows)
                     continue
                 at += aligned(_WIDTHS[code] * (rows + 1))
+                if plan[line, w.WIRE] >= w.READ_JSON:
+                    room += aligned(sizes[line, side])
+                    continue
                 dest[line, base + w.DATA] = at
                 dest[line, base + w.DATA_END] = at + sizes[line, side]
                 at += aligned(sizes[line, side])
-    return at
+    return at, room

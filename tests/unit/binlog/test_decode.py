@@ -246,6 +246,18 @@ def corrupt(raw: RawChunk, at: int, value: int, checksum: bool = False) -> RawCh
     return RawChunk(raw.head, data)
 
 
+@pytest.mark.parametrize("name", ["mysql97/mysql_json", "mariadb1011/maria_maria10"])
+def test_an_arena_ends_with_its_last_text(name: str) -> None:
+    """However much room JSON and compressed values might have needed."""
+    _, chunk = decode_chunk(golden_chunk(name))
+    ends = [
+        column.data + column.data_bytes
+        for table in chunk.layout.tables
+        for column in (*(table.before or ()), *(table.after or ()))
+    ]
+    assert max(ends) <= chunk.arena.size < max(ends) + codes.ALIGNMENT_BYTES
+
+
 @pytest.mark.parametrize("name", sorted(p.stem for p in GOLDEN.glob("m*/*.binlog")))
 def test_what_memory_held_before_does_not_travel(
     name: str, monkeypatch: pytest.MonkeyPatch
