@@ -107,13 +107,15 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
 
 
 LABEL_SLACK_BYTES: Final = 32
+_ONE = np.uint64(1)
 
 
 @inlined
 def _next_member(mask):  # type: ignore[no-untyped-def]
     """(lowest bit's number, the mask without it)."""
-    rest = mask & (mask - 1)
-    return bit_length(np.uint64(mask ^ rest)) - 1, rest
+    bits = np.uint64(mask)
+    rest = bits & (bits - _ONE)
+    return bit_length(bits ^ rest) - 1, np.int64(rest)
 
 
 @bare
