@@ -321,7 +321,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     arena = np.empty(texts_at + room, np.uint8)
     arena[zeros_at:tables_at] = 0  # records and columns are written whole
     deferred, end = _fill_columns(work, arena, texts_at)
-    arena = arena[:end]
+    arena.resize(end, refcheck=False)  # in place: a small chunk stays in memory for long
     _write(arena, events_at, parsed.events[:count])
     events = records_in(arena, events_at, count, EVENT)
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)

@@ -58,7 +58,7 @@ async def in_order() -> None:
 
 
 def test_two_large_chunks_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of every two is done last; they come in their order."""
+    """The first one is done behind the second; they come in their order."""
     monkeypatch.setattr(upstreams, "_ASIDE_BYTES", 0)
     both, second = threading.Barrier(2), threading.Event()
     entered, really = itertools.count(), fetcher.decoded
