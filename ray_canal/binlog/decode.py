@@ -28,7 +28,7 @@ from ray_canal.binlog.chunk import (
     TableLayout,
     records_in,
 )
-from ray_canal.binlog.layout import ArenaSketch, place_queries, table_layout
+from ray_canal.binlog.layout import ArenaSketch, aligned, place_queries, table_layout
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
@@ -38,7 +38,6 @@ from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import fill as f
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import wire
-from ray_canal.kernels.codes import ALIGNMENT_BYTES
 from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.json_column import fill_json
@@ -423,8 +422,7 @@ def _fill_noted(work: _Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: 
     source, dest = read_only(work.raw.data), work.dest[column, base : base + wire.DEST_FIELDS]
     dest[wire.DATA] = at
     dest[wire.DATA_END] = at + work.sizes[column, base // wire.DEST_FIELDS]
-    is_json = work.plan[column, wire.WIRE] == wire.READ_JSON
-    if is_json:
+    if work.plan[column, wire.WIRE] == wire.READ_JSON:
         alone = np.empty(0, np.bool_)
         if base and column in work.partial:
             alone = _lacks_before(work, arena, column)
@@ -444,7 +442,7 @@ def _fill_noted(work: _Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: 
     if code < 0:
         raise _failed_row(work, arena, code, column, row)
     dest[wire.DATA_END] = at + dest[wire.USED]
-    return int(-(-dest[wire.DATA_END] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+    return aligned(int(dest[wire.DATA_END]))
 
 
 def _noted_columns(work: _Work) -> list[_Noted]:
@@ -468,4 +466,4 @@ def _write(arena: Bytes, at: int, records: npt.NDArray[np.void]) -> None:
     end = at + records.nbytes
     source = np.ascontiguousarray(records)
     arena[at:end] = np.ndarray((records.nbytes,), np.uint8, source.data)
-    arena[end : -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES] = 0
+    arena[end : aligned(end)] = 0

@@ -13,6 +13,11 @@ from ray_canal.kernels import codes, rows, wire
 Int64s = npt.NDArray[np.int64]
 
 
+def aligned(size_bytes: int) -> int:
+    """So many bytes, and what is left to the next region."""
+    return -(-size_bytes // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES
+
+
 class ArenaSketch:
     """Hands out regions of an arena that does not exist yet."""
 
@@ -24,7 +29,7 @@ class ArenaSketch:
     def take(self, size_bytes: int) -> int:
         """Offset of a new region."""
         offset = self.size_bytes
-        self.size_bytes += -(-size_bytes // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES
+        self.size_bytes += aligned(size_bytes)
         return offset
 
 

@@ -25,6 +25,7 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     TableLayout,
 )
+from ray_canal.binlog.layout import aligned
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
@@ -227,7 +228,7 @@ def _envelope(
     a GTID, a before, an after image."""
     count = len(owners)
     sizes = [count, count, 8 * count, 8 * count, 8 * count, 4 * count, *[(count + 7) // 8] * 3]
-    ends = accumulate(-(-size // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES for size in sizes)
+    ends = accumulate(map(aligned, sizes))
     places = [0, *ends]
     out = np.zeros(places[-1], np.uint8)
     absent = np.zeros(3, np.int64)

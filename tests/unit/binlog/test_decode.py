@@ -4,10 +4,7 @@ wrong."""
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,6 +39,7 @@ from tests.unit.binlog.golden import (
     resolve,
     values,
 )
+from tests.unit.plain import compiled_only, run_without_compiler
 
 pytestmark = needs_golden
 
@@ -392,14 +390,6 @@ def test_carried_events_make_no_entries() -> None:
     assert info.entries["rows"].tolist() == wanted["rows"].tolist()
 
 
-@pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="this is that run")
+@compiled_only
 def test_the_same_without_compiler() -> None:
-    """The kernels as plain Python, where an overflow or an index out of range is an error."""
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "as_canal or sets or carried"],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-3000:]
+    run_without_compiler(__file__, "-k", "as_canal or sets or carried")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from ray_canal.kernels import envelope as e
+from tests.unit.plain import compiled_only, run_without_compiler
 
 MASKS = [1, 1 << 63, 1 << 63 | 5, 1 << 62 | 8, (1 << 64) - 1, 0]
 LABELS = [f"m{k}" * (1 + k % 20) for k in range(64)]
@@ -36,14 +33,6 @@ def test_members_of_masks() -> None:
     assert e.count_members(arena, 0, 64, rows, label_ends[:63])[2] == 1
 
 
-@pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="this is that run")
+@compiled_only
 def test_the_same_without_compiler() -> None:
-    """Where an overflow is an error."""
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", __file__],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-3000:]
+    run_without_compiler(__file__)
