@@ -23,6 +23,11 @@ from typing import Any, TypeVar
 import llvmlite.binding as llvm
 import numba
 import numpy as np
+
+# Loaded here, for no kernel can be called yet: numba asks numpy for `ma` with each array that it
+# sees for the first time, and numpy then loads it. A thread that asks in the instant in which
+# another has loaded it, but has not yet set it, asks itself until RecursionError.
+import numpy.ma
 import numpy.typing as npt
 from numba.core import caching, config
 from numba.core.runtime.nrt import rtsys

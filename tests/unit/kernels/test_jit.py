@@ -19,12 +19,19 @@ print(jit.cache_directory())
 print(sum(crc.crc32.stats.cache_hits.values()))
 """
 
+LOADED = """
+import numpy as np
+before = "ma" in vars(np)
+from ray_canal.kernels import jit
+print(before, "ma" in vars(np))
+"""
 
-def run(sources: Path, cache: Path) -> list[str]:
+
+def run(sources: Path, cache: Path, code: str = CODE) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(sources), "RAY_CANAL_CACHE_DIR": str(cache)}
     environment.pop("NUMBA_DISABLE_JIT", None)
     done = subprocess.run(
-        [sys.executable, "-c", CODE], env=environment, cwd=sources, capture_output=True, text=True,
+        [sys.executable, "-c", code], env=environment, cwd=sources, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     return done.stdout.split()
@@ -49,3 +56,9 @@ def test_copy_finds_the_cache(tmp_path: Path) -> None:
 def test_key_is_stable() -> None:
     assert jit.cache_key() == jit.cache_key()
     assert len(jit.cache_key()) == 32
+
+
+def test_no_thread_can_meet_numpy_half_loaded(tmp_path: Path) -> None:
+    # Two threads that call their first kernels met while numpy.ma was loaded: RecursionError.
+    sources = Path(ray_canal.__file__).parents[1]
+    assert run(sources, tmp_path, LOADED) == ["False", "True"]
