@@ -86,8 +86,22 @@ def make_plan(version: TableVersion) -> Plan:
         except (UnsupportedEvent, CorruptEvent) as error:
             name = f"{table_map.full_name}.{column.name}"
             raise type(error)(f"column {name}: {error}") from None
-    plan = np.array(lines, np.int64).reshape(len(lines), wire.PLAN_FIELDS)
+    plan = np.zeros((len(lines), wire.PLAN_FIELDS), np.int64)
+    if lines:
+        plan[:, : wire.RUN] = lines
+    note_runs(plan)
     return Plan(plan, tuple(int(code) for code in plan[:, wire.CODE]))
+
+
+def note_runs(plan: npt.NDArray[np.int64]) -> None:
+    """Fill RUN and RUN_BYTES."""
+    run = size = 0
+    for line in plan[::-1]:
+        if line[wire.SIZE] < 0 or run == wire.RUN_MAX:
+            run = size = 0
+        if line[wire.SIZE] >= 0:
+            run, size = run + 1, size + int(line[wire.SIZE])
+            line[[wire.RUN, wire.RUN_BYTES]] = run, size
 
 
 def _check_type(table_map: TableMap, number: int, column: ColumnMeta) -> None:

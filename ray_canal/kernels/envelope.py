@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.jit import bare, inlined
+from ray_canal.kernels.jit import bare
 from ray_canal.kernels.memory import (
-    bit_length,
     copy,
     copy32,
     load8,
     load64,
+    next_bit,
     store8,
     store32,
     store64,
@@ -107,17 +107,6 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
 
 
 LABEL_SLACK_BYTES: Final = 32
-_ONE = np.uint64(1)
-
-
-@inlined
-def _next_member(mask):  # type: ignore[no-untyped-def]
-    """(lowest bit's number, the mask without it)."""
-    bits = np.uint64(mask)
-    rest = bits & (bits - _ONE)
-    return bit_length(bits ^ rest) - 1, np.int64(rest)
-
-
 @bare
 def count_members(arena, validity, values, rows, label_ends):  # type: ignore[no-untyped-def]
     """(members of all of a column's SET values, bytes of their labels, first row with a bit beyond
@@ -131,7 +120,7 @@ def count_members(arena, validity, values, rows, label_ends):  # type: ignore[no
         if labels < 64 and mask >> labels:
             return count, size, row
         while mask:
-            label, mask = _next_member(mask)
+            label, mask = next_bit(mask)
             size += label_ends[label] - (label_ends[label - 1] if label else 0)
             count += 1
     return count, size, -1
@@ -151,7 +140,7 @@ def list_members(arena, validity, values, rows, label_ends, texts, ends, offsets
         if load8(arena, validity + (row >> 3)) >> (row & 7) & 1:
             mask = load64(arena, values + 8 * row)
             while mask:
-                label, mask = _next_member(mask)
+                label, mask = next_bit(mask)
                 start = label_ends[label - 1] if label else 0
                 size = label_ends[label] - start
                 if size <= LABEL_SLACK_BYTES:

@@ -14,7 +14,7 @@ from ray_canal.kernels import wire as w
 from ray_canal.kernels.cells import clear_behind, open_column, put_null, put_value, string_length
 from ray_canal.kernels.columns import fill_column
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import copy, load8, set_word, store32, word
+from ray_canal.kernels.memory import copy, load8, load64, set_word, store32, word
 from ray_canal.kernels.rows import (
     AFTER,
     AFTER_COLUMNS,
@@ -36,6 +36,7 @@ from ray_canal.kernels.rows import (
     S_ROW_EVENT,
     S_ROWS,
     VERSION_PARTIAL,
+    has_whole_words,
     json_columns_of,
     partial_bits,
     prefetch_event,
@@ -46,10 +47,38 @@ _NOWHERE: Final = -1
 
 
 @inlined
+def _locate_whole(source, nulls, columns, plan, line, cells, cell):  # type: ignore[no-untyped-def]
+    """As `_locate_image`, of an image that `has_whole_words`."""
+    at = nulls + ((columns + 7) >> 3)
+    c = np.int64(0)
+    while c < columns:
+        is_null = load64(source, nulls + (c >> 3)) >> (c & 7)
+        run = word(plan, line + w.RUN)
+        if run == 0:
+            set_word(cells, cell + c, at | -(is_null & 1))
+            if not is_null & 1:
+                size = word(plan, line + w.SIZE)
+                at += string_length(source, at, -size) - size
+            c += 1
+            line += w.PLAN_FIELDS
+            continue
+        for k in range(c, c + run):
+            null = is_null & 1
+            is_null >>= 1
+            set_word(cells, cell + k, at | -null)
+            at += word(plan, line + w.SIZE) & (null - 1)
+            line += w.PLAN_FIELDS
+        c += run
+    return at
+
+
+@inlined
 def _locate_image(source, at, bitmap, present, columns, plan, line, cells, cell):  # type: ignore[no-untyped-def]
     """Note where each value of an image lies, -1 for one that is not there. Offset behind it."""
     nulls = at
     at += (present + 7) >> 3
+    if has_whole_words(source, nulls, present, columns):
+        return _locate_whole(source, nulls, columns, plan, line, cells, cell)
     k = 0
     for c in range(columns):
         if present != columns and not load8(source, bitmap + (c >> 3)) >> (c & 7) & 1:

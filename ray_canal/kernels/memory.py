@@ -1,5 +1,5 @@
 """Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte
-array; and a number's length in bits.
+array; and bits of a number.
 
 Compiled, they are single machine instructions through a pointer and check nothing: the caller has
 checked its bounds. Under NUMBA_DISABLE_JIT=1 or NUMBA_BOUNDSCHECK=1 the same names are checked
@@ -269,6 +269,17 @@ else:
 def aligned(size):  # type: ignore[no-untyped-def]
     """So many bytes, and what is left to the next region of an arena."""
     return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
+
+
+_ONE = np.uint64(1)
+
+
+@inlined
+def next_bit(mask):  # type: ignore[no-untyped-def]
+    """(lowest bit's number, the mask without it)."""
+    bits = np.uint64(mask)
+    rest = bits & (bits - _ONE)
+    return bit_length(bits ^ rest) - 1, np.int64(rest)
 
 
 @inlined

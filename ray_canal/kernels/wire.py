@@ -18,7 +18,10 @@ SCALE: Final = 5  # decimals; temporal types: bytes of the fraction
 TABLE: Final = 6  # transcoded text: where its character table begins
 GROUPS: Final = 6  # DECIMAL64: digits of its groups, four bits each, the first one lowest
 CHARSET: Final = 7  # transcoded text: kind of character set
-PLAN_FIELDS: Final = 8
+RUN: Final = 8  # how many columns of a size of their own follow each other from here, this one too
+RUN_BYTES: Final = 9  # their sizes together
+PLAN_FIELDS: Final = 10
+RUN_MAX: Final = 56  # their bits lie in a word, whichever of a byte's bits is the first
 
 # Fields of a destination: int64 per column and side.
 VALIDITY: Final = 0
