@@ -28,6 +28,8 @@ Telling = Callable[[str], None]
 Figures = dict[str, Any]
 
 LINGER_MS = 5.0
+_UNUSED_S = 10.0
+"""After so long what a stream needed has been given back (ray_canal/malloc.py)."""
 _WRITERS = 2
 _PIPELINE = frozenset(
     {"Controller", "StoreActor", "Fetcher", "Parser", "TransactionBufferActor", "Spiller",
@@ -93,8 +95,9 @@ def _by_id(files: list[Path]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 
 
 def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
-    """Memory of a destination that has read a whole workload, its CPU while nothing happens, and
-    seconds from `ray-canal start` on a running cluster to the first row in a client's hands."""
+    """Memory of a destination that has read a whole workload, right after it and a little later,
+    its CPU while nothing happens, and seconds from `ray-canal start` on a running cluster to the
+    first row in a client's hands."""
     with source(made) as served, cluster_of("plain") as cluster:
         telling("memory of an instance")
         port = served.server.port
@@ -106,6 +109,8 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
         rays = [pid for pid in processes if pid not in own and pid != cluster.process.pid]
         spare = [pid for pid, name in processes.items() if "pare" in name]  # Spare, canal-spare
         memory = {f"{name} {pid}": round(private_mb(pid), 1) for pid, name in own.items()}
+        time.sleep(_UNUSED_S)
+        idle_mb = sum(map(private_mb, own))
         telling(f"CPU of an idle instance, {idle_s:.0f} s")
         before = cpu_s(own), cpu_s(rays)
         time.sleep(idle_s)
@@ -117,6 +122,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
     return {
         "memory_mb": round(sum(memory.values()), 1),
         "memory_of_each_mb": memory,
+        "memory_idle_mb": round(idle_mb, 1),
         "memory_of_spare_mb": round(sum(map(private_mb, spare)), 1),
         "idle_cpu_percent": round(100 * used[0] / idle_s, 2),
         "idle_cpu_percent_of_ray": round(100 * used[1] / idle_s, 2),

@@ -21,6 +21,7 @@ from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
+from ray_canal.malloc import give_up_unused
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
 from ray_canal.protocol.start import Start
@@ -111,7 +112,8 @@ class Fetcher:
         return reading
 
     def alive(self) -> None:
-        """Answer: this process is not stopped. Runs beside everything else."""
+        """Answer: this process is not stopped. Runs beside everything else, every few seconds."""
+        give_up_unused()
 
     def status(self, oldest: EntryPosition | None = None) -> SourceStatus:
         """Position, lag and heartbeat times of the source, and how safe the oldest cursor is from a

@@ -15,6 +15,7 @@ from ray_canal.actors.places import Place, Places
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.store import Store
 from ray_canal.errors import InstanceRestarted
+from ray_canal.malloc import give_up_unused
 
 
 class StoreActor:
@@ -52,7 +53,9 @@ class StoreActor:
         return await getattr(store, method)(*arguments, **named)
 
     async def hold(self, destinations: Sequence[str]) -> None:
-        """Answer: this process is not stopped, its event loop turns, and these are held."""
+        """Answer: this process is not stopped, its event loop turns, and these are held. It is
+        asked every few seconds."""
+        give_up_unused()
         for destination in destinations:
             if destination not in self._stores:
                 self._take_up(destination, self._places.get(destination))

@@ -26,6 +26,7 @@ from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import scan as walk
+from ray_canal.malloc import large
 from ray_canal.protocol.position import BINLOG_START
 
 _SMALL_TAIL_BYTES = 256 << 10
@@ -157,9 +158,16 @@ class ChunkCutter:
         """A writable view of at least `size` bytes; `commit` says how many were filled."""
         if self._filled + size > self._buffer.size:
             # Room for the whole of an event whose length is known, so that a giant one moves once.
-            room = self.chunk_bytes + 2 * _SMALL_TAIL_BYTES
-            self._move(max(room, size + int(self._state[walk.NEED_BYTES])))
+            rest = self.chunk_bytes + 2 * _SMALL_TAIL_BYTES - (self._filled - self._start)
+            self._move(max(rest, size + int(self._state[walk.NEED_BYTES])))
         return self._buffer[self._filled :]
+
+    @property
+    def rest_bytes(self) -> int:
+        """So many more fill the chunk and a little of the next one. Who gives no more at once has
+        little of it copied into the next one's buffer."""
+        full = self._start + self._carried_bytes + self.chunk_bytes
+        return max(full - self._filled, 0) + _SMALL_TAIL_BYTES
 
     def commit(self, size: int, received_at: float = 0.0) -> None:
         """`size` bytes of the reserved view were filled at `received_at` (time.time())."""
@@ -291,7 +299,7 @@ class ChunkCutter:
         # A prefix can only be put before the chunk's first event while that has not been walked.
         prefix = [] if self.pending_bytes else self._prefix
         to = sum(part.size for part in prefix)
-        self._buffer = np.empty(to + filled - start + free_bytes, np.uint8)
+        self._buffer = large(to + filled - start + free_bytes)
         if prefix:
             np.concatenate(prefix, out=self._buffer[:to])
             offsets = np.cumsum([0, *(part.size for part in prefix[:-1])])

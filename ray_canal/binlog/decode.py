@@ -43,6 +43,7 @@ from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.json_column import fill_json
 from ray_canal.kernels.records import place_entries, place_rows, row_events
 from ray_canal.kernels.regions import place_tables
+from ray_canal.malloc import large, shortened
 
 Int64s = npt.NDArray[np.int64]
 
@@ -317,10 +318,10 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     tables_at = sketch.size_bytes
     texts_at, room = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
     _refuse_giant(work, texts_at + room)
-    arena = np.empty(texts_at + room, np.uint8)
+    arena = large(texts_at + room)
     arena[zeros_at:tables_at] = 0  # records and columns are written whole
     deferred, end = _fill_columns(work, arena, texts_at)
-    arena.resize(end, refcheck=False)  # in place: a small chunk stays in memory for long
+    arena = shortened(arena, end)
     _write(arena, events_at, parsed.events[:count])
     events = records_in(arena, events_at, count, EVENT)
     place_rows(work.heads, work.events[:, r.E_NUMBER], r.ROWS, r.ROW, r.PRESENT, events)

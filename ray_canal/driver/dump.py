@@ -192,7 +192,7 @@ class BinlogDump:
         return False
 
     def _read_socket(self) -> int:
-        view = self._buffer.data[self._left :]
+        view = self._buffer.data[self._left :][: self._cutter.rest_bytes]
         count = 0
         try:
             while True:

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "filter": "errors",
     "protocol": "errors",
     "kernels": "errors",
-    "binlog": "errors protocol kernels",
+    "binlog": "errors malloc protocol kernels",
     "views": "errors filter protocol kernels binlog",
     "parse": "errors filter protocol kernels binlog",
     "store": "errors config filter protocol binlog",

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from ray_canal import demo
+from ray_canal.binlog import cutter as module
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.malloc import large
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
@@ -347,6 +349,38 @@ def test_a_giant_event_grows_the_buffer() -> None:
             found += new_bytes(chunk)
     last = cutter.flush()
     assert found + (new_bytes(last) if last else b"") == data
+
+
+def test_a_buffer_has_room_for_one_chunk_and_little_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Pieces that did not fit had nearly full chunks copied, into buffers for two.
+    asked: list[int] = []
+
+    def noted(size_bytes: int) -> np.ndarray:
+        asked.append(size_bytes)
+        return large(size_bytes)
+
+    monkeypatch.setattr(module, "large", noted)
+    rng = random.Random(3)
+    chunk_bytes, tail_bytes = 4 << 20, 256 << 10
+    data = format_event() + b"".join(
+        event(29 if k % 90 else 16, os.urandom(rng.randrange(8, 40_000)), 0) for k in range(3000)
+    )
+    cutter = ChunkCutter(chunk_bytes, 64 << 20, contiguous=True)
+    cutter.begin_file("a.000001", 4)
+    found, at = [], 0
+    while at < len(data):
+        piece = data[at : at + min(rng.randrange(1, 3 << 20), cutter.rest_bytes)]
+        cutter.feed(piece)
+        at += len(piece)
+        while (chunk := cutter.next()) is not None:
+            found.append(new_bytes(chunk))
+    last = cutter.flush()
+    assert b"".join(found) + (new_bytes(last) if last else b"") == data
+    assert len(found) > 10
+    assert max(asked) <= chunk_bytes + 4 * tail_bytes
+    assert sum(size > tail_bytes for size in asked) <= len(found) + 1
 
 
 def test_random_bytes_never_crash() -> None:
