@@ -22,8 +22,8 @@ PROCESS_BYTES = 128 << 20
 measured, files that processes share not counted)."""
 
 _DECODING_CHUNKS = 6
-"""A process that cuts and decodes has one chunk being received, two being decoded with their columns
-(actors/upstreams.py), and what their rows measure."""
+"""A process that cuts and decodes has one chunk being received, two being decoded, with their
+columns (actors/upstreams.py), and what their rows measure."""
 _PASSING_CHUNKS = 3
 """A process that takes a chunk in and gives it out: its parts, pickled, read."""
 _READING_CHUNKS = 2
