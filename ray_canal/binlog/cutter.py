@@ -158,16 +158,20 @@ class ChunkCutter:
         """A writable view of at least `size` bytes; `commit` says how many were filled."""
         if self._filled + size > self._buffer.size:
             # Room for the whole of an event whose length is known, so that a giant one moves once.
-            rest = self.chunk_bytes + 2 * _SMALL_TAIL_BYTES - (self._filled - self._start)
-            self._move(max(rest, size + int(self._state[walk.NEED_BYTES])))
+            event_bytes = size + int(self._state[walk.NEED_BYTES])
+            self._move(max(self.rest_bytes + _SMALL_TAIL_BYTES, event_bytes))
         return self._buffer[self._filled :]
 
     @property
     def rest_bytes(self) -> int:
         """So many more fill the chunk and a little of the next one. Who gives no more at once has
         little of it copied into the next one's buffer."""
-        full = self._start + self._carried_bytes + self.chunk_bytes
-        return max(full - self._filled, 0) + _SMALL_TAIL_BYTES
+        return max(self._full_at - self._filled, 0) + _SMALL_TAIL_BYTES
+
+    @property
+    def _full_at(self) -> int:
+        """Where in the buffer the chunk is full."""
+        return self._start + self._carried_bytes + self.chunk_bytes
 
     def commit(self, size: int, received_at: float = 0.0) -> None:
         """`size` bytes of the reserved view were filled at `received_at` (time.time())."""
@@ -193,7 +197,7 @@ class ChunkCutter:
             return piece
         state = self._state
         while True:
-            limit = self._start + self._carried_bytes + self.chunk_bytes
+            limit = self._full_at
             early = limit - self.chunk_bytes // _EARLY_PART
             code = walk.scan(self._buffer, self._filled, early, limit, state, self._carry)
             if code == walk.MORE:

@@ -87,8 +87,7 @@ def make_plan(version: TableVersion) -> Plan:
             name = f"{table_map.full_name}.{column.name}"
             raise type(error)(f"column {name}: {error}") from None
     plan = np.zeros((len(lines), wire.PLAN_FIELDS), np.int64)
-    if lines:
-        plan[:, : wire.RUN] = lines
+    plan[:, : wire.RUN] = np.reshape(lines, (len(lines), wire.RUN))
     note_runs(plan)
     return Plan(plan, tuple(int(code) for code in plan[:, wire.CODE]))
 

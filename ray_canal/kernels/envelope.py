@@ -107,6 +107,8 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
 
 
 LABEL_SLACK_BYTES: Final = 32
+
+
 @bare
 def count_members(arena, validity, values, rows, label_ends):  # type: ignore[no-untyped-def]
     """(members of all of a column's SET values, bytes of their labels, first row with a bit beyond

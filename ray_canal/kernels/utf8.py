@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.jit import bare, inlined
-from ray_canal.kernels.memory import bit_length, load32, load64
+from ray_canal.kernels.memory import load32, load64, next_bit
 
 UNDEFINED: Final = 0xFFFD
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # the top bit of each of eight bytes
-_ONE = np.uint64(1)
 
 
 @inlined
@@ -51,9 +50,9 @@ def _behind_ascii(source, at, end):  # type: ignore[no-untyped-def]
             break
         at += 32
     while end - at >= 8:
-        marks = np.uint64(load64(source, at) & _HIGH_BITS)
+        marks = load64(source, at) & _HIGH_BITS
         if marks:
-            return at + ((bit_length(marks & (~marks + _ONE)) - 1) >> 3)
+            return at + (next_bit(marks)[0] >> 3)
         at += 8
     return at
 
