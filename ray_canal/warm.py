@@ -3,7 +3,8 @@
     python -m ray_canal.warm
 
 Decodes a bundled binlog file and renders both views, with writable and with read-only input: bytes
-from a socket are writable, bytes from Ray's object store are not, and numba compiles for each.
+from a socket are writable, bytes from Ray's object store are not, and numba compiles for each. What
+only a server's stream needs comes last.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.binlog.decode import decode
+from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
+from ray_canal.driver.dump import load_kernels
 from ray_canal.driver.source import open_source
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
@@ -43,9 +46,11 @@ def warm() -> float:
                 data.flags.writeable = writable
                 chunk = dataclasses.replace(raw, data=data)
                 _, decoded = decode(chunk, parser.parse(chunk))
+                digest_pieces(chunk, walk(chunk))  # servers without GTIDs
                 _render(decoded)
     finally:
         source.close()
+    load_kernels()
     return time.perf_counter() - began
 
 

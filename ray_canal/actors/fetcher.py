@@ -145,6 +145,7 @@ def decoded(
 def load_everything() -> None:
     """Import and compile (or load) all that a fetcher uses, by decoding a bundled binlog file."""
     from ray_canal.actors.parser import event_parser
+    from ray_canal.driver.dump import load_kernels
 
     given = {"destination": "spare", "source": {"files": [str(_BINLOG)]}}
     config = InstanceConfig.model_validate(given)
@@ -155,6 +156,7 @@ def load_everything() -> None:
             parser.decode_chunk(raw)
     finally:
         source.close()
+    load_kernels()
     # What is loaded stays; looking through it for garbage would hold up rows for 50 to 100 ms.
     # (And a start, for what little there is: 3,000 of 200,000 objects.)
     gc.freeze()

@@ -270,3 +270,9 @@ class BinlogDump:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection._force_close()
+
+
+def load_kernels() -> None:
+    """Have the machine code in this process before a dump begins."""
+    nothing = np.zeros(0, np.uint8)
+    packets.unpack(nothing, 0, 0, nothing, np.zeros(packets.STATE_SIZE, np.int64), False)

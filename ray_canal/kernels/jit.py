@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import weakref
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import llvmlite.binding as llvm
 import numba
@@ -88,9 +89,59 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         return locator
 
 
+class _Symbol(NamedTuple):
+    """What a kernel's machine code defines, as numba's engine asks of it."""
+
+    name: str
+    is_declaration: bool = False
+
+
+class _Symbols(NamedTuple):
+    functions: list[_Symbol]
+    global_variables: list[_Symbol]
+
+
 class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """As numba's own, but a kernel's LLVM code, which lies beside its machine code for the compiler
+    to link into callers, stays as it lies until that asks: parsed, it takes 20 MB of a process."""
+
     # The user-wide locator comes second: for a home directory that cannot be written to.
     _locator_classes = (_Locator, caching.UserWideCacheLocator)
+
+    def reduce(self, compiled: Any) -> Any:
+        module = compiled.library._get_module_for_linking()
+        symbols = _Symbols(
+            *(
+                [_Symbol(each.name) for each in kind if not each.is_declaration]
+                for kind in (module.functions, module.global_variables)
+            )
+        )
+        return super().reduce(compiled), symbols
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        ((name, kind, (machine_code, llvm_code)), *rest), symbols = payload
+        codegen = target_context.codegen()
+        codegen._engine._load_defined_symbols(symbols)
+        nothing = llvm.parse_assembly("").as_bitcode()
+        library = name, kind, (machine_code, nothing)
+        compiled = super().rebuild(target_context, (library, *rest))
+        compiled.library._shared_module = None
+        compiled.library._get_module_for_linking = _Linked(compiled.library, llvm_code)
+        return compiled
+
+
+class _Linked:
+    """A library's LLVM code, parsed when it is called for."""
+
+    def __init__(self, library: Any, llvm_code: bytes) -> None:
+        self._library = weakref.ref(library)
+        self._llvm_code = llvm_code
+
+    def __call__(self) -> Any:
+        library: Any = self._library()
+        if library._shared_module is None:
+            library._shared_module = llvm.parse_bitcode(self._llvm_code)
+        return library._shared_module
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]

@@ -6,6 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+COMPILED = """
+from ray_canal.kernels import digest, packets
+from ray_canal.warm import warm
+warm()
+print(len(packets.unpack.signatures), len(digest.transaction_pieces.signatures))
+"""
+
+
+def test_what_only_a_stream_needs_is_warm_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, check=True, text=True
+    )
+    assert done.stdout.split() == ["1", "2"]
+
 
 def test_a_second_process_starts_from_the_cache() -> None:
     root = Path(__file__).parents[2]

@@ -26,6 +26,22 @@ from ray_canal.kernels import jit
 print(before, "ma" in vars(np))
 """
 
+LINKED = """
+import numpy as np
+from ray_canal.kernels import crc, jit
+data = np.frombuffer(b"123456789", np.uint8)
+found = crc.crc32(data, 0, 9)
+def parsed():
+    libraries = [each.library for each in crc.crc32.overloads.values()]
+    return sum(each._shared_module is not None for each in libraries)
+before = parsed()
+@jit.bare
+def added(data):
+    return crc.crc32(data, 0, 9) + 1
+print(sum(crc.crc32.stats.cache_hits.values()), before, added(data) - found)
+print(parsed())
+"""
+
 
 def run(sources: Path, cache: Path, code: str = CODE) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(sources), "RAY_CANAL_CACHE_DIR": str(cache)}
@@ -51,6 +67,12 @@ def test_copy_finds_the_cache(tmp_path: Path) -> None:
     changed = tmp_path / "two/ray_canal/kernels/crc.py"
     changed.write_text(changed.read_text() + "\n# changed\n")
     assert run(tmp_path / "two", tmp_path / "cache")[1] != where
+
+
+def test_a_loaded_kernel_is_parsed_when_another_one_is_compiled_with_it(tmp_path: Path) -> None:
+    sources = Path(ray_canal.__file__).parents[1]
+    run(sources, tmp_path)
+    assert run(sources, tmp_path, LINKED) == ["1", "0", "1", "1"]
 
 
 def test_key_is_stable() -> None:
