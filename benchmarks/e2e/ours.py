@@ -35,7 +35,7 @@ from ray_canal.client.message import Message
 from ray_canal.errors import InstanceNotFound
 from ray_canal.warm import warm
 
-UNITS = 16 << 10
+UNITS = 32 << 10
 """Memory units of 1 KiB in a get."""
 
 _QUIET_S = 1.0

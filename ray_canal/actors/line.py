@@ -169,6 +169,15 @@ class Line:
         if dropped and self._spiller is not None:
             self._spiller.drop.remote(dropped)
 
+    def takes_what_comes(self, client_id: int, batch_size: int) -> bool:
+        """Whether a chunk is being decoded that fits into a batch beside what is there. (Of one
+        that counts entries nobody knows.)"""
+        store, coming = self._config.store, self.pump.coming_bytes
+        if not coming or store.batch_mode != "MEMSIZE":
+            return False
+        left = batch_size - -(-coming // store.memunit_bytes)
+        return left > 0 and not self.store.ready(client_id, left)
+
     def message(self, batch: Batch, epoch: int) -> MessageHead:
         """What a client gets of the batch."""
         return head_of(batch, epoch, self._config, self._spiller)

@@ -67,11 +67,15 @@ class Pump:
         self._buffer: Any = None
         self.finished = self._closed = False
         self.stages = Stages()
-        self.chunks_in_flight = 0
 
     @property
     def decoders(self) -> int:
         return self._decoders
+
+    @property
+    def coming_bytes(self) -> int:
+        """Of the next chunk, if it is read and is being decoded; 0: none is, or nobody knows."""
+        return next(iter(self._upstream.coming), 0) if self._upstream is not None else 0
 
     async def open(
         self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
@@ -234,6 +238,8 @@ class Pump:
             self.stages.add_chunk(log_chunk.info.stage_seconds)
             added_s = time.perf_counter()
             await deliver(log_chunk, decoded_ref)
+            if self._upstream is not None and self._upstream.coming:
+                self._upstream.coming.popleft()
             self.stages.add("store", time.perf_counter() - added_s)
             if isinstance(info, ChunkInfo) and info.failure is not None:
                 raise info.failure

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -44,6 +45,9 @@ class Upstream(Protocol):
 
     actor: Any
     """Whose process may stop or end by itself; None: it is ours."""
+    coming: deque[int]
+    """Bytes of the chunks that are read and perhaps not in the log yet, oldest first; the pump
+    takes them off. Empty where only another process knows."""
 
     async def open(
         self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
@@ -75,6 +79,7 @@ class ActorUpstream:
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
+        self.coming: deque[int] = deque()
 
     async def open(
         self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
@@ -123,6 +128,7 @@ class ThreadUpstream:
 
     def __init__(self, instance_json: str, fused: bool) -> None:
         sys.setswitchinterval(_SWITCH_S)
+        self.coming: deque[int] = deque()
         self._thread, self._decoders, self._beside = (
             ThreadPoolExecutor(count, thread_name_prefix=name)
             for count, name in ((1, "upstream"), (chunks_ahead(0), "decoder"), (1, "beside"))
@@ -176,6 +182,7 @@ class ThreadUpstream:
         reading, chunk = fetcher.next_parsed()
         if chunk is None:
             return reading, None
+        self.coming.append(chunk[0].size_bytes)
         if chunk[0].size_bytes < _ASIDE_BYTES:
             return _kept(*decoded(reading, *chunk))
         waiting = [chunk]

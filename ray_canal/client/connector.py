@@ -182,7 +182,8 @@ class Connector:
     ) -> Iterator[Message]:
         """Messages for ever, each acked when the loop asks for the next one.
 
-        If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends
+        Each has what is there, at most `batch_size` of it (see get_without_ack), and waits for
+        nothing but chunks that are being decoded already and fit, up to 0.1 s. If the loop's body raises, or the loop is left, the message in hand is rolled back. Ends
         when a source of binlog files is at its end, or within `poll` seconds (1) after `stopped` is
         set.
         """

@@ -61,6 +61,7 @@ _ENVELOPE = [
 ]
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
+_NULLS_MAX = 1 << 16
 _JSON_DIFF = pa.field("json_diff", pa.string())
 
 
@@ -198,7 +199,7 @@ def _batch(
     return pa.RecordBatch.from_arrays([*envelope, *sides], schema=image.schema)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Image:
     """The Arrow types of a table version's columns, of an image, and of its batches."""
 
@@ -219,6 +220,20 @@ def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
     }
     fields = [*_ENVELOPE, pa.field("before", image), pa.field("after", image)]
     return _Image(kinds, image, pa.schema(fields, metadata=metadata))
+
+
+def _no_images(image: _Image, rows: int) -> pa.Array:
+    """Of a side that no row has."""
+    if rows > _NULLS_MAX:
+        return pa.nulls(rows, image.image)
+    return _nulls(image, 1 << rows.bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _nulls(image: _Image, rows: int) -> pa.Array:
+    """Kept, for a null takes the room of a value: of sixty columns, half a megabyte to be zeroed
+    for each batch of inserts."""
+    return pa.nulls(rows, image.image)
 
 
 def _envelope(
@@ -277,7 +292,7 @@ def _side(
     """The before or after struct of rows [low, high); null where a row has no such image."""
     low, high = rows
     if layouts is None or not image.kinds:
-        return pa.nulls(high - low, image.image)
+        return _no_images(image, high - low)
     columns = zip(table.meta.columns, layouts, image.kinds, strict=True)
     arrays = [_column(arena, table, *column) for column in columns]
     if low or high < table.rows:

@@ -1,0 +1,79 @@
+"""A line over binlog files: which chunks a message waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from ray_canal.actors import fetcher, upstreams
+from ray_canal.actors.line import Line
+from ray_canal.actors.signal import Signal
+from ray_canal.config import InstanceConfig
+from ray_canal.demo import binlog_files
+from ray_canal.filter import TableFilter
+from ray_canal.store.subscriber import Terms
+from ray_canal.store.transaction_buffer import LogChunk
+
+EVERYTHING = Terms(TableFilter())
+
+
+def line_of(changed: Signal, **store: Any) -> Line:
+    source = {"files": [str(binlog_files()[0])], "start": "earliest"}
+    instance = {
+        "destination": "x",
+        "source": source,
+        "chunk_bytes": 4096,
+        "decoders": 0,
+        "store": store,
+        "tsdb": {"enable": False},
+    }
+    return Line(InstanceConfig.model_validate(instance), "", changed, None, True)
+
+
+@pytest.mark.parametrize("mode", ["MEMSIZE", "ITEMSIZE"])
+def test_a_message_takes_what_is_being_decoded_if_it_fits(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(upstreams, "_ASIDE_BYTES", 0)
+    held, numbers, really = threading.Event(), itertools.count(), fetcher.decoded
+
+    def decoded(*chunk: Any) -> Any:
+        if next(numbers) == 1:
+            assert held.wait(60)
+        return really(*chunk)
+
+    monkeypatch.setattr(fetcher, "decoded", decoded)
+    asyncio.run(asyncio.wait_for(taken(mode, held), 120))
+
+
+async def taken(mode: str, held: threading.Event) -> None:
+    changed = Signal()
+    line = line_of(changed, batch_mode=mode)
+    start, _, _ = await line.open((), ())
+    store = line.begin(start.position, 1)
+    store.subscribe(1, EVERYTHING, None)
+
+    async def deliver(chunk: LogChunk, payload: Any) -> None:
+        store.put(chunk, payload)
+        await changed.wake()
+
+    running = asyncio.create_task(line.run(deliver))
+    while not store.ready(1, 1, count_all=True):
+        await changed.wait()
+    while not line.pump.coming_bytes:
+        await asyncio.sleep(0.001)
+    assert line.takes_what_comes(1, 1 << 10) == (mode == "MEMSIZE")
+    assert not line.takes_what_comes(1, 1)  # there is no room for it beside the first one
+    held.set()
+    while line.takes_what_comes(1, 1 << 20):
+        await changed.wait()
+    await running
+    assert line.pump.coming_bytes == 0
+    batch = store.get(1, 1 << 20)
+    assert batch is not None
+    assert len(batch.parts) > 10
+    await line.close()
