@@ -50,7 +50,7 @@ def spark_changes(
     ] = r".*\..*",
     batch_size: Annotated[
         int, typer.Option(min=1, help="Memory units (KiB of binlog) of a micro-batch.")
-    ] = 16384,
+    ] = 24576,
     timeout_s: Annotated[
         float, typer.Option(min=0.0, help="How long a batch may fill before it is taken as it is.")
     ] = 2.0,

@@ -314,7 +314,7 @@ class InstanceConfig(_Section):
     store: StoreConfig = StoreConfig()
     tsdb: TsdbConfig = TsdbConfig()
     decoders: Literal["auto"] | int = "auto"
-    chunk_bytes: int = Field(16 << 20, ge=_CHUNK_BYTES_MIN)
+    chunk_bytes: int = Field(24 << 20, ge=_CHUNK_BYTES_MIN)
     linger_ms: float = Field(5.0, ge=0)
     decode_timeout_s: float = Field(120.0, gt=0)
     time_zone: str = "UTC"  # in which entries print TIMESTAMP

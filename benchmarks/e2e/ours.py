@@ -35,8 +35,8 @@ from ray_canal.client.message import Message
 from ray_canal.errors import InstanceNotFound
 from ray_canal.warm import warm
 
-UNITS = 32 << 10
-"""Memory units of 1 KiB in a get."""
+UNITS = 48 << 10
+"""Memory units of 1 KiB in a get: two chunks."""
 
 _QUIET_S = 1.0
 """A process that took hardly any CPU for so long has loaded its kernels."""

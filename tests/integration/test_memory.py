@@ -12,6 +12,7 @@ import pytest
 import ray
 
 import ray_canal as canal
+from ray_canal.config import InstanceConfig
 from tests.integration.test_main_job import deployment
 from tests.memory import OBJECTS, Sampler
 from tests.processes import FETCHER, SPILLER, STORE, wait_for
@@ -112,7 +113,7 @@ def measure(server: Server, folder: Path, size_bytes: int, **instance: Any) -> N
     assert sum(peak[role] for role in OWN) < limits["processes"]
     assert peak[OBJECTS] < limits["objects"]
     assert on_disk < limits["disk"]
-    chunk_bytes = instance.get("chunk_bytes", 16 * MIB)
+    chunk_bytes = instance.get("chunk_bytes", InstanceConfig.model_fields["chunk_bytes"].default)
     assert grown < 2 * (64 * MIB + 4 * chunk_bytes + 2 * BATCH_UNITS * 1024)
 
 

@@ -23,8 +23,8 @@ def the(given: InstanceConfig, decoders: int = 0, subscribers: int = 1, lines: i
 
 def test_objects_are_the_log_what_is_in_flight_and_what_is_read_back() -> None:
     # 128 MiB of log, one chunk more, 5 in flight, 2 of each subscriber.
-    assert the(config()).objects == (128 + 16 + 5 * 16 + 2 * 16) * MIB
-    assert the(config(), subscribers=3).objects == (128 + 16 + 5 * 16 + 3 * 2 * 16) * MIB
+    assert the(config()).objects == (128 + 24 + 5 * 24 + 2 * 24) * MIB
+    assert the(config(), subscribers=3).objects == (128 + 24 + 5 * 24 + 3 * 2 * 24) * MIB
     assert the(config(chunk_bytes=MIB)).objects == (128 + 1 + 5 + 2) * MIB
     small = config(store={"buffer_size": 16384})  # chunks are a quarter of it
     assert the(small).objects == (16 + 4 + 5 * 4 + 2 * 4) * MIB
