@@ -97,6 +97,7 @@ def cluster_of(shape: str) -> Iterator[Child]:
 
 def _one(reader: Reader, made: Made, served: Source, cluster: Child | None) -> Run:
     served.end_dumps()
+    served.load_binlogs()
     if not reader.says:
         return _whole_process(made, served)
     if reader.command is None:
