@@ -74,7 +74,7 @@ class Pump:
 
     @property
     def coming_bytes(self) -> int:
-        """Of the next chunk, if it is read and is being decoded; 0: none is, or nobody knows."""
+        """Of the next chunk, if it is large and is being decoded; 0: none is, or nobody knows."""
         return next(iter(self._upstream.coming), 0) if self._upstream is not None else 0
 
     async def open(

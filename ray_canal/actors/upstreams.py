@@ -47,7 +47,8 @@ class Upstream(Protocol):
     """Whose process may stop or end by itself; None: it is ours."""
     coming: deque[int]
     """Bytes of the chunks that are read and perhaps not in the log yet, oldest first; the pump
-    takes them off. Empty where only another process knows."""
+    takes them off. 0: a small one, which nobody waits for. Empty where only another
+    process knows."""
 
     async def open(
         self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
@@ -182,9 +183,10 @@ class ThreadUpstream:
         reading, chunk = fetcher.next_parsed()
         if chunk is None:
             return reading, None
-        self.coming.append(chunk[0].size_bytes)
         if chunk[0].size_bytes < _ASIDE_BYTES:
+            self.coming.append(0)
             return _kept(*decoded(reading, *chunk))
+        self.coming.append(chunk[0].size_bytes)
         waiting = [chunk]
         del chunk  # it goes when it is decoded, not when its columns have been put, too
         return self._decoders.submit(lambda: _kept(*decoded(reading, *waiting.pop())))
