@@ -75,7 +75,9 @@ class Pump:
     @property
     def coming_bytes(self) -> int:
         """Of the next chunk, if it is large and is being decoded; 0: none is, or nobody knows."""
-        return next(iter(self._upstream.coming), 0) if self._upstream is not None else 0
+        if self._upstream is None or not self._upstream.coming:
+            return 0
+        return self._upstream.coming[0]  # another thread appends, none but this one takes off
 
     async def open(
         self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""

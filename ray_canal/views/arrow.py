@@ -61,7 +61,7 @@ _ENVELOPE = [
 ]
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
-_NULLS_MAX = 1 << 16
+_NULLS_MAX = 1 << 16  # rows; kept nulls are a megabyte or two at most
 _JSON_DIFF = pa.field("json_diff", pa.string())
 
 
