@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import ray
 from ray.exceptions import RayError, RayTaskError
 
+from ray_canal.actors.lending import lent
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import (
@@ -16,18 +18,22 @@ from ray_canal.errors import (
     SubscriberReplaced,
 )
 from ray_canal.protocol.message import MessageHead, MessagePart
-from ray_canal.store.batch import Batch
+from ray_canal.store.batch import Batch, Part
 
 
-def head_of(batch: Batch, epoch: int, config: InstanceConfig, spiller: Any) -> MessageHead:
+def head_of(
+    batch: Batch, epoch: int, config: InstanceConfig, spiller: Any, lends: bool = False
+) -> MessageHead:
     """What a client gets of a batch: references and slices, and how to read them. `spiller` has
-    what is on disk."""
+    what is on disk. `lends`: the references may be lent; not beside what is on disk, which is
+    fetched one by one."""
+    lends = lends and not batch.on_disk
     return MessageHead(
         batch.id,
         epoch,
         tuple(
             MessagePart(
-                OnDisk(spiller, part.payload) if part.on_disk else part.payload,
+                _payload(part, spiller, lends),
                 part.first,
                 part.last,
                 part.mask,
@@ -46,7 +52,16 @@ def head_of(batch: Batch, epoch: int, config: InstanceConfig, spiller: Any) -> M
         fields=config.filter.fields,
         black_fields=config.filter.black_fields,
         irregular_dates=config.irregular_dates,
+        lent=lends,
     )
+
+
+def _payload(part: Part, spiller: Any, lends: bool) -> Any:
+    if part.on_disk:
+        return OnDisk(spiller, part.payload)
+    if lends and isinstance(part.payload, ray.ObjectRef):
+        return lent(part.payload)
+    return part.payload  # a reference, or a small chunk itself
 
 
 def plain(error: Exception) -> Exception:

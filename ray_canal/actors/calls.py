@@ -25,6 +25,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
+from ray_canal.actors.lending import Lent, reference_of
 from ray_canal.actors.spawn import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
@@ -204,4 +205,6 @@ async def _loaded(payload: Any) -> Any:
 
 def _reference(payload: Any) -> Any:
     """A chunk's reference; one that is on disk is read by who put it there, and ours."""
+    if isinstance(payload, Lent):
+        return reference_of(payload)
     return payload.spiller.read.remote(payload.segment) if isinstance(payload, OnDisk) else payload

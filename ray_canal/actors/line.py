@@ -178,9 +178,9 @@ class Line:
         left = batch_size - -(-coming // store.memunit_bytes)
         return left > 0 and not self.store.ready(client_id, left)
 
-    def message(self, batch: Batch, epoch: int) -> MessageHead:
-        """What a client gets of the batch."""
-        return head_of(batch, epoch, self._config, self._spiller)
+    def message(self, batch: Batch, epoch: int, lends: bool) -> MessageHead:
+        """What a client gets of the batch; see head_of."""
+        return head_of(batch, epoch, self._config, self._spiller, lends)
 
     async def stop(self) -> None:
         """End the upstream; the log can be read on."""

@@ -145,15 +145,17 @@ class Store(Instance):
         batch_size: int,
         timeout: float,
         done: tuple[int, int] | None = None,
+        lends: bool = False,
         holder: str = "",
     ) -> MessageHead:
         """A batch as soon as there is anything for this subscriber, waiting up to `timeout`; first
         its batch `done` (id, epoch) is acked. It may be acked already, for the call may come twice;
-        one that is void comes again."""
+        one that is void comes again. `lends`: the caller fetches its chunks at once, so they may be
+        lent."""
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
                 await self._ack(client_id, *done, holder, keep=False)
-        return await self._get(client_id, batch_size, timeout, holder, full=False)
+        return await self._get(client_id, batch_size, timeout, holder, full=False, lends=lends)
 
     async def get(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
@@ -166,7 +168,13 @@ class Store(Instance):
         return head
 
     async def _get(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str, full: bool
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float | None,
+        holder: str,
+        full: bool,
+        lends: bool = False,
     ) -> MessageHead:
         await self._line_of(client_id)
         self._asides.come_back(client_id)
@@ -190,7 +198,7 @@ class Store(Instance):
         if batch is not None:
             self._delivered = max(self._delivered or batch.range.ack, batch.range.ack)
             line.sweep()
-            message = line.message(batch, self._epoch)
+            message = line.message(batch, self._epoch, lends)
             self._gets.add("get", time.perf_counter() - asked_s)
             return message
         if self._failure is not None and self._has_given_up():

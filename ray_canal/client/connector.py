@@ -66,6 +66,15 @@ def _with_keys(hash: Keys | None) -> dict[str, Any]:
     }
 
 
+def _is_held(message: Message) -> bool:
+    """Whether its chunks could be fetched: those of a log that has ended since are gone."""
+    try:
+        message.hold()
+    except InstanceRestarted:
+        return False
+    return True
+
+
 class Connector:
     """A subscriber of one destination.
 
@@ -189,15 +198,18 @@ class Connector:
         """
         if poll is None:
             poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
-        session, done = self._session, None
+        session, done, held = self._session, None, True
         while stopped is None or not stopped.is_set():
+            lends = held and session.transport.lends
             message = session.message(
                 session.transport.call(
-                    "get_soon", session.client_id, batch_size, poll, done, repeat=True
+                    "get_soon", session.client_id, batch_size, poll, done, lends, repeat=True
                 )
             )
-            done = None
-            if message:
+            done, held = None, _is_held(message)
+            if not held:
+                self._give_back()  # the next one is not lent, so its reader sees what is wrong
+            elif message:
                 try:
                     yield message
                     done = message.id, message.head.epoch

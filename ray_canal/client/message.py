@@ -103,6 +103,12 @@ class Message:
             self._chunks = self.load([part.payload for part in self.head.parts])
         return self._chunks
 
+    def hold(self) -> None:
+        """Fetch what is only lent. Raises InstanceRestarted: it is gone already, and comes
+        again."""
+        if self.head.lent:
+            self._chunks = self.chunks
+
     def _parts(self) -> Iterator[tuple[MessagePart, DecodedChunk]]:
         """Parts with their chunks. Where some are on disk, one at a time, each as long as it is
         used."""

@@ -162,7 +162,7 @@ class _Wire:
 class TcpTransport:
     """Canal's protocol for one connector. Calls are made one at a time, from any thread."""
 
-    has_batches = False
+    has_batches = lends = False
 
     def __init__(self, destination: str, address: Address) -> None:
         self.destination = destination
@@ -341,6 +341,7 @@ class TcpTransport:
         batch_size: int,
         timeout: float,
         done: tuple[int, int] | None = None,
+        lends: bool = False,
     ) -> TcpHead:
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):  # as the store does it

@@ -27,6 +27,10 @@ class Transport(Protocol):
     destination: str
     has_batches: bool  # whether messages have Arrow batches
 
+    @property
+    def lends(self) -> bool:
+        """Whether chunks that are fetched at once may be lent (actors/lending.py)."""
+
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
@@ -69,6 +73,11 @@ class RayTransport(StoreCalls):
         return getattr(self._handle, method).remote(*arguments, **named)
 
     has_batches = True
+
+    @property
+    def lends(self) -> bool:
+        """A Ray Client has no references of its own."""
+        return not ray.util.client.ray.is_connected()
 
     def message(self, head: MessageHead) -> Message:
         return Message(head, partial(self._load_of, times_joined()))

@@ -47,7 +47,7 @@ Every chunk costs all stages the same, whatever is in it."""
 _FIRST_CHUNK_BYTES = 4 << 20
 """A chunk of a stream that paused; each one behind it may be twice as large, up to the configured
 size. So what comes in one burst goes through the stages side by side."""
-_BULK_RECEIVE_BYTES = 256 << 10
+_BULK_RECEIVE_BYTES = 1 << 20
 """Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
 
 

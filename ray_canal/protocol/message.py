@@ -47,3 +47,4 @@ class MessageHead:
     fields: str = ""  # the instance's field filter, white and black
     black_fields: str = ""
     irregular_dates: Literal["null", "error"] = "null"
+    lent: bool = False  # the payloads are the store's alone: to be fetched before it lets them go

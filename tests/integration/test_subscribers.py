@@ -13,6 +13,7 @@ import pytest
 import ray_canal as canal
 from ray_canal import errors
 from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.lending import Lent
 from ray_canal.protocol.position import EntryPosition
 from tests.integration.test_main_job import deployment
 from tests.servers import Server
@@ -227,3 +228,34 @@ def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
         messages.close()  # in the midst of the second one
         assert connector.list_batch_ids() == []
         assert next(connector.messages(1)).id > third.id
+
+
+def test_messages_can_be_read_after_the_log_has_let_them_go(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    """A loop's large chunks are lent: nobody but the loop has them once they are acked."""
+    stop_after.append("kept")
+    given = deployment(mysql97, "kept", tmp_path / "meta.db")
+    given["instance"][0]["store"] = SMALL_LOG
+    canal.start(given)
+    with canal.connect("kept", 5) as connector:
+        connector.subscribe(r"kept\.t")
+        filled(mysql97, "kept", *((first, ROWS // 4) for first in range(1, 4 * ROWS, ROWS // 4)))
+        kept = []
+        rows = lent = 0
+        for message in connector.messages(1024):
+            assert message.head.lent
+            lent += sum(isinstance(part.payload, Lent) for part in message.head.parts)
+            kept.append(message)
+            rows += message.row_count
+            if rows >= 4 * ROWS:
+                break
+        assert lent > 0
+        assert connector.list_batch_ids() == []
+        found = [
+            number
+            for message in kept
+            for batch in message.batches
+            for number in batch.column("after").field("id").to_pylist()
+        ]
+        assert found == list(range(1, 4 * ROWS + 1))

@@ -1,0 +1,103 @@
+"""What a connector's loop does with messages that are only lent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ray_canal.client.connector import Connector
+from ray_canal.client.message import Message
+from ray_canal.errors import InstanceRestarted
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
+
+
+class Store:
+    """Hands out batches of one chunk, its number, for ever. Those in `gone` are lent in vain."""
+
+    destination = "x"
+    has_batches = True
+
+    def __init__(self, *gone: int, lends: bool = True) -> None:
+        self.lends = lends
+        self.gone = gone
+        self.calls: list[tuple[Any, ...]] = []
+        self.fetched: list[int] = []
+        self._next = 1
+
+    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        self.calls.append((method, *arguments))
+        if method != "get_soon":
+            return None
+        *_, lends = arguments
+        self._next += 1
+        number = self._next - 1
+        return MessageHead(number, 1, (MessagePart(number, 0, 1, None),), lent=lends)
+
+    def message(self, head: MessageHead) -> Message:
+        def load(payloads: list[Any]) -> list[Any]:
+            if head.lent and head.id in self.gone:
+                raise InstanceRestarted("it is gone")
+            self.fetched += payloads
+            return payloads
+
+        return Message(head, load)
+
+    def close(self) -> None:
+        return
+
+    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+        return self.call(method, *arguments, repeat=repeat)
+
+
+def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
+    store = Store()
+    messages = Connector(store).messages(10, 1.0)
+    first, second = next(messages), next(messages)
+    assert store.calls == [
+        ("get_soon", 1001, 10, 1.0, None, True),
+        ("get_soon", 1001, 10, 1.0, (1, 1), True),
+    ]
+    assert store.fetched == [1, 2]
+    assert (first.chunks, second.chunks) == ([1], [2])
+    assert store.fetched == [1, 2]
+
+
+def test_what_is_not_lent_is_fetched_when_it_is_read() -> None:
+    store = Store(lends=False)
+    messages = Connector(store).messages(10, 1.0)
+    first = next(messages)
+    assert store.calls == [("get_soon", 1001, 10, 1.0, None, False)]
+    assert store.fetched == []
+    assert first.chunks == [1]
+
+
+def test_what_was_lent_in_vain_is_given_back_and_the_next_one_not_lent() -> None:
+    store = Store(1, 3)
+    messages = Connector(store).messages(10, 1.0)
+    assert [next(messages).id for _ in range(3)] == [2, 4, 5]
+    assert store.calls == [
+        ("get_soon", 1001, 10, 1.0, None, True),
+        ("rollback", 1001, None, 1),
+        ("get_soon", 1001, 10, 1.0, None, False),
+        ("get_soon", 1001, 10, 1.0, (2, 1), True),
+        ("rollback", 1001, None, 1),
+        ("get_soon", 1001, 10, 1.0, None, False),
+        ("get_soon", 1001, 10, 1.0, (4, 1), True),
+    ]
+
+
+def test_other_failures_reach_the_loop() -> None:
+    class Broken(Store):
+        def message(self, head: MessageHead) -> Message:
+            def load(payloads: list[Any]) -> list[Any]:
+                raise MemoryError("no room to map it")
+
+            return Message(head, load)
+
+    with pytest.raises(MemoryError, match="no room"):
+        next(Connector(Broken()).messages())
+
+
+def test_an_empty_message_holds_nothing() -> None:
+    Message(MessageHead(EMPTY_BATCH, 1), lambda _: pytest.fail("there is nothing")).hold()
