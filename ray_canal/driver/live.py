@@ -45,8 +45,9 @@ _BULK_PART, _BULK_LINGERS = 8, 10
 it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
 Every chunk costs all stages the same, whatever is in it."""
 _FIRST_CHUNK_BYTES = 4 << 20
-"""A chunk of a stream that paused; each one behind it may be twice as large, up to the configured
-size. So what comes in one burst goes through the stages side by side."""
+"""The first chunk of a stream; each one behind it may be twice as large, up to the configured size,
+and half as large after each pause (as a server makes between two files). So what comes in one burst
+goes through the stages side by side."""
 _BULK_RECEIVE_BYTES = 1 << 20
 """Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
 
@@ -213,7 +214,8 @@ class LiveSource:
                 continue
             self._streams = False
             if time.monotonic() >= end:
-                self._cutter.chunk_bytes = self._first_chunk_bytes
+                half = self._cutter.chunk_bytes // 2
+                self._cutter.chunk_bytes = max(half, self._first_chunk_bytes)
                 return self._cutter.flush()
         return None
 
