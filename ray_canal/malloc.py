@@ -26,6 +26,7 @@ _LARGE_BYTES, _LARGE_BYTES_MAX = 1 << 20, 128 << 20
 """Outside of this nothing is kept: small pieces are malloc's, giant ones are rare."""
 _HUGE_BYTES = 4 << 20  # from here on numpy asks for huge pages, too
 _KEPT_S = 2.0  # a stream uses each much more often
+_TIMES_MAX = 4  # as large as is asked for may a room be that was used for something larger
 
 
 @dataclass(eq=False, slots=True)
@@ -90,8 +91,11 @@ def give_up_unused(kept_s: float = _KEPT_S) -> None:
 
 
 def _taken(room_bytes: int) -> mmap.mmap | None:
-    for room in reversed(list(_kept)):  # the last one is perhaps still in the caches
-        if len(room.pages) == room_bytes and _removed(room):
+    # The smallest that is large enough, and of these the last one: it is perhaps still in the
+    # caches. Chunks that have become smaller use what larger ones have left.
+    fitting = (room for room in reversed(_kept.copy()) if len(room.pages) >= room_bytes)
+    for room in sorted(fitting, key=lambda room: len(room.pages)):
+        if len(room.pages) <= _TIMES_MAX * room_bytes and _removed(room):
             give_up_unused()
             return room.pages
     for room in list(_kept):  # chunks have grown

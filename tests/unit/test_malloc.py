@@ -79,8 +79,22 @@ def test_what_has_become_too_small_is_given_up() -> None:
     assert kept_mb() == []
     del larger, largest
     assert sorted(kept_mb()) == [8, 16]
-    assert large(3 * _MB).size == 3 * _MB  # larger ones are none of its business
-    assert sorted(kept_mb()) == [4, 8, 16]
+
+
+@pytest.mark.usefixtures("keeping")
+def test_what_has_become_smaller_uses_what_larger_ones_left() -> None:
+    del_me = [large(5 * _MB), large(9 * _MB), large(33 * _MB)]
+    del_me.clear()
+    assert sorted(kept_mb()) == [8, 16, 64]
+    small = large(3 * _MB)  # the smallest that is large enough
+    assert small.size == 3 * _MB
+    assert sorted(kept_mb()) == [16, 64]
+    smaller = large(3 * _MB)
+    assert kept_mb() == [64]
+    third = large(3 * _MB)  # of sixty-four megabytes far too much would be held
+    assert kept_mb() == [64]
+    del small, smaller, third
+    assert sorted(kept_mb()) == [4, 8, 16, 64]
 
 
 @pytest.mark.usefixtures("keeping")
