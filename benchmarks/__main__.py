@@ -95,13 +95,14 @@ def check(
     if not against.exists():
         console.print(f"{against} is not there: python -m benchmarks run --out {against}")
         raise typer.Exit(2)
-    committed = fig.figures_of(json.loads(against.read_text(encoding="utf-8")))
+    report = json.loads(against.read_text(encoding="utf-8"))
+    committed = fig.figures_of(report)
     figures, missing = _measured(made_of(workload, scale), [*OURS, BASE], runs)
     _show(figures, missing)
     if missing:
         console.print("nothing to compare without these")
         raise typer.Exit(2)
-    judge(fig.losses(figures, committed))
+    judge(fig.losses(figures, committed), report["machine"]["cpu"])
 
 
 def _measured(

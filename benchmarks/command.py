@@ -53,12 +53,9 @@ def made_of(names: list[str] | None, scale: float) -> list[work.Made]:
 
 def machine() -> dict[str, Any]:
     """What bench.json says of the machine, its load included."""
-    model = platform.processor()
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        names = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "cpu": names[0] if names else model,
+        "cpu": _cpu(),
         "cores": os.cpu_count(),
         "memory_gb": round(memory / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
@@ -66,10 +63,32 @@ def machine() -> dict[str, Any]:
     }
 
 
-def judge(lost: Sequence[str]) -> None:
-    """The end of a check: prints what was lost, and then fails."""
+def _cpu() -> str:
+    """Its name, and what the name does not tell apart: virtual machines leave the number out."""
+    said: dict[str, str] = {}
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            name, _, value = line.partition(":")
+            said.setdefault(name.strip(), value.strip())
+    if "model name" not in said:
+        return platform.processor()
+    wide = "AVX-512" if "avx512f" in said.get("flags", "").split() else "no AVX-512"
+    family, model = said.get("cpu family", "?"), said.get("model", "?")
+    return f"{said['model name']} (family {family}, model {model}, {wide})"
+
+
+def judge(lost: Sequence[str], made_on: str, this: str | None = None) -> None:
+    """The end of a check against figures of the CPU `made_on`: prints what was lost, and then
+    fails. `this`: the CPU; None: ours."""
     for line in lost:
         console.print(f"slower: {line}", style="red")
+    this = this or _cpu()
+    if lost and made_on != this:
+        console.print(
+            f"The figures compared with were made on another CPU: {made_on}; this is {this}. "
+            "Ratios differ by a third between some. Make figures with the code before the change "
+            "on this one (`run --out FILE`), then `check --against FILE`."
+        )
     if lost:
         raise typer.Exit(1)
     console.print("no ratio lost more than 20 %")

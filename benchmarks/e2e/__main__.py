@@ -177,7 +177,8 @@ def check(
 ) -> None:
     """Fail when a ratio of throughput lost over 20 % against the committed figures. Without
     --reader, of the readers that take seconds."""
-    committed = fig.figures_of(json.loads(against.read_text(encoding="utf-8")))
+    report = json.loads(against.read_text(encoding="utf-8"))
+    committed = fig.figures_of(report)
     if not committed:
         console.print(f"{against} has no end-to-end figures; make them with `make bench-e2e`")
         raise typer.Exit(2)
@@ -186,7 +187,7 @@ def check(
     if not any(fig.ratios(figures)):
         console.print(f"nothing to compare: {', '.join(missing)} not available")
         raise typer.Exit(2)
-    judge(fig.losses(figures, committed))
+    judge(fig.losses(figures, committed), report["end_to_end"]["machine"]["cpu"])
 
 
 if __name__ == "__main__":

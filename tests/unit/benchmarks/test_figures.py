@@ -7,8 +7,10 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+import typer
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks.figures import Figure, figure, figure_table, figures_of, goal_table, losses, ratio
 from benchmarks.measure import Run
 
@@ -55,3 +57,23 @@ def test_tables_show_figures_and_missed_goals() -> None:
     assert "8.00" in text
     assert "missed" in text
     assert "reached" not in text
+
+
+@pytest.mark.parametrize(("this", "is_told"), [("Zen 5", False), ("Zen 3", True)])
+def test_a_failed_check_says_that_the_figures_are_of_another_cpu(
+    monkeypatch: pytest.MonkeyPatch, this: str, is_told: bool
+) -> None:
+    console = Console(width=140, file=io.StringIO())
+    monkeypatch.setattr(command, "console", console)
+    with pytest.raises(typer.Exit):
+        command.judge(["W1"], "Zen 5", this)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "slower: W1" in text
+    assert ("another CPU: Zen 5; this is Zen 3" in text) == is_told
+    command.judge([], "Zen 5", this)
+    assert "AVX-512" in command.machine()["cpu"] or "model name" not in cpuinfo()
+
+
+def cpuinfo() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        return info.read()
