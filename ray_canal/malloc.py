@@ -93,9 +93,10 @@ def give_up_unused(kept_s: float = _KEPT_S) -> None:
 def _taken(room_bytes: int) -> mmap.mmap | None:
     # The smallest that is large enough, and of these the last one: it is perhaps still in the
     # caches. Chunks that have become smaller use what larger ones have left.
-    fitting = (room for room in reversed(_kept.copy()) if len(room.pages) >= room_bytes)
+    sizes = range(room_bytes, _TIMES_MAX * room_bytes + 1)
+    fitting = (room for room in reversed(list(_kept)) if len(room.pages) in sizes)
     for room in sorted(fitting, key=lambda room: len(room.pages)):
-        if len(room.pages) <= _TIMES_MAX * room_bytes and _removed(room):
+        if _removed(room):
             give_up_unused()
             return room.pages
     for room in list(_kept):  # chunks have grown
