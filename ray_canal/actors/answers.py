@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import ray
@@ -76,16 +75,6 @@ def plain(error: Exception) -> Exception:
     if isinstance(inner, RayError) and not isinstance(inner, RayTaskError):
         return InstanceNotRunning(f"a stage of the pipeline died: {type(inner).__name__}")
     return error
-
-
-def lag_seconds(source: Any, last_event_time: int) -> float | None:
-    """Age of the last event read, 0 when there is nothing more to read; None: not known."""
-    if source is None or source.lag_bytes is None:
-        return None
-    if source.lag_bytes == 0:
-        return 0.0
-    newest = last_event_time or source.last_event_time
-    return max(0.0, time.time() - newest) if newest else None
 
 
 def described(error: Exception) -> str:

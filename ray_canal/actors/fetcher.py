@@ -117,8 +117,10 @@ class Fetcher:
 
     def status(self, oldest: EntryPosition | None = None) -> SourceStatus:
         """Position, lag and heartbeat times of the source, and how safe the oldest cursor is from a
-        purge. Runs beside a waiting read."""
+        purge. Runs beside a waiting read. While the source is away neither is known."""
         status = self._source.status()
+        if not status.connected:
+            return status
         lag_bytes = self._lag.bytes_behind(status.journal_name, status.position)
         purge = None if oldest is None else self._lag.purge_distance(oldest)
         return dataclasses.replace(status, lag_bytes=lag_bytes, purge=purge)

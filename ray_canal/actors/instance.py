@@ -27,6 +27,7 @@ from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.signal import Signal
+from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
@@ -90,6 +91,7 @@ class Instance:
         )
         self._rates = Rates()
         self._last_event_time = 0
+        self._contact = SourceContact()
         self._gets = Stages()
         self._generations = self._errors = self._held_aside = 0
         self._expected = self._deserted = False
@@ -367,7 +369,12 @@ class Instance:
         cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]
         oldest = min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
         line = self._opening or self._line
-        return None if line is None else await line.pump.source_status(oldest)
+        found = None if line is None else await line.pump.source_status(oldest)
+        if self._state in (RESTING, FINISHED, STOPPED):
+            self._contact.end(at_end=self._state == FINISHED)
+        else:
+            self._contact.note(found, self._last_event_time, failed=self._state == FAILED)
+        return found
 
     def _filter(self, subscriber_filter: str) -> TableFilter:
         """The subscriber's filter on top of the instance's black list."""

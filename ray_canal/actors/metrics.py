@@ -6,6 +6,7 @@ They are made of what `status` says, so that both say the same.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ray.util.metrics import Counter, Gauge
@@ -35,6 +36,10 @@ _COUNTERS = {
     "canal_errors_total": ("errors", "Failures that ended a generation"),
     "canal_generations_total": ("generations", "Starts of the upstream, the first one included"),
     "canal_reconnects_total": ("fetched.reconnects", "Connections to the source made again"),
+    "canal_source_errors_total": (
+        "fetched.errors",
+        "Lost connections to the source, and failed attempts to connect",
+    ),
 }
 _STAGE_COUNTERS = {
     "canal_stage_busy_seconds_total": ("busy_s", "Seconds that a stage worked"),
@@ -54,18 +59,22 @@ class Metrics:
         self._tags = {"destination": destination}
         self._counted: dict[tuple[str, ...], float] = {}
         self._up = Gauge("canal_up", "1 while the destination reads its source", ("destination",))
+        self._connected = Gauge(
+            "canal_source_connected", "1 while the source's connection stands", ("destination",)
+        )
         self._gauges = _made(Gauge, _GAUGES)
         self._counters = _made(Counter, _COUNTERS)
         self._stages = _made(Counter, _STAGE_COUNTERS, "stage")
         self._subscribers = _made(Gauge, _SUBSCRIBER_GAUGES, "client_id")
 
     def publish(self, status: dict[str, Any]) -> None:
-        """Say what a status says. What is not known keeps its last value."""
-        self._up.set(float(status["state"] == "running"), self._tags)
+        """Say what a status says. What is not known is NaN, which no alert takes for a value."""
+        connected = bool(status["connected"])
+        self._connected.set(float(connected), self._tags)
+        self._up.set(float(status["state"] == "running" and connected), self._tags)
         for name, (key, _) in _GAUGES.items():
             value = _at(status, key)
-            if value is not None:
-                self._gauges[name].set(float(value), self._tags)
+            self._gauges[name].set(math.nan if value is None else float(value), self._tags)
         for name, (key, _) in _COUNTERS.items():
             self._count(self._counters[name], _at(status, key), name)
         for stage, times in status["stages"].items():
@@ -80,6 +89,7 @@ class Metrics:
     def gone(self) -> None:
         """The destination was stopped here."""
         self._up.set(0.0, self._tags)
+        self._connected.set(0.0, self._tags)
 
     def _count(self, counter: Any, now: float | None, *key: str, **tags: str) -> None:
         if now is None:

@@ -20,7 +20,11 @@ async def watch_purge(
     warned = False
     while True:
         await asyncio.sleep(every_s)
-        source = await source_status()
+        try:
+            source = await source_status()
+        except Exception as error:
+            logger.warning("destination %s: purges are not watched: %s", destination, error)
+            continue
         purge = None if source is None else source.purge
         if purge is not None and purge.warning and not warned:
             logger.warning("destination %s: %s", destination, purge.warning)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from ray_canal.actors.answers import described, lag_seconds, plain, replaced, void
+from ray_canal.actors.answers import described, plain, replaced, void
 from ray_canal.actors.aside import source_start
 from ray_canal.actors.instance import (
     BACKOFF_MIN_S,
@@ -297,7 +297,9 @@ class Store(Instance):
             "fetched": source,
             "lag_bytes": None if source is None else source.lag_bytes,
             "purge": None if source is None else source.purge,
-            "lag_seconds": lag_seconds(source, self._last_event_time),
+            "lag_seconds": self._contact.lag_seconds,
+            "connected": self._contact.connected,
+            "source_error": None if source is None else source.last_error or None,
             **self._rates.per_second(),
             "stages": self._stages(line),
             "errors": self._errors,

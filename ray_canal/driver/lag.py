@@ -62,6 +62,7 @@ class LagMeter:
 
     def _ask(self) -> None:
         if time.monotonic() - self._asked_at > _ASK_EVERY_S:
+            self._binlogs = []  # a list of before an outage would say that nothing is behind
             with contextlib.suppress(CanalError, OSError):
                 self._binlogs = self._list()
             self._asked_at = time.monotonic()

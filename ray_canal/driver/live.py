@@ -70,7 +70,7 @@ class LiveSource:
         self._closed = False
         self._retry_at = 0.0
         self._retries = 0
-        self._reconnects = 0
+        self._reconnects = self._errors = 0
         self._received_bytes = 0
         self._heartbeat_seen = 0
         self._heartbeat_time = 0.0
@@ -245,6 +245,7 @@ class LiveSource:
     def _lost(self, error: SourceError) -> None:
         """The dump is over: try again later, or fail when what has been received is handed out."""
         self._drop_dump()
+        self._errors += 1
         self._last_error = str(error)
         if error.retryable:
             log.warning("%s; reconnecting", error)
@@ -272,6 +273,7 @@ class LiveSource:
         except SourceError as error:
             if not error.retryable:
                 raise
+            self._errors += 1
             self._last_error = str(error)
             log.warning("%s; next try in at most %g s", error, self._config.reconnect_max_s)
             self._schedule_retry()
@@ -303,6 +305,7 @@ class LiveSource:
             last_heartbeat_time=self._heartbeat_time,
             connected=self._dump is not None,
             reconnects=self._reconnects,
+            errors=self._errors,
             last_error=self._last_error,
         )
 

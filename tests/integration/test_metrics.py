@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from typing import Any
 
 import pytest
 import ray
 
 import ray_canal as canal
 from tests.processes import wait_for
+from tests.proxy import Proxy
 from tests.servers import Server
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -83,3 +85,48 @@ def test_a_scrape_has_what_happened(
         }
     finally:
         canal.stop(NAME)
+
+
+def test_an_outage_is_seen(mysql97: Server, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """b3: while the source is away, status and metrics say so: not connected, a lag that grows,
+    errors that are counted; and they say when it is back."""
+    folder = tmp_path_factory.mktemp("outage")
+    with Proxy((mysql97.host, mysql97.port)) as proxy:
+        source = {"address": proxy.address, "username": "root", "reconnect_max_s": 1.0}
+        canal.start(
+            {
+                "meta": {"path": str(folder / "meta.db")},
+                "instance": [{"destination": NAME, "source": source}],
+            }
+        )
+
+        def now() -> dict[str, Any]:
+            return canal.status(NAME)[NAME]
+
+        try:
+            wait_for(
+                lambda: now()["connected"] and now()["lag_seconds"] == 0, 60, "it is at its end"
+            )
+            proxy.refuse(True)
+            wait_for(lambda: not now()["connected"], 30, "the outage is seen")
+            first = now()
+            assert first["state"] == "running"
+            wait_for(lambda: now()["lag_seconds"] > first["lag_seconds"] + 2, 30, "the lag grows")
+            wait_for(lambda: now()["fetched"].errors >= 3, 30, "errors are counted")
+            assert now()["lag_bytes"] is None
+            assert now()["source_error"]
+
+            def told() -> bool:
+                found = scraped()
+                return (
+                    found.get("ray_canal_up") == 0
+                    and found.get("ray_canal_source_connected") == 0
+                    and found.get("ray_canal_lag_seconds", 0) > 2
+                    and found.get("ray_canal_source_errors_total", 0) >= 3
+                )
+
+            wait_for(told, 120, "the metrics tell of the outage")
+            proxy.refuse(False)
+            wait_for(lambda: now()["connected"] and now()["lag_seconds"] == 0, 60, "it is back")
+        finally:
+            canal.stop(NAME)

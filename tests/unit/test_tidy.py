@@ -424,6 +424,10 @@ def test_architecture_is_short_and_names_rooms_and_tests_that_exist() -> None:
     _named_tests_exist("ARCHITECTURE.md")
 
 
+def test_promises_name_tests_that_exist() -> None:
+    _named_tests_exist("docs/promises.md")
+
+
 def test_guarantees_name_tests_that_exist() -> None:
     _named_tests_exist("docs/guarantees.md")
 
