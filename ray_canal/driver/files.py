@@ -86,12 +86,21 @@ class BinlogFiles:
     def resume(
         self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
     ) -> Start:
-        """See the port. Files belong to nobody: a cursor is in the file of its name."""
+        """See the port. Files belong to nobody: a cursor is in the file of its name, and its log is
+        the same if that file lies where it did."""
         places = tuple(cursor.position for cursor in cursors)
         position = self.open(min(places) if places else None)
-        start = Start(position, places, how="saved cursor" if places else self._config.start)
+        how = "saved cursor" if places else self._config.start
+        same_log = bool(cursors) and all(map(self._is_of_these, cursors))
+        start = Start(position, places, how=how, same_log=same_log)
         decided(start, self._identity)
         return start
+
+    def _is_of_these(self, cursor: LogPosition) -> bool:
+        name = cursor.position.journal_name
+        path = next((path.absolute() for path in self._paths if path.name == name), None)
+        known = cursor.identity.address.split(",")
+        return path is not None and (str(path) in known or str(path.parent) in known)
 
     def _configured_start(self) -> EntryPosition:
         config = self._config

@@ -51,7 +51,9 @@ def decide(
     lowest = min(range(len(placed)), key=lambda index: placed[index].key())
     by_gtid = bool(moved) and is_mysql_set(placed[lowest].gtid)
     how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
-    return Start(placed[lowest], tuple(placed), by_gtid, how)
+    here = all(cursor.identity.server_uuid == log.identity.server_uuid for cursor in cursors)
+    same_log = here and not decision.displaced
+    return Start(placed[lowest], tuple(placed), by_gtid, how, same_log)
 
 
 def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
@@ -61,7 +63,8 @@ def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
 
 
 class _Decision:
-    """One decision; searches share what they learn. `reasons`: what was decided, for people."""
+    """One decision; searches share what they learn. `reasons`: what was decided, for people.
+    `displaced`: a cursor of this server was not found where it was."""
 
     def __init__(self, source: SourceConfig, log: Log) -> None:
         self._source = source
@@ -69,6 +72,7 @@ class _Decision:
         self._search: Search | None = None
         self._wanted_gtids = ""
         self.reasons: list[str] = []
+        self.displaced = False
 
     @property
     def search(self) -> Search:
@@ -136,6 +140,7 @@ class _Decision:
                 return self._moved(cursor)
             return self._own(cursor)
         except PositionPurged as error:
+            self.displaced = True
             return self._after_purge(error)
 
     def _own(self, cursor: LogPosition) -> EntryPosition:
@@ -153,6 +158,7 @@ class _Decision:
             found = self.search.gtids(position.gtid) if position.gtid else None
             if found is None:
                 raise
+            self.displaced = True
             self.reasons.append(f"no file {position.journal_name!r} any more; found by GTID")
             return found
         raise AssertionError("unreachable")

@@ -17,7 +17,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.driver.checks import check_source
 from ray_canal.driver.files import BinlogFiles
 from ray_canal.errors import CorruptEvent, PositionNotFound, UnsupportedEvent
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.position import EntryPosition, LogPosition
 
 
 def event(kind: int, body: bytes, timestamp: int = 1) -> bytes:
@@ -93,6 +93,33 @@ def test_start_in_the_middle(folder: Path) -> None:
     assert first.head.server_version == "8.0.30"
     assert first.head.has_checksum
     assert first.data.tobytes() == xid(999999) + event(3, b"")
+    reader.close()
+
+
+def test_a_cursor_is_of_the_same_log_while_its_file_lies_where_it_did(folder: Path) -> None:
+    """A6: rows of other files of the same name have ids of another timeline."""
+    files = [folder / "bin.000009", folder / "bin.000010"]
+    place, elsewhere = EntryPosition("bin.000010", 4), folder / "copy"
+    elsewhere.mkdir()
+    for path in files:
+        (elsewhere / path.name).write_bytes(path.read_bytes())
+
+    def same(was: list[Path], now: list[Path]) -> bool:
+        cursor = LogPosition(source(*was).identity, place)
+        reader = source(*now)
+        try:
+            return reader.resume([cursor]).same_log
+        finally:
+            reader.close()
+
+    assert same(files, files)
+    assert same(files, [*files, folder / "bin.999999"])
+    assert same(files, [folder])
+    assert same([folder], files)
+    assert not same(files, [elsewhere])
+    assert not same([elsewhere], files)
+    reader = source(folder)
+    assert not reader.resume(()).same_log
     reader.close()
 
 

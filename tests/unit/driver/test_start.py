@@ -288,6 +288,23 @@ def test_another_server_that_has_purged_it() -> None:
     assert start.position == EntryPosition(SECOND, 4)
 
 
+def test_whether_all_cursors_are_where_they_were_in_the_same_log() -> None:
+    """A6: only then do row ids stay in their timeline."""
+    place, _ = of_transaction(SECOND, 3)
+    here, foreign = cursor(place), cursor(place, THERE)
+    unknown = cursor(place, SourceIdentity("127.0.0.1:3306"))
+    renamed = cursor(replace(place, journal_name="old-name.000007"))
+    assert decide(source(), [here], ServersLog()).same_log
+    for other in (foreign, unknown, renamed):
+        assert not decide(source(), [other], ServersLog()).same_log
+        assert not decide(source(), [here, other], ServersLog()).same_log
+    assert not decide(source(), (), ServersLog()).same_log
+    purged = cursor(of_transaction(FIRST, 7)[0])
+    on_purged = source(on_purged="earliest")
+    assert not decide(on_purged, [here, purged], ServersLog(FILES[1:])).same_log
+    assert decide(on_purged, [here], ServersLog(FILES[1:])).same_log
+
+
 def test_describe_says_what_is_known() -> None:
     error = PositionPurged("x")
     assert error.lost is None
