@@ -3,7 +3,8 @@ kinds of events.
 
 Grammar of tables (Canal: AviaterRegexFilter): the list is split on commas outside brackets; each
 pattern must match the whole of the lower-cased `schema.table`, ignoring case. An empty white list
-admits every table, an empty black list none; black wins.
+admits every table, an empty black list none; black wins. Anybody who may subscribe gives such a
+list, and a store's event loop reads it and matches names: both take a bounded time (patterns.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ import re
 from dataclasses import dataclass
 
 from ray_canal.errors import ConfigError
+from ray_canal.patterns import NamePattern, compiled
 
+LIST_CHARACTERS_MAX = 256 << 10
+LIST_SIZE_MAX = 200_000
+"""How long a list may be, and how large its patterns' programs: read in less than a second."""
+
+_KNOWN_MAX = 65_536
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_$]|\\[.\-_$])+")
 _OPEN, _CLOSE = "{[(", "}])"
 
 
@@ -33,22 +41,43 @@ def split_patterns(text: str) -> list[str]:
     return [pattern.strip() for pattern in patterns if pattern.strip()]
 
 
-def _compiled(text: str) -> tuple[re.Pattern[str], ...]:
-    """A list's patterns, longest first; each by itself, so that groups and flags of one cannot
-    disturb another."""
-    found = []
-    for pattern in sorted(split_patterns(text), key=len, reverse=True):
-        try:
-            found.append(re.compile(pattern, re.IGNORECASE))
-        except (re.error, OverflowError, RecursionError) as error:
+class _Names:
+    """A list, compiled. Each pattern stands by itself, so that groups and flags of one cannot
+    disturb another; patterns that are plain names are looked up, however many there are."""
+
+    __slots__ = ("_patterns", "_plain")
+
+    def __init__(self, text: str) -> None:
+        """Raises ConfigError."""
+        if len(text) > LIST_CHARACTERS_MAX:
             raise ConfigError(
-                f"table filter {pattern!r} is not a regular expression: {error}"
-            ) from None
-    return tuple(found)
+                f"a table filter of {len(text):,} characters is too long: at most "
+                f"{LIST_CHARACTERS_MAX:,}"
+            )
+        self._plain: set[str] = set()
+        self._patterns: list[NamePattern] = []
+        size = 0
+        for pattern in sorted(split_patterns(text), key=len, reverse=True):
+            if _PLAIN.fullmatch(pattern):
+                self._plain.add(pattern.replace("\\", "").lower())
+                continue
+            try:
+                found = compiled(pattern)
+            except ConfigError as error:
+                raise ConfigError(f"table filter {error}") from None
+            size += found.size
+            if size > LIST_SIZE_MAX:
+                raise ConfigError(
+                    f"a table filter is too large at its pattern {pattern!r}: give fewer patterns, "
+                    "or smaller counts in {}"
+                )
+            self._patterns.append(found)
 
+    def __bool__(self) -> bool:
+        return bool(self._plain or self._patterns)
 
-def _matches(patterns: tuple[re.Pattern[str], ...], name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in patterns)
+    def match(self, name: str) -> bool:
+        return name in self._plain or any(pattern.matches(name) for pattern in self._patterns)
 
 
 class TableFilter:
@@ -56,9 +85,9 @@ class TableFilter:
 
     def __init__(self, tables: str = "", black_tables: str = "", within: str = "") -> None:
         self._texts = (tables, black_tables, within)
-        self._white = _compiled(tables)
-        self._black = _compiled(black_tables)
-        self._within = _compiled(within)
+        self._white = _Names(tables)
+        self._black = _Names(black_tables)
+        self._within = _Names(within)
         self._known: dict[tuple[str, str], bool] = {}
 
     def admits(self, schema: str, table: str) -> bool:
@@ -66,13 +95,16 @@ class TableFilter:
         key = (schema, table)
         found = self._known.get(key)
         if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
             found = self._known[key] = self._decide(f"{schema}.{table}".lower())
         return found
 
     def _decide(self, name: str) -> bool:
-        if _matches(self._black, name):
+        name = name.encode("utf-8", "replace").decode()  # RE2 takes nothing else
+        if self._black.match(name):
             return False
-        return all(not white or _matches(white, name) for white in (self._white, self._within))
+        return all(not white or white.match(name) for white in (self._white, self._within))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableFilter) and self._texts == other._texts

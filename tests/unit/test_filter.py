@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ray_canal.errors import ConfigError
-from ray_canal.filter import EventFilter, FieldFilter, TableFilter, split_patterns
+from ray_canal.filter import (
+    LIST_CHARACTERS_MAX,
+    EventFilter,
+    FieldFilter,
+    TableFilter,
+    split_patterns,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +46,18 @@ from ray_canal.filter import EventFilter, FieldFilter, TableFilter, split_patter
         (r"shop\.[a,b]", "shop.,", True),
         (r"shop\.(a,b|c)", "shop.c", True),
         (r"shop\.\(x,a\.b", "a.b", True),  # an escaped bracket opens nothing
-        (r"(shop)\.\1,(crm)\.\1", "crm.crm", True),  # groups are each pattern's own
+        (r"(shop)\.a,(crm)\.a|b", "crm.a", True),  # groups and branches are each pattern's own
         (r"a\.b,(?i)shop\.item", "shop.item", True),
         (r"(?P<n>a)\.b,(?P<n>c)\.d", "c.d", True),
         (r"shop\.(?!secret).*", "shop.secret", False),
+        (r"shop\.(?!secret).*", "shop.secretary", False),
+        (r"shop\.(?!secret$).*", "shop.secretary", True),
+        (r"shop\.(?!secret).*,shop\.secret_1", "shop.secret_1", True),
         (r"商店\..*", "商店.订单", True),
+        (r"商店\.\w+", "商店.订单", True),  # letters and digits are Unicode's, as in Canal
+        (r"SHOP\.T_1,crm\.a\-b,crm\.c", "shop.t_1", True),
+        (r"shop\.t_1,crm\.a\-b,crm\.c", "crm.a-b", True),
+        (r"shop\.t_1,crm\.a\-b,crm\.c", "shop.t_2", False),
     ],
 )
 def test_which_tables_pass(patterns: str, table: str, passes: bool) -> None:
@@ -71,9 +86,58 @@ def test_within_must_admit_too() -> None:
 )
 @pytest.mark.parametrize("place", ["tables", "black_tables", "within"])
 def test_a_bad_pattern_is_named(pattern: str, place: str) -> None:
-    with pytest.raises(ConfigError, match="is not a regular expression") as caught:
+    with pytest.raises(ConfigError, match="is not a regular expression that can be used") as caught:
         TableFilter(**{place: rf"good\..*,{pattern}"})
     assert repr(pattern) in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [26, 60, 200])
+def test_no_pattern_takes_long(length: int) -> None:
+    """C3: a pattern whose backtracking doubles with each letter of a name takes no time at all."""
+    began = time.process_time()
+    assert not TableFilter(r"([a-z_0-9]+)+#").admits("a" * length, "t")
+    assert not TableFilter(r"shop\..*,(.*a){20}#").admits("a" * length, "t")
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a)\.\1", r"a(?=b)\..*", r".*(?<!a)\.b", r"(?>a)\.b", "a++.b"]
+)
+def test_what_would_need_backtracking_is_refused(pattern: str) -> None:
+    """C3: nobody finds out later that a pattern means something else here."""
+    with pytest.raises(ConfigError, match="must take linear time") as caught:
+        TableFilter(pattern)
+    assert repr(pattern) in str(caught.value)
+
+
+def test_a_list_is_read_in_a_bounded_time() -> None:
+    """C3: nor does reading a hostile list stop anything."""
+    began = time.process_time()
+    with pytest.raises(ConfigError, match="too large at its pattern"):
+        TableFilter(",".join(f"a{number}.{{0,1000}}" for number in range(10_000)))
+    with pytest.raises(ConfigError, match="pattern too large"):
+        TableFilter(".{0,1000}" * 1000)
+    with pytest.raises(ConfigError, match="is too long"):
+        TableFilter("a," * LIST_CHARACTERS_MAX)
+    assert time.process_time() - began < 10
+
+
+def test_thousands_of_names_are_one_lookup() -> None:
+    names = TableFilter(",".join(rf"shop\.t_{number}" for number in range(10_000)))
+    assert names.admits("shop", "T_9999")
+    assert not names.admits("shop", "t_10000")
+
+
+def test_names_that_no_encoding_has() -> None:
+    assert not TableFilter(r"shop\.a").admits("shop", "a\udc80")
+    assert TableFilter(r"shop\..*").admits("shop", "a\udc80")
+
+
+def test_a_filter_travels_between_processes() -> None:
+    found = pickle.loads(pickle.dumps(TableFilter(r"shop\.(?!b).*,a\.b", r"a\.[cd]")))
+    assert [found.admits(*name) for name in (("shop", "a"), ("shop", "b"), ("a", "b"))] == [
+        True, False, True,
+    ]  # fmt: skip
 
 
 # Each is a pattern by itself; commas in brackets part nothing, letters stand for either case.
