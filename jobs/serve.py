@@ -33,7 +33,8 @@ def serve(
     without loss. With --detach the job ends at once and the destinations go on:
     stop them with `ray-canal stop NAME`.
     """
-    names = canal.start(str(config), timeout=timeout_s)
+    deployment = canal.load_config(str(config))
+    names = canal.start(deployment, timeout=timeout_s)
     # Ray's own SIGTERM handler would end this process before the destinations are stopped.
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -44,7 +45,7 @@ def serve(
         return
     stopped.wait()
     for name in names:
-        canal.stop(name)
+        canal.stop(name, namespace=deployment.ray.namespace)
         print(f"{name}: stopped", flush=True)
 
 

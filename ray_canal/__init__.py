@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ray_canal import spark as spark
+    from ray_canal.client.api import destinations as destinations
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import set_filter as set_filter
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "start": "ray_canal.client.api",
     "stop": "ray_canal.client.api",
+    "destinations": "ray_canal.client.api",
     "serve": "ray_canal.client.api",
     "server_status": "ray_canal.client.api",
     "set_filter": "ray_canal.client.api",
@@ -67,6 +69,7 @@ __all__ = [
     "connect_async",
     "decode_entries",
     "decode_files",
+    "destinations",
     "load_config",
     "serve",
     "server_status",

@@ -33,6 +33,14 @@ ConfigPath = Annotated[
 ]
 Destination = Annotated[str, typer.Argument(help="The destination's name.")]
 ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar="RAY_CANAL_NAMESPACE",
+        help="Ray namespace of the deployment, where ray.namespace is not the default.",
+    ),
+]
+NAMESPACE = "ray_canal"  # the default of ray.namespace
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
 
 
@@ -52,29 +60,33 @@ def start(
     """Start the destinations of CONFIG.
 
     On a running Ray cluster the actors stay after this command ends (--detach) or are watched until
-    Ctrl-C. Without a cluster, a local Ray is started and lives until Ctrl-C.
+    Ctrl-C, which stops what this command has started: a destination or a TCP port that ran before
+    goes on. Without a cluster, a local Ray is started and lives until Ctrl-C.
     """
     import ray_canal as canal
     from ray_canal.client.joining import connect_ray
     from ray_canal.config import load
 
     deployment = load(config)
-    if detach:
-        connect_ray(deployment, local=False)
+    connect_ray(deployment, local=not detach)
+    namespace = deployment.ray.namespace
+    before = set(canal.destinations(namespace=namespace))
+    served_before = bool(deployment.server and canal.server_status(namespace=namespace))
     names = canal.start(deployment)
     for name in names:
-        typer.echo(f"{name}: running")
-    for server in canal.server_status() if deployment.server else ():
+        typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
+    for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
     if detach:
         return
-    typer.echo("Ctrl-C stops.", err=True)
+    started = [name for name in names if name not in before]
+    typer.echo("Ctrl-C stops what was started here.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
-    if deployment.server:
-        canal.stop_serving()
-    for name in names:
-        canal.stop(name)
+    if deployment.server and not served_before:
+        canal.stop_serving(namespace=namespace)
+    for name in started:
+        canal.stop(name, namespace=namespace)
         typer.echo(f"{name}: stopped")
 
 
@@ -100,15 +112,15 @@ def serve(
     typer.echo("Ctrl-C stops.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
-    canal.stop_serving()
+    canal.stop_serving(namespace=deployment.ray.namespace)
 
 
 @app.command()
-def stop(destination: Destination) -> None:
+def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
     """Stop a destination. Its cursors stay; a later start resumes without loss."""
     import ray_canal as canal
 
-    canal.stop(destination)
+    canal.stop(destination, namespace=namespace)
     typer.echo(f"{destination}: stopped")
 
 
@@ -118,12 +130,13 @@ def status(
         str | None, typer.Argument(help="One destination; all if left out.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show positions, lag, rates, ring fill and subscribers."""
     import ray_canal as canal
     from ray_canal.render import plain, status_table
 
-    found = canal.status(destination)
+    found = canal.status(destination, namespace=namespace)
     if as_json:
         typer.echo(json.dumps({name: plain(value) for name, value in found.items()}, indent=2))
         return
@@ -149,13 +162,15 @@ def tail(
     ] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many changes.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
     """Print changes as JSON lines, acking as it goes, until Ctrl-C or the end of the binlog
     files."""
     import ray_canal as canal
     from ray_canal.render import print_changes
 
-    with canal.connect(destination, client_id) as connector, _until_signal() as stopped:
+    connected = canal.connect(destination, client_id, namespace=namespace)
+    with connected as connector, _until_signal() as stopped:
         connector.subscribe(filter, where=where or None)
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
 
@@ -172,6 +187,7 @@ def filter_(
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE of [instance.filter]; with --instance, repeatable."),
     ] = None,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
     """Change a subscriber's table filter while it reads; it counts from its next get on. With
     --instance the destination's own: it counts for all that no subscriber has acked."""
@@ -182,12 +198,12 @@ def filter_(
         raise typer.BadParameter("give TABLES; or --instance with TABLES or --set KEY=VALUE")
     if instance:
         changes = {key: value for key, _, value in pairs}
-        found = canal.set_instance_filter(
-            destination, **changes, **({"tables": tables} if tables else {})
-        )
+        if tables:
+            changes["tables"] = tables
+        found = canal.set_instance_filter(destination, namespace=namespace, **changes)
         typer.echo(f"{destination}: the instance reads {found['tables']}")
         return
-    canal.set_filter(destination, tables, client_id=client_id)
+    canal.set_filter(destination, tables, client_id=client_id, namespace=namespace)
     typer.echo(f"{destination}: client {client_id} reads {tables}")
 
 
@@ -266,6 +282,10 @@ def import_(
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE that counts before the files, as Canal's -e does."),
     ] = None,
+    time_zone: Annotated[
+        str,
+        typer.Option(help="Zone of Canal's JVM, as Asia/Shanghai; this machine's if left out."),
+    ] = "",
 ) -> None:
     """Make a canal.toml of Canal's configuration.
 
@@ -278,7 +298,7 @@ def import_(
     from ray_canal.migration.toml_text import render
 
     overrides = dict(_assignment(text) for text in setting or ())
-    imported = import_canal(canal_properties, instances or (), overrides)
+    imported = import_canal(canal_properties, instances or (), overrides, time_zone)
     for finding in imported.findings:
         typer.echo(f"{'REFUSED' if finding.refused else 'note   '} {finding}", err=True)
     if imported.refused and not accept_refused:

@@ -94,6 +94,12 @@ def serve(
         raise
 
 
+def destinations(*, namespace: str = spawn.NAMESPACE) -> list[str]:
+    """Names of the destinations that run in this cluster, sorted."""
+    connect_ray()
+    return spawn.destinations(namespace)
+
+
 def stop_serving(*, namespace: str = spawn.NAMESPACE) -> None:
     """Close Canal's TCP port and its connections. The destinations go on."""
     connect_ray()

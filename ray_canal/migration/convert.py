@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tzlocal
+
 from ray_canal.config import load
 from ray_canal.errors import ConfigError
 from ray_canal.migration.keys import (
@@ -65,12 +67,16 @@ class Imported:
 
 
 def import_canal(
-    canal: Path, instances: Sequence[Path] = (), overrides: Mapping[str, str] | None = None
+    canal: Path,
+    instances: Sequence[Path] = (),
+    overrides: Mapping[str, str] | None = None,
+    time_zone: str = "",
 ) -> Imported:
     """Read canal.properties and the instances' files; without `instances`, those beside it.
 
-    `overrides` count before every file, as Canal's environment does. Raises ConfigError: a file or
-    a value cannot be read.
+    `overrides` count before every file, as Canal's environment does. `time_zone`: the zone of
+    Canal's JVM, in which it prints TIMESTAMP; empty: this machine's. Raises ConfigError: a file or
+    a value cannot be read, or there is no such zone.
     """
     given = dict(overrides or {})
     server = Properties({**read(canal), **given})
@@ -93,7 +99,9 @@ def import_canal(
         properties = Properties(values)
         spring = _spring_file(name, properties, found)
         backends.add(_SPRING_FILES.get(spring, "sqlite"))
-        trees.append(_instance(name, properties, spring == "local-instance.xml", found))
+        tree_of_one = _instance(name, properties, spring == "local-instance.xml", found)
+        tree_of_one["time_zone"] = _time_zone(name, time_zone, found)
+        trees.append(tree_of_one)
         found += _said(name, properties, INSTANCE_KEYS)
         found += _unknown(name, Properties(own))
     tree["meta"] = _meta(server, backends)
@@ -284,6 +292,18 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Fin
     if Path(folder).is_absolute():
         tree.setdefault("tsdb", {})["path"] = str(Path(folder) / "tsdb.db")
     return tree
+
+
+def _time_zone(name: str, given: str, found: list[Finding]) -> str:
+    """Canal prints TIMESTAMP in its JVM's default zone, which no key of its files tells."""
+    zone = given or tzlocal.get_localzone_name()
+    origin = "as --time-zone says" if given else "this machine's zone"
+    text = (
+        f"TIMESTAMP values are printed in {zone}, {origin}; Canal prints them in its JVM's: where "
+        "that is another one, import with --time-zone ZONE, or values shift"
+    )
+    found.append(Finding(name, "time_zone", text))
+    return zone
 
 
 def _live(name: str, properties: Properties, found: list[Finding]) -> Tree:

@@ -126,3 +126,10 @@ def test_one_server_of_several_before_the_others() -> None:
     assert files.at("/somewhere") == files
     with pytest.raises(ValueError, match="twice"):
         config.SourceConfig.model_validate({"address": "a:1", "standby": ["a:1"]})
+
+
+def test_a_zone_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    text = MINIMAL.replace('destination = "', 'time_zone = "Mars/Olympus"\ndestination = "', 1)
+    assert text != MINIMAL
+    with pytest.raises(ConfigError, match="no such zone"):
+        config.load(write(tmp_path, text))

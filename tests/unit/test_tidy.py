@@ -91,6 +91,14 @@ ONLY_IN = {
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
     "cli": "tests/integration/test_cli.py",
+    "config/deployment": "tests/unit/test_config.py",
+    "config/filters": "tests/unit/test_config.py",
+    "config/load": "tests/unit/test_config.py",
+    "config/secret": "tests/unit/test_config.py",
+    "config/section": "tests/unit/test_config.py",
+    "config/server": "tests/unit/test_config.py",
+    "config/source": "tests/unit/test_config.py",
+    "config/store": "tests/unit/test_config.py",
     "migration/toml_text": "tests/unit/migration/test_convert.py",
     "offline": "tests/unit/demo/test_truth.py",
     "demo/make_binlogs": "tests/unit/demo/test_truth.py",
@@ -204,7 +212,7 @@ def modules(folder: Path = PACKAGE) -> Iterator[Path]:
 
 
 def room_of(path: Path) -> str:
-    """`kernels` for ray_canal/kernels/rows.py, `config` for ray_canal/config.py."""
+    """`kernels` for ray_canal/kernels/rows.py, `errors` for ray_canal/errors.py."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 

@@ -115,8 +115,6 @@ def test_time_zone_and_clock() -> None:
     other = checked(zone_s=-(5 * 3600 + 1800))["time_zone"]
     assert (other.ok, other.advisory) == (False, True)
     assert "-05:30" in other.detail
-    wrong = checked(time_zone="Mars/Olympus")["time_zone"]
-    assert (wrong.ok, wrong.advisory) == (False, False)
     assert checked(ahead_s=1.0)["clock"].ok
     assert "30.0 s behind" in checked(ahead_s=-30.0)["clock"].detail
 

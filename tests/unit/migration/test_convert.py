@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tzlocal
 
 import ray_canal as canal
 from ray_canal.config import CanalConfig
@@ -290,3 +291,20 @@ canal.instance.parser.parallel = false
     )
     assert config.meta.backend == "memory"
     assert config.server is None
+
+
+def test_the_zone_of_timestamps_is_written_and_told(tmp_path: Path) -> None:
+    """a4: Canal prints TIMESTAMP in its JVM's zone; an import without one would shift values."""
+    path = tmp_path / "canal.properties"
+    path.write_text(SERVER)
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
+    found = import_canal(path, time_zone="Asia/Shanghai")
+    assert loaded(tmp_path, found).destination("orders").time_zone == "Asia/Shanghai"
+    (told,) = [f for f in found.findings if f.key == "time_zone"]
+    assert "Asia/Shanghai" in told.text
+    here = import_canal(path)
+    assert loaded(tmp_path, here).destination("orders").time_zone == tzlocal.get_localzone_name()
+    assert any("--time-zone" in f.text for f in here.findings if f.key == "time_zone")
+    with pytest.raises(ConfigError, match="no such zone"):
+        import_canal(path, time_zone="Asia/Shangai")

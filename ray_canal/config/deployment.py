@@ -1,0 +1,143 @@
+"""A deployment: its destinations, where cursors live, how to reach Ray."""
+
+from __future__ import annotations
+
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, field_validator, model_validator
+
+from ray_canal.config.filters import FilterConfig
+from ray_canal.config.section import Section
+from ray_canal.config.server import ServerConfig
+from ray_canal.config.source import SourceConfig
+from ray_canal.config.store import MetaConfig, StoreConfig, TsdbConfig
+from ray_canal.errors import ConfigError
+from ray_canal.filter import TableFilter
+
+
+class RayConfig(Section):
+    """How to reach Ray. `address` empty: the running cluster, else a local one.
+
+    `destinations_per_process` 0: each destination has a process for its log and one for its
+    upstream; else so many share one process with both. "auto": 1 on up to 4 CPUs, 0 on more, and as
+    many as make one process a CPU where there are more destinations than CPUs.
+    """
+
+    address: str = ""
+    namespace: str = "ray_canal"
+    spare: bool = True  # keep a process ready, so that a destination comes back sooner
+    destinations_per_process: Literal["auto"] | int = "auto"
+
+    @model_validator(mode="after")
+    def _share(self) -> RayConfig:
+        share = self.destinations_per_process
+        if isinstance(share, int) and share < 0:
+            raise ValueError("destinations_per_process must be 0, a positive number, or 'auto'")
+        return self
+
+
+_CHUNK_BYTES_MIN = 4 << 10
+
+
+class InstanceConfig(Section):
+    """One destination: a source, its pipeline and its log. Where `chunk_bytes` is not given, it is
+    at most a quarter of a log that counts bytes."""
+
+    destination: str = Field(pattern=r"^[A-Za-z0-9_.\-]+$")
+    source: SourceConfig
+    filter: FilterConfig = FilterConfig()
+    store: StoreConfig = StoreConfig()
+    tsdb: TsdbConfig = TsdbConfig()
+    decoders: Literal["auto"] | int = "auto"
+    chunk_bytes: int = Field(24 << 20, ge=_CHUNK_BYTES_MIN)
+    linger_ms: float = Field(5.0, ge=0)
+    decode_timeout_s: float = Field(120.0, gt=0)
+    time_zone: str = "UTC"  # in which entries print TIMESTAMP
+    runs: Literal["always", "once_subscribed", "while_subscribed"] = "always"
+    irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31
+
+    def at(self, address: str) -> InstanceConfig:
+        """The same, reading from the server at this address; of files: the same."""
+        if not self.source.address:
+            return self
+        return self.model_copy(update={"source": self.source.at(address)})
+
+    @model_validator(mode="after")
+    def _chunks_fit_the_log(self) -> InstanceConfig:
+        store = self.store
+        if "chunk_bytes" not in self.model_fields_set and store.batch_mode == "MEMSIZE":
+            quarter = max(store.buffer_size * store.memunit_bytes // 4, _CHUNK_BYTES_MIN)
+            object.__setattr__(self, "chunk_bytes", min(self.chunk_bytes, quarter))  # frozen
+        return self
+
+    @field_validator("time_zone")
+    @classmethod
+    def _zone_is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(
+                f"time_zone {name!r}: no such zone; as Asia/Shanghai, or UTC"
+            ) from None
+        return name
+
+    @model_validator(mode="after")
+    def _decoders_positive(self) -> InstanceConfig:
+        if isinstance(self.decoders, int) and self.decoders < 0:
+            raise ValueError("decoders must be 0 (fused), a positive number, or 'auto'")
+        return self
+
+
+class CanalConfig(Section):
+    """A deployment: its destinations, where cursors live, how to reach Ray."""
+
+    instance: tuple[InstanceConfig, ...]
+    meta: MetaConfig = MetaConfig()
+    ray: RayConfig = RayConfig()
+    server: ServerConfig | None = None
+
+    @model_validator(mode="after")
+    def _unique(self) -> CanalConfig:
+        names = [i.destination for i in self.instance]
+        if len(set(names)) != len(names):
+            raise ValueError(f"destinations must be unique, got {names}")
+        given: dict[int, str] = {}
+        for instance in self.instance:
+            server_id = instance.source.server_id
+            if server_id and given.setdefault(server_id, instance.destination) != (
+                instance.destination
+            ):
+                raise ValueError(
+                    f"source.server_id {server_id} is given to {given[server_id]} and to "
+                    f"{instance.destination}: a server ends the dump of the one when the other "
+                    "comes; give each its own, or 0"
+                )
+        if self.meta.backend == "mysql":
+            self._refuse_own_echo()
+        return self
+
+    def _refuse_own_echo(self) -> None:
+        """A destination that sees its own cursors' table would never come to rest: each ack is a
+        change, which is delivered and acked."""
+        database = self.meta.database
+        for instance in self.instance:
+            where = instance.filter
+            seen = TableFilter(where.tables, where.black_tables)
+            if instance.source.address == self.meta.address and seen.admits(
+                database, "canal_cursor"
+            ):
+                raise ValueError(
+                    f"destination {instance.destination} would see its own cursors as changes: "
+                    rf"add {database}\..* to its filter.black_tables, or keep the meta tables on "
+                    "another server"
+                )
+
+    def destination(self, name: str) -> InstanceConfig:
+        for instance in self.instance:
+            if instance.destination == name:
+                return instance
+        raise ConfigError(
+            f"no destination {name!r} in the configuration; it has "
+            f"{', '.join(i.destination for i in self.instance)}"
+        )

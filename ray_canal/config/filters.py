@@ -1,0 +1,58 @@
+"""[instance.filter]: which tables, columns and kinds of events pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from ray_canal.config.section import Section, explained
+from ray_canal.errors import ConfigError
+from ray_canal.filter import EventFilter, FieldFilter, TableFilter
+
+
+class FilterConfig(Section):
+    """What passes (canal.instance.filter.*): tables in Canal's regex grammar, columns, kinds."""
+
+    tables: str = r".*\..*"
+    black_tables: str = r"mysql\.slave_.*"
+    # Columns, `schema.table:column/column,…` (canal.instance.filter.field / .black.field).
+    fields: str = ""
+    black_fields: str = ""
+    # Each drops; Canal's names with an underscore for the dot.
+    query_dcl: bool = False
+    query_dml: bool = False
+    query_ddl: bool = False
+    dml_insert: bool = False
+    dml_update: bool = False
+    dml_delete: bool = False
+    rows: bool = False
+    transaction_entry: bool = False
+    table_error: bool = False
+
+    @model_validator(mode="after")
+    def _grammar(self) -> FilterConfig:
+        TableFilter(self.tables, self.black_tables)
+        FieldFilter(self.fields, self.black_fields)
+        return self
+
+    def changed(self, changes: dict[str, Any]) -> FilterConfig:
+        """It with some keys of other values. Raises ConfigError."""
+        try:
+            return FilterConfig.model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            raise ConfigError(f"instance.filter: {explained(error, FilterConfig)}") from None
+
+    def event_filter(self) -> EventFilter:
+        """What is dropped before rows are decoded; all but `transaction_entry`."""
+        return EventFilter(
+            TableFilter(self.tables, self.black_tables),
+            query_dcl=self.query_dcl,
+            query_dml=self.query_dml,
+            query_ddl=self.query_ddl,
+            rows=self.rows,
+            dml_insert=self.dml_insert,
+            dml_update=self.dml_update,
+            dml_delete=self.dml_delete,
+            table_error=self.table_error,
+        )

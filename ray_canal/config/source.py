@@ -1,0 +1,101 @@
+"""[instance.source]: a live server or binlog files, and where reading starts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ray_canal.config.section import Section, TlsConfig, host_port_of
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+class SourceConfig(Section):
+    """Where events come from: a live server (`address`) or local binlog files (`files`)."""
+
+    address: str = ""
+    standby: tuple[str, ...] = ()  # other servers with the same data, to go on at
+    files: tuple[str, ...] = ()
+    follow: bool = False
+    schema_sql: str = ""  # file with CREATE TABLE statements, for binlogs without row metadata
+    username: str = ""
+    password: str = ""
+    server_id: int = Field(0, ge=0, le=2**32 - 1)  # 0: chosen so that it does not collide
+    gtid: bool = False
+    # Where a destination without any cursor starts.
+    start: Literal["latest", "earliest", "position", "gtid", "timestamp"] = "latest"
+    journal_name: str = ""
+    position: int = Field(4, ge=4)
+    gtid_set: str = ""
+    timestamp: str = ""  # ISO 8601 with a zone, to the microsecond; or Canal's milliseconds
+    # What to do where the server has purged what we need.
+    on_purged: Literal["fail", "earliest", "latest"] = "fail"
+    # Warn when the retention may take the oldest cursor's file sooner than this.
+    purge_warning_hours: float = Field(2.0, ge=0)
+    # Without GTIDs: how far before the last event to start on another server.
+    fallback_s: float = Field(60.0, ge=0)
+    # With standbys: what is asked of the server, how often, and after how many failures in a row
+    # it is left.
+    detect_sql: str = "SELECT 1"
+    detect_interval_s: float = Field(3.0, gt=0)
+    detect_failures: int = Field(3, ge=1)
+    heartbeat_s: float = Field(5.0, gt=0)
+    read_timeout_s: float = Field(15.0, gt=0)
+    connect_timeout_s: float = Field(10.0, gt=0)
+    reconnect_max_s: float = Field(20.0, gt=0)
+    semi_sync: bool = False
+    # The BIGINT key that the server adds to keyless tables; "auto": Alibaba RDS's and PolarDB-X's.
+    hidden_key: str = "auto"
+    receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
+    event_bytes_max: int = Field((1 << 30) + (1 << 20), ge=1 << 20)
+    tls: TlsConfig = TlsConfig()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceConfig:
+        if bool(self.address) == bool(self.files):
+            raise ValueError("give either `address` (a server) or `files` (binlog files)")
+        if self.standby and not self.address:
+            raise ValueError("`standby` needs `address`, the server that is read first")
+        if len(set(self.addresses)) != len(self.addresses):
+            raise ValueError(f"`address` and `standby` name a server twice: {self.addresses}")
+        if self.start == "position" and not self.journal_name:
+            raise ValueError('start = "position" needs `journal_name` (and `position`)')
+        if self.start == "gtid" and not self.gtid_set:
+            raise ValueError('start = "gtid" needs `gtid_set`')
+        if self.start == "timestamp" or self.timestamp:
+            _ = self.start_time_us
+        return self
+
+    @property
+    def start_time_us(self) -> int:
+        """`timestamp` in microseconds since the epoch. Raises ValueError."""
+        text = self.timestamp.strip()
+        if text.isdigit():
+            return int(text) * 1000
+        try:  # Python 3.10 does not take Z
+            time = dt.datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+        except ValueError:
+            raise ValueError(
+                f'timestamp {text!r}: expected "2026-10-01T08:00:00.123456+00:00" or milliseconds'
+            ) from None
+        if time.tzinfo is None:
+            raise ValueError(f"timestamp {text!r} has no zone: add Z or +08:00")
+        return (time - _EPOCH) // dt.timedelta(microseconds=1)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The servers to read from, the preferred one first; none for files."""
+        return (self.address, *self.standby) if self.address else ()
+
+    def at(self, address: str) -> SourceConfig:
+        """The same, with the server at this address before the others."""
+        others = tuple(each for each in self.addresses if each != address)
+        standby = others if address in self.addresses else self.standby
+        return self.model_copy(update={"address": address, "standby": standby})
+
+    @property
+    def host_port(self) -> tuple[str, int]:
+        return host_port_of(self.address, 3306, "source.address")

@@ -1,0 +1,74 @@
+"""[instance.store], [instance.tsdb] and [meta]: the log, the schema history, the cursors."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ray_canal.config.section import Section, TlsConfig, host_port_of
+
+
+class StoreConfig(Section):
+    """The ring buffer (canal.instance.memory.*). Capacity is buffer_size × memunit_bytes under
+    MEMSIZE, buffer_size entries under ITEMSIZE. The disk takes `spill_bytes` more for subscribers
+    that may spill, in the folder `spill_path`."""
+
+    batch_mode: Literal["MEMSIZE", "ITEMSIZE"] = "MEMSIZE"
+    buffer_size: int = Field(default=131072, ge=2)
+    memunit_bytes: int = Field(default=1024, ge=1)
+    ddl_isolation: bool = False
+    # Entries of an open transaction that are held back.
+    transaction_size: int = Field(default=1024, ge=0)
+    thin_empty_transactions: bool = True
+    # Of subscribers that do not say.
+    policy: Literal["block", "spill", "detach"] = "block"
+    transactions: bool = False
+    spill_bytes: int = Field(default=4 << 30, ge=0)
+    spill_path: str = ""
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> StoreConfig:
+        if self.buffer_size & (self.buffer_size - 1):
+            raise ValueError(f"store.buffer_size must be a power of two, not {self.buffer_size}")
+        return self
+
+
+class TsdbConfig(Section):
+    """The table meta history (canal.instance.tsdb.*): schemas by place in the log.
+
+    `path` empty: beside the cursors' file. `on_ddl_error` says what happens to a table that a DDL
+    left without a known schema: `catalog` reads it anew where that is provably right, else stops;
+    `quarantine` does so too, else keeps the table's events aside, compressed, in up to
+    `quarantine_bytes_max`, then stops; `stop` stops at once.
+    """
+
+    enable: bool = True
+    path: str = ""
+    snapshot_interval_hours: float = Field(default=24.0, ge=0)
+    snapshot_expire_hours: float = Field(default=360.0, gt=0)
+    on_ddl_error: Literal["catalog", "quarantine", "stop"] = "catalog"
+    quarantine_bytes_max: int = Field(default=256 << 20, gt=0)
+
+
+class MetaConfig(Section):
+    """Where cursors live. `path` is a file on a disk that survives the head node's restart; the
+    rest is for servers. `database`: MySQL's database, or what Redis's keys begin with."""
+
+    backend: Literal["sqlite", "memory", "mysql", "redis"] = "sqlite"
+    path: str = "meta.db"
+    address: str = ""
+    username: str = ""
+    password: str = ""
+    database: str = Field(default="ray_canal", pattern=r"^[A-Za-z0-9_$\-]{1,64}$")
+    timeout_s: float = Field(default=3.0, gt=0)
+    tls: TlsConfig = TlsConfig()
+
+    @model_validator(mode="after")
+    def _reachable(self) -> MetaConfig:
+        if self.backend in ("mysql", "redis") and not self.address:
+            raise ValueError(f'backend = "{self.backend}" needs `address`, host:port')
+        return self
+
+    def host_port(self, default_port: int) -> tuple[str, int]:
+        return host_port_of(self.address, default_port, "meta.address")
