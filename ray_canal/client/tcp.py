@@ -10,7 +10,6 @@ was outstanding, subscription.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 import struct
@@ -47,7 +46,7 @@ DEFAULT_PORT = 11111
 _CONNECT_S = 10.0
 _READ_S = 60.0
 _REPEAT_S = 60.0
-_PAUSE_S = 0.2
+_PAUSE_S, _PAUSE_S_MAX = 0.2, 1.0
 _MILLISECONDS = 2
 _NO_WISHES = Subscription()
 _IDENTITY_MISSING = (401, 402)
@@ -178,20 +177,35 @@ class TcpTransport:
     # --- what connectors call -------------------------------------------------------------------
 
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """Call and wait. `repeat`: once more over a new connection, up to a minute."""
+        """Call and wait. `repeat`: once more over a new connection, up to a minute. A connection
+        that is refused is tried again for as long, whatever the call: nothing was done yet.
+
+        Raises InstanceRestarted: the connection broke, and batches with it, or the call may not be
+        repeated. ConnectionLost: there was none to be had for a minute.
+        """
         deadline = time.monotonic() + _REPEAT_S
+        pause_s = _PAUSE_S
         while True:
+            failure: CanalError
             with self._lock:
                 try:
                     return getattr(self, "_" + method)(*arguments)
+                except ConnectionLost as error:
+                    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                        raise
+                    self._outstanding.clear()
+                    failure, again = error, True
                 except (OSError, EOFError, CorruptPacket) as error:
                     self._drop()
-                    reason = f"{self._address.host}:{self._address.port}: {error}"
-            if self._void() or not repeat or time.monotonic() > deadline:
-                raise InstanceRestarted(
-                    f"the connection to {reason}; what was not acked will be delivered again"
-                ).at(destination=self.destination)
-            time.sleep(_PAUSE_S)
+                    again = not self._void() and repeat
+                    failure = InstanceRestarted(
+                        f"the connection to {self._address.host}:{self._address.port}: {error}; "
+                        "what was not acked will be delivered again"
+                    )
+            if not again or time.monotonic() > deadline:
+                raise failure.at(destination=self.destination)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
         """The same, in a thread."""
@@ -344,8 +358,14 @@ class TcpTransport:
         lends: bool = False,
     ) -> TcpHead:
         if done is not None:
-            with contextlib.suppress(InstanceRestarted, BatchNotFound):  # as the store does it
+            try:
                 self._ack(client_id, *done)
+            except (InstanceRestarted, BatchNotFound):
+                pass  # as the store does it
+            except (OSError, EOFError, CorruptPacket):
+                # Its reader has let go of it: that it may come again need not be told.
+                self._settled(client_id, done[0])
+                raise
         head = self._get_without_ack(client_id, batch_size, None)
         if head.id != EMPTY_BATCH:
             return head
@@ -369,6 +389,9 @@ class TcpTransport:
         body = self._named(pb.ClientAck, client_id)
         body.batch_id = batch_id
         self._settle(pb.CLIENTACK, body)
+        self._settled(client_id, batch_id)
+
+    def _settled(self, client_id: int, batch_id: int) -> None:
         known = self._outstanding.get(client_id, [])
         if batch_id in known:
             known.remove(batch_id)

@@ -164,6 +164,56 @@ def test_a_server_that_dies_and_comes_back(shop: Decoded) -> None:
         connector.close()
 
 
+def test_a_loop_waits_for_a_server_that_comes_back(shop: Decoded) -> None:
+    """b6: connections that are refused are tried again, up to the promised minute."""
+    store = LocalStore(shop)
+    with serving_thread({"shop": store}) as serving:
+        port = serving.server.port
+        connector = canal.connect("shop", address=serving.address)
+        connector.subscribe()
+        messages = connector.messages(64, poll=0.2)
+        found = [next(messages).entry_bytes]
+    back = threading.Event()
+
+    def come_back() -> None:
+        time.sleep(2)
+        with serving_thread({"shop": store}, port=port):
+            back.wait(60)
+
+    server = threading.Thread(target=come_back)
+    server.start()
+    try:
+        for message in messages:
+            found.append(message.entry_bytes)
+            if len(found) > 1 and b"".join(found[1:]) == b"".join(decode_entries(binlog_files())):
+                break
+        connector.close()
+    finally:
+        back.set()
+        server.join(60)
+    # The ack of the first message went with the server, so it came once more.
+    assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("call", ["get_without_ack", "get", "subscribe"])
+def test_a_server_that_stays_away_is_told_by_its_name(
+    shop: Decoded, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b6: after that minute, the error says what could not be reached."""
+    monkeypatch.setattr("ray_canal.client.tcp._REPEAT_S", 0.5)
+    with serving_thread({"shop": LocalStore(shop)}) as serving:
+        connector = canal.connect("shop", address=serving.address)
+        connector.subscribe()
+        address = serving.address
+    began = time.monotonic()
+    with pytest.raises((ConnectionLost, InstanceRestarted)):
+        getattr(connector, call)()  # the connection that was
+    with pytest.raises(ConnectionLost, match=f"cannot connect to {address}"):
+        getattr(connector, call)()
+    assert time.monotonic() - began > 0.5
+    connector.close()
+
+
 def test_login_and_addresses(shop: Decoded) -> None:
     with serving_thread({"shop": LocalStore(shop)}, username="u", password="p") as serving:
         canal.connect("shop", address=serving.address, username="u", password="p").close()
