@@ -10,7 +10,6 @@ import asyncio
 import logging
 import shutil
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
+from ray_canal.actors.disk_state import DiskState
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.signal import Signal, answered
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -35,7 +35,6 @@ from ray_canal.store.transaction_buffer import LogChunk
 
 logger = logging.getLogger(__name__)
 
-_DISK_PAUSE_S = 1.0
 _DISK_LIMIT_S = 60.0
 
 
@@ -56,7 +55,7 @@ class Line:
         self._changed = changed
         self._detach = detach
         self._spiller: Any = None
-        self._disk_failed = ""
+        self._disk = DiskState(config.destination, folder)
         self.pump = Pump(config, within)
         self._store: EventStore | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -108,7 +107,7 @@ class Line:
         store = self.store
         while not store.has_room(chunks * self._config.chunk_bytes):
             slot = store.spillable()
-            if slot is not None and await self._spill(slot):
+            if slot is not None and self._disk.may_try and await self._spill(slot):
                 continue
             stuck = [] if self._detach is None else store.detachable()
             if stuck and self._detach is not None:
@@ -120,12 +119,16 @@ class Line:
                 continue
             store.flush()
             await self._changed.wake()
-            await self._changed.wait()
+            await self._changed.wait(self._disk.try_at)
 
     # --- the disk -----------------------------------------------------------------------------
 
+    def disk_report(self) -> dict[str, Any]:
+        """For status: why chunks cannot go to disk now, and since when."""
+        return self._disk.report()
+
     async def _spill(self, slot: Slot) -> bool:
-        """Move a chunk to disk. False: the disk does not take it; it is tried again."""
+        """Move a chunk to disk. False: the disk does not take it; it is to be tried again."""
         if self._spiller is None:
             self._spiller = spawn.spiller(self._folder)
         try:
@@ -133,12 +136,9 @@ class Line:
         except RayTaskError as error:
             if not isinstance(error.cause, OSError):
                 raise
-            if str(error.cause) != self._disk_failed:
-                logger.warning("the log cannot go to disk: %s", error.cause)
-            self._disk_failed = str(error.cause)
-            await self._changed.wait(time.monotonic() + _DISK_PAUSE_S)
+            self._disk.failed(str(error.cause))
             return False
-        self._disk_failed = ""
+        self._disk.worked()
         if not self.store.spilled(slot.first, segment, segment.size_bytes):
             self._spiller.drop.remote([segment])
         return True

@@ -20,6 +20,10 @@ _GAUGES = {
     "canal_store_fill_ratio": ("store.fill", "Used part of the log's capacity, 0 to 1"),
     "canal_store_bytes": ("store.bytes", "Binlog bytes in the log, in memory"),
     "canal_store_disk_bytes": ("store.bytes_on_disk", "Bytes of the log on disk"),
+    "canal_store_disk_failing_seconds": (
+        "store.disk_failing_s",
+        "Since when the log cannot go to disk; 0: it can",
+    ),
     "canal_purge_seconds": (
         "purge.seconds",
         "Until the server may purge what the oldest cursor needs",

@@ -325,7 +325,7 @@ class Store(Instance):
     def _stats(self) -> dict[str, Any]:
         if self._line is None:
             return {}
-        stats = self._line.store.stats()
+        stats = {**self._line.store.stats(), **self._line.disk_report()}
         stats["subscribers"].update(self._asides.places())
         return stats
 

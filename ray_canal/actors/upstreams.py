@@ -62,7 +62,7 @@ class Upstream(Protocol):
         """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
 
     async def status(self, oldest: EntryPosition | None) -> Any:
-        """See Fetcher.status."""
+        """See Fetcher.status. None: it is being closed."""
 
     async def close(self) -> None:
         """End it, in the middle of a read, too."""
@@ -135,6 +135,7 @@ class ThreadUpstream:
             for count, name in ((1, "upstream"), (chunks_ahead(0), "decoder"), (1, "beside"))
         )
         self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
+        self._closed = False
 
     async def open(
         self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
@@ -155,11 +156,14 @@ class ThreadUpstream:
         return found
 
     async def status(self, oldest: EntryPosition | None) -> Any:
+        if self._closed:
+            return None
         asked = self._beside.submit(lambda: self._fetcher.result().status(oldest))
         return await asyncio.wrap_future(asked)
 
     async def close(self) -> None:
         """The threads end by themselves, when what they are at has ended."""
+        self._closed = True
         interrupted = self._beside.submit(lambda: self._fetcher.result().interrupt())
         self._thread.submit(self._last)
         self._beside.shutdown(wait=False)

@@ -44,13 +44,13 @@ class Segment:
 
 
 class SegmentFolder:
-    """The only writer of a folder. A file goes when all of its chunks were dropped."""
+    """The only writer of a folder, which is made when a chunk needs it. A file goes when all of its
+    chunks were dropped."""
 
     def __init__(self, path: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
         self._path = Path(path)
         self._segment_bytes = segment_bytes
         shutil.rmtree(self._path, ignore_errors=True)
-        self._path.mkdir(parents=True, mode=0o700)
         self._file: IO[bytes] | None = None
         self._name = ""
         self._number = 0
@@ -81,9 +81,13 @@ class SegmentFolder:
             file.close()
             file, self._file = None, None
             self._remove_if_done(self._name)
+        if file is not None and not os.fstat(file.fileno()).st_nlink:
+            self._abandon()  # somebody removed it: what is written there could not be read
+            file = None
         if file is None:
             self._number += 1
             self._name = str(self._path / f"{self._number:06d}.segment")
+            self._path.mkdir(parents=True, mode=0o700, exist_ok=True)
             file = self._file = BufferedWriter(FileIO(self._name, "xb"))
             self._chunks[self._name] = 0
         return file
@@ -105,7 +109,7 @@ class SegmentFolder:
     def _remove_if_done(self, name: str) -> None:
         if self._chunks[name] == 0:
             del self._chunks[name]
-            os.unlink(name)
+            Path(name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove the folder."""

@@ -115,3 +115,16 @@ async def is_quiet(waiting: asyncio.Task[object]) -> bool:
     """Whether nothing comes for a while."""
     done, _ = await asyncio.wait({waiting}, timeout=1.0)
     return not done
+
+
+def test_a_status_that_is_asked_for_while_it_closes_is_none() -> None:
+    async def asked() -> None:
+        upstream = ThreadUpstream(config_of(binlog_files()[0]), fused=True)
+        await upstream.open((), "", ())
+        asking = asyncio.ensure_future(upstream.status(None))  # begins when this waits
+        closing = asyncio.ensure_future(upstream.close())
+        assert await asking is not None
+        await closing
+        assert await upstream.status(None) is None
+
+    asyncio.run(asked())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -86,8 +87,10 @@ def test_a_file_goes_with_its_last_chunk(pairs: Pairs, make: Make, tmp_path: Pat
 
 def test_what_was_left_over_is_removed(pairs: Pairs, make: Make, tmp_path: Path) -> None:
     make().write(*pairs[0])
-    make()
-    assert list((tmp_path / "log").iterdir()) == []
+    folder = make()
+    assert not (tmp_path / "log").exists()
+    folder.write(*pairs[0])
+    assert len(list((tmp_path / "log").iterdir())) == 1
 
 
 def test_damage_is_told(pairs: Pairs, make: Make, tmp_path: Path) -> None:
@@ -134,3 +137,18 @@ def test_a_full_disk_leaves_what_was_written(pairs: Pairs, make: Make, tmp_path:
     assert again.path != first.path
     assert same(read_log_chunk(first), pairs[0][0])
     assert same(read_log_chunk(again), pairs[1][0])
+
+
+def test_a_folder_that_was_removed_is_made_again(pairs: Pairs, make: Make, tmp_path: Path) -> None:
+    """B2: what somebody removes is told when it is read; what is written after that is there."""
+    folder = make()
+    first = folder.write(*pairs[0])
+    shutil.rmtree(tmp_path / "log")
+    again, third = folder.write(*pairs[1]), folder.write(*pairs[0])
+    assert again.path == third.path != first.path
+    assert same(read_log_chunk(again), pairs[1][0])
+    with pytest.raises(InstanceError, match="No such file"):
+        read_log_chunk(first)
+    folder.drop(first)
+    folder.drop(again)
+    assert same(read_log_chunk(third), pairs[0][0])
