@@ -77,6 +77,13 @@ class Catalog:
         rows = self.rows("SHOW GLOBAL VARIABLES LIKE %s", name.replace("_", r"\_"))
         return None if not rows else str(rows[0]["Value"])
 
+    def text(self, name: str) -> str:
+        """A global variable's whole value; empty where this server has no such variable. (What
+        SHOW VARIABLES lists is cut after 1,024 characters, or 2,048.)"""
+        if self.variable(name) is None:
+            return ""
+        return str(self.rows(f"SELECT @@GLOBAL.{name} AS value")[0]["value"] or "")
+
     @property
     def version(self) -> str:
         return str(self.rows("SELECT VERSION() AS version")[0]["version"])
@@ -154,11 +161,11 @@ class Catalog:
     def gtid_executed(self) -> str:
         """All executed GTIDs; empty where GTIDs are off."""
         name = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
-        return (self.variable(name) or "").replace("\n", "")
+        return self.text(name).replace("\n", "")
 
     def gtid_purged(self) -> str:
         """GTIDs whose events are gone (MySQL)."""
-        return (self.variable("gtid_purged") or "").replace("\n", "")
+        return self.text("gtid_purged").replace("\n", "")
 
     def retention_s(self) -> float:
         """Age at which the server purges a binlog file; 0: it does not by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -13,9 +14,16 @@ from ray_canal.driver import server_id
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.connection import grant_advice
 from ray_canal.driver.server_log import ServerLog
-from ray_canal.driver.setting_checks import CheckResult, ServerFacts, check_settings
+from ray_canal.driver.setting_checks import (
+    CheckResult,
+    ServerFacts,
+    check_settings,
+    statements_advice,
+)
 from ray_canal.driver.start import configured_start
 from ray_canal.errors import CanalError, ServerSettingRefused
+
+log = logging.getLogger(__name__)
 
 
 def check_source(config: InstanceConfig) -> list[CheckResult]:
@@ -150,7 +158,7 @@ def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
-    """Raises ServerSettingRefused: no binlog, or one that does not hold rows."""
+    """Raises ServerSettingRefused: no binlog. Warns of one that does not hold all rows."""
     if (catalog.variable("log_bin") or "").upper() not in ("ON", "1"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "
@@ -158,7 +166,4 @@ def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
         )
     log_format = (catalog.variable("binlog_format") or "ROW").upper()
     if log_format != "ROW":
-        raise ServerSettingRefused(
-            f"MySQL at {source.address}: binlog_format is {log_format}, which does not log rows; "
-            "run: SET GLOBAL binlog_format = 'ROW', and let the applications reconnect"
-        )
+        log.warning("MySQL at %s: %s", source.address, statements_advice(log_format))

@@ -8,7 +8,7 @@ from pathlib import Path
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.driver.files import MAGIC, check_magic
-from ray_canal.driver.log_search import Search
+from ray_canal.driver.log_search import Search, is_mysql_set, read_head
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 _HEAD_BYTES = 64 << 10
@@ -43,7 +43,8 @@ class FilesLog:
         return self.end().gtid
 
     def purged(self) -> str:
-        return Search(self).first.gtids
+        gtids = read_head(self, next(iter(self._paths))).gtids
+        return gtids if is_mysql_set(gtids) else ""
 
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         path = self._paths[journal_name]

@@ -187,6 +187,7 @@ class Search:
         self._log = log
         self._names = [name for name, _ in log.files()]
         self._heads: dict[str, FileHead] = {}
+        self._purged: str | None = None
         self.found_us = 0  # original commit time of the transaction that a search ended at
 
     @property
@@ -195,8 +196,16 @@ class Search:
         return self.head(self._names[0])
 
     def head(self, journal_name: str) -> FileHead:
+        """With what was executed and never was in this log (as of a server made of a backup), which
+        no file names."""
         if journal_name not in self._heads:
-            self._heads[journal_name] = read_head(self._log, journal_name)
+            head = read_head(self._log, journal_name)
+            if self._purged is None:
+                self._purged = self._log.purged()
+            if self._purged:
+                both = GtidSet.parse(self._purged).union(GtidSet.parse(head.gtids))
+                head = replace(head, gtids=str(both))
+            self._heads[journal_name] = head
         return self._heads[journal_name]
 
     def time(self, time_us: int) -> EntryPosition | None:

@@ -68,6 +68,15 @@ def check_settings(config: InstanceConfig, server: ServerFacts) -> list[CheckRes
     ]
 
 
+def statements_advice(log_format: str) -> str:
+    """What a log in another format than ROW lacks."""
+    some = "every change is" if log_format == "STATEMENT" else "some changes are"
+    return (
+        f"binlog_format is {log_format}: {some} written as a statement, which comes as an entry "
+        "with its SQL and without rows, and is in no Arrow batch"
+    )
+
+
 def _binlog(server: ServerFacts) -> Iterator[CheckResult]:
     log_on = server.value("log_bin") in ("ON", "1")
     mend = "" if log_on else "start the server with --log-bin"
@@ -75,7 +84,8 @@ def _binlog(server: ServerFacts) -> Iterator[CheckResult]:
     log_format = server.value("binlog_format") or "ROW"
     ok = log_format == "ROW"
     mend = server.set("binlog_format", "'ROW'") + "; then let the applications reconnect"
-    yield CheckResult("binlog_format", ok, log_format, "" if ok else mend)
+    mend += f" ({statements_advice(log_format)})"
+    yield CheckResult("binlog_format", ok, log_format, "" if ok else mend, advisory=True)
     for name, good, otherwise in (
         ("binlog_row_image", "FULL", "before and after images lack columns"),
         ("binlog_row_metadata", "FULL", "column names come from the table meta history"),

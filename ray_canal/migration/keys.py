@@ -165,7 +165,7 @@ INSTANCE_KEYS = (
     Key("canal.instance.network.sendBufferSize", LEFT, note="next to nothing is sent"),
     Key("canal.instance.network.soTimeout", MAPPED, "instance.source.connect_timeout_s"),
     Key("canal.instance.binlog.format", NOTICE, harmless=("row,statement,mixed",), note=(
-        "every format is read; `ray-canal check` says what the server writes"
+        "every format is read, with a warning where it is not ROW (by `ray-canal check`, too)"
     )),
     Key("canal.instance.binlog.image", NOTICE, harmless=("full,minimal,noblob",), note=(
         "every row image is read; `ray-canal check` says what the server writes"

@@ -6,7 +6,7 @@ import pytest
 
 from ray_canal.driver.checks import check_source
 from ray_canal.driver.setting_checks import CheckResult
-from tests.integration.test_driver import instance, opened
+from tests.integration.test_driver import instance, kinds_of, new_bytes, opened, read_until
 from tests.servers import Server
 
 
@@ -71,3 +71,27 @@ def test_time_zones_and_clocks(server: Server) -> None:
         server.execute(f"SET GLOBAL time_zone = '{before}'")
     assert (zone.ok, zone.advisory) == (False, True)
     assert "+05:30" in zone.detail
+
+
+@pytest.mark.parametrize("log_format", ["MIXED", "STATEMENT"])
+def test_binlog_format(
+    server: Server, log_format: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """a5, b10: a server whose log has statements is read, as Canal reads it, with a warning."""
+    server.execute("CREATE DATABASE sbr", "CREATE TABLE sbr.t (id INT PRIMARY KEY, v VARCHAR(40))")
+    server.execute(f"SET GLOBAL binlog_format = '{log_format}'")
+    try:
+        with opened(instance(server)) as source:
+            server.execute("INSERT INTO sbr.t VALUES (1, 'as a statement')")
+            if log_format == "MIXED":  # what is not deterministic is written as rows
+                server.execute("INSERT INTO sbr.t VALUES (2, UUID())")
+            chunks = read_until(source, *server.position())
+        found = results(server)["binlog_format"]
+    finally:
+        server.execute("SET GLOBAL binlog_format = 'ROW'", "DROP DATABASE sbr")
+    assert b"as a statement" in b"".join(new_bytes(chunk) for chunk in chunks)
+    rows = [kind for chunk in chunks for kind in kinds_of(chunk) if kind in (23, 30)]
+    assert len(rows) == (log_format == "MIXED")
+    assert f"binlog_format is {log_format}" in caplog.text
+    assert (found.ok, found.advisory) == (False, True)
+    assert "in no Arrow batch" in found.mend

@@ -27,7 +27,6 @@ from ray_canal.errors import (
     PositionNotFound,
     PositionPurged,
     PrivilegeMissing,
-    ServerSettingRefused,
 )
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition
@@ -372,18 +371,6 @@ def test_purged_file(server: Server, schema: str) -> None:
     config = instance(server, start="position", journal_name=old)
     assert isinstance(failure(config), PositionPurged)
     assert isinstance(failure(instance(server), EntryPosition(old)), PositionNotFound)
-
-
-def test_binlog_format(server: Server) -> None:
-    server.execute("SET GLOBAL binlog_format = 'MIXED'")
-    try:
-        error = failure(instance(server))
-        results = {result.name: result for result in check_source(instance(server))}
-    finally:
-        server.execute("SET GLOBAL binlog_format = 'ROW'")
-    assert isinstance(error, ServerSettingRefused)
-    assert "binlog_format is MIXED" in str(error)
-    assert not results["binlog_format"].ok
 
 
 def test_check_of_a_good_server(server: Server) -> None:

@@ -118,7 +118,8 @@ def test_few_heads_are_read() -> None:
     middle = list(all_transactions(log))[300][1]
     log.read.clear()
     assert search.time(middle) is not None
-    assert len(log.read) <= 4  # three files: two or three heads, and the file itself
+    # Two or three heads, the file itself, and what was purged before the first.
+    assert len(log.read) <= 5
 
 
 @pytest.mark.parametrize(

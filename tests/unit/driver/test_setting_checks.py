@@ -56,7 +56,8 @@ def test_a_good_server() -> None:
     ("name", "value", "mend", "advisory"),
     [
         ("log_bin", "OFF", "--log-bin", False),
-        ("binlog_format", "MIXED", "SET PERSIST binlog_format = 'ROW'", False),
+        ("binlog_format", "MIXED", "SET PERSIST binlog_format = 'ROW'", True),
+        ("binlog_format", "STATEMENT", "every change is written as a statement", True),
         ("binlog_row_image", "MINIMAL", "SET PERSIST binlog_row_image = 'FULL'", True),
         ("binlog_row_metadata", "MINIMAL", "SET PERSIST binlog_row_metadata = 'FULL'", True),
         ("binlog_checksum", "NONE", "SET PERSIST binlog_checksum = 'CRC32'", True),
