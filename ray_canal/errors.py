@@ -29,6 +29,7 @@
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
         │   └── MetaUnavailable      (retryable) where cursors live cannot be reached
         ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
+        ├── CursorNotInLog           (retryable) the log begins behind a subscriber's cursor
         └── Fenced                   an epoch newer than ours owns the destination
 
 Each error answers "whose fault?" by its class and "may I retry?" by `retryable`. A constructor
@@ -215,6 +216,12 @@ class InstanceNotRunning(InstanceError):
 
 class InstanceRestarted(InstanceError):
     """The instance restarted; batches handed out before are void and will come again."""
+
+    retryable = True
+
+
+class CursorNotInLog(InstanceError):
+    """The log does not have all that lies behind a subscriber's cursor; a catch-up does."""
 
     retryable = True
 

@@ -193,12 +193,17 @@ class Asides:
             if client_id in self._asides:
                 store.release_place(client_id)
                 continue
-            logger.warning(
-                "destination %s: subscriber %d is a whole log behind; it goes by a dump of its own",
-                self._config.destination, client_id,
-            )  # fmt: skip
-            self._asides[client_id] = self.new(client_id, store.last_batch_id(client_id))
-            store.send_away(client_id)
+            self.send(client_id, "it is a whole log behind")
+
+    def send(self, client_id: int, why: str) -> None:
+        """Let a subscriber go by its own dump from its cursor on, once it asks."""
+        assert self.main is not None
+        logger.warning(
+            "destination %s: subscriber %d goes by a dump of its own: %s",
+            self._config.destination, client_id, why,
+        )  # fmt: skip
+        self._asides[client_id] = self.new(client_id, self.main.store.last_batch_id(client_id))
+        self.main.store.send_away(client_id)
 
     def new(self, client_id: int, last_batch_id: int, **source: Any) -> Aside:
         """`source`: what its upstream's configuration has other than the destination's."""
@@ -237,7 +242,7 @@ class Asides:
         """From where the log begins, it is kept for who comes back to it."""
         if self.main is not None and client_id in self._asides:
             store = self.main.store
-            if position >= store.first_position and not store.has_place(client_id):
+            if store.covers(position) and not store.has_place(client_id):
                 store.hold_place(client_id)
 
     def _refuse_other(self, identity: SourceIdentity) -> None:

@@ -31,6 +31,7 @@ from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
+    CursorNotInLog,
     DecodeError,
     Fenced,
     InstanceNotRunning,
@@ -39,9 +40,11 @@ from ray_canal.errors import (
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.start import Start
 from ray_canal.protocol.subscription import (
     Policy,
 )
+from ray_canal.store.log_order import LogOrder
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
@@ -183,19 +186,25 @@ class Instance:
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._schemas.keep_from(start.position, identity, [*records, *new_records])
         self._schemas.append(new_records)
+        await self._close_lines()  # from here on nobody subscribes or acks
         self._subscribers = self._meta.load(self._destination)
         for client_id, place in zip(cursors, start.cursors, strict=False):
             self._move(client_id, cursors[client_id], LogPosition(identity, place))
-        if any(m.cursor and m.cursor.is_foreign(identity) for m in self._subscribers.values()):
-            # Acked in the old log while the new one was opened: those cursors are to be moved, too.
-            await self._close_lines()
+        found = self._subscribers.items()
+        if any(_is_misplaced(m.cursor, cursors.get(i), start, identity) for i, m in found):
+            # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)
             return False
         store = line.begin(start.position, (self._epoch - 1) * _BATCH_IDS_PER_EPOCH)
+        away = []
         for client_id, subscriber in self._subscribers.items():
-            store.subscribe(client_id, self.terms(subscriber), _position(subscriber))
-        await self._close_lines()
+            try:
+                store.subscribe(client_id, self.terms(subscriber), subscriber.position)
+            except CursorNotInLog as error:
+                away.append((client_id, str(error)))
         self._line = self._asides.main = line
+        for client_id, why in away:
+            self._asides.send(client_id, why)
         self._opening = None
         self._generations += 1
         await self._set(RUNNING, None)
@@ -382,5 +391,20 @@ class Instance:
         return TableFilter(subscriber_filter, instance.black_tables, within=instance.tables)
 
 
-def _position(subscriber: SubscriberMeta) -> EntryPosition | None:
-    return None if subscriber.cursor is None else subscriber.cursor.position
+def _is_misplaced(
+    cursor: LogPosition | None,
+    placed: LogPosition | None,
+    start: Start,
+    here: SourceIdentity,
+) -> bool:
+    """Return whether a cursor may not be taken into a log that begins at `start`. `placed`: what it
+    was when that was decided; None: it was not there."""
+    if cursor is None:
+        return False
+    if cursor.is_foreign(here):
+        return True
+    order = LogOrder(start.position)
+    if order.key(cursor.position) < order.key(start.position):
+        return True
+    changed = placed is None or (cursor != placed and cursor.position not in start.cursors)
+    return changed and not start.same_log and bool(start.cursors)

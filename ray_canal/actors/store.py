@@ -28,7 +28,9 @@ from ray_canal.actors.line import Line
 from ray_canal.actors.signal import NEVER
 from ray_canal.errors import (
     BatchNotFound,
+    CanalError,
     ConfigError,
+    CursorNotInLog,
     InstanceError,
     InstanceRestarted,
     NotSubscribed,
@@ -84,25 +86,42 @@ class Store(Instance):
             transactions=known.transactions if wishes.transactions is None else wishes.transactions,
         )
         if subscriber != self._subscribers.get(client_id):
-            self._save(subscriber)
-        assert subscriber.cursor is not None
-        line = await self._line_of(client_id)
-        line.store.subscribe(client_id, self.terms(subscriber), subscriber.cursor.position)
+            try:
+                self._save(subscriber)
+            except CanalError:
+                if client_id not in self._subscribers:
+                    await self._forget(client_id)  # what was opened for it
+                raise
+        line = await self._joined(subscriber)
         if rollback:
             line.store.rollback(client_id)
         await self._changed.wake()
         return self._epoch
 
+    async def _joined(self, subscriber: SubscriberMeta) -> Line:
+        """Let the subscriber in at its cursor. Returns the line that has what lies behind it."""
+        client_id, terms = subscriber.client_id, self.terms(subscriber)
+        line = await self._line_of(client_id)
+        try:
+            line.store.subscribe(client_id, terms, subscriber.position)
+        except CursorNotInLog as error:
+            if line is not self._line or self._asides.get(client_id) is not None:
+                raise
+            self._asides.send(client_id, str(error))
+            line = await self._line_of(client_id)
+            line.store.subscribe(client_id, terms, subscriber.position)
+        return line
+
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
         NotSubscribed."""
         self._filter(filter_text)
-        line = await self._line_of(client_id)
+        await self._line_of(client_id)
         if client_id not in self._subscribers:
             raise NotSubscribed(f"clientId:{client_id} should subscribe first")
         known = dataclasses.replace(self._subscribers[client_id], filter=filter_text)
         self._save(known)
-        line.store.subscribe(client_id, self.terms(known), None)
+        await self._joined(known)
         await self._changed.wake()
 
     async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
@@ -119,18 +138,23 @@ class Store(Instance):
         return await self._asides.begin(client_id, last_id, **source_start(start))
 
     async def unsubscribe(self, client_id: int) -> None:
-        """Forget the subscriber and its cursor."""
-        line = await self._ready_line()
-        self._asides.close(client_id)
-        line.store.release_place(client_id)
-        line.store.unsubscribe(client_id)
+        """Forget the subscriber and its cursor. Durably first: if that fails, it is still one."""
+        await self._ready_line()
         with self._owning():
             self._meta.remove(self._destination, self._epoch, client_id)
         self._subscribers.pop(client_id, None)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
             self._pumping.cancel()
-        line.sweep()
+        await self._forget(client_id)
+
+    async def _forget(self, client_id: int) -> None:
+        """Let go of what is in memory for who is no subscriber (any more)."""
+        self._asides.close(client_id)
+        if self._line is not None:
+            self._line.store.release_place(client_id)
+            self._line.store.unsubscribe(client_id)
+            self._line.sweep()
         await self._changed.wake()
 
     async def get_without_ack(
@@ -164,7 +188,12 @@ class Store(Instance):
         (await self._line_of(client_id)).store.refuse_unacked(client_id)
         head = await self._get(client_id, batch_size, timeout, holder, full=True)
         if head.id != EMPTY_BATCH:
-            await self._ack(client_id, head.id, head.epoch, holder, keep=True)
+            try:
+                await self._ack(client_id, head.id, head.epoch, holder, keep=True)
+            except CanalError:
+                with contextlib.suppress(CanalError):  # nobody has it, so it comes again
+                    await self.rollback(client_id, head.id, head.epoch, holder)
+                raise
         return head
 
     async def _get(
@@ -196,7 +225,8 @@ class Store(Instance):
         asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
         if batch is not None:
-            self._delivered = max(self._delivered or batch.range.ack, batch.range.ack)
+            places = self._delivered or batch.range.ack, batch.range.ack
+            self._delivered = max(places, key=line.store.order.key)
             line.sweep()
             message = line.message(batch, self._epoch, lends)
             self._gets.add("get", time.perf_counter() - asked_s)

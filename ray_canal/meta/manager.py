@@ -32,6 +32,11 @@ class SubscriberMeta:
     transactions: bool | None = None
     holder: str = ""
 
+    @property
+    def position(self) -> EntryPosition | None:
+        """The cursor's place."""
+        return None if self.cursor is None else self.cursor.position
+
     def to_json(self) -> str:
         tree = _fields(self)
         if self.cursor is not None:  # asdict would copy it word for word, at each ack

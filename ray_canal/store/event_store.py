@@ -18,6 +18,7 @@ from ray_canal.errors import (
     BatchesUnacked,
     BatchNotFirst,
     BatchNotFound,
+    CursorNotInLog,
     InstanceRestarted,
     NotSubscribed,
     TransactionTooLarge,
@@ -25,6 +26,8 @@ from ray_canal.errors import (
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store import pieces, whole
 from ray_canal.store.batch import Batch, Taken, batch_of, take
+from ray_canal.store.log_order import LogOrder
+from ray_canal.store.report import log_report
 from ray_canal.store.ring import Ring, Slot, index_bytes_max
 from ray_canal.store.subscriber import Mark, Subscriber, Terms
 from ray_canal.store.transaction_buffer import LogChunk
@@ -83,6 +86,16 @@ class EventStore:
         """Append a chunk."""
         self._ring.append(chunk, payload)
         self._visible = max(self._visible, self._ring.put_sequence - chunk.held)
+
+    @property
+    def order(self) -> LogOrder:
+        """In which positions of this log are compared."""
+        return self._ring.order
+
+    def covers(self, position: EntryPosition) -> bool:
+        """Return whether the log has everything behind this position."""
+        order = self.order
+        return order.knows(position) and order.key(position) >= order.key(self.first_position)
 
     def flush(self) -> None:
         """Show what is still gathered: nothing more can come, or the log is full of it."""
@@ -198,7 +211,8 @@ class EventStore:
         """Let a subscriber of another log of the same source go on in this one. False: it has
         batches out, or is still to get what this log does not have."""
         position = other.position_of(client_id)
-        covered = self._ring.first_position <= position <= self.last_position
+        key = self.order.key
+        covered = self.covers(position) and key(position) <= key(self.last_position)
         if other.batch_ids(client_id) or not covered:
             return False
         if terms.transactions and not self.has_room(0):
@@ -219,7 +233,8 @@ class EventStore:
         subscriber = self._subscriber(client_id)
         known = [subscriber.cursor, subscriber.reached]
         position = self._ring.position_before(subscriber.acked)
-        return max([position, *(place for place in known if place is not None)])
+        places = [position, *(place for place in known if place is not None)]
+        return max(places, key=self.order.key)
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -234,16 +249,22 @@ class EventStore:
         """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log).
         Its batch ids go on behind `last_batch_id`.
 
-        For a known subscriber only its terms change, from the next get on.
+        For a known subscriber only its terms change, from the next get on. Raises CursorNotInLog:
+        what lies behind the cursor is not in this log (any more), so there would be a gap.
         """
         known = self._subscribers.get(client_id)
         if known is not None:
             known.change(terms)
             return
+        if cursor is not None and not self.covers(cursor):
+            raise CursorNotInLog(
+                f"the cursor of client {client_id} is {cursor}, the log begins at "
+                f"{self._ring.first_position}: it needs a replication stream of its own"
+            )
         first = self._ring.first_sequence
         last_id = self.last_batch_id(client_id) if last_batch_id is None else last_batch_id
         self._subscribers[client_id] = Subscriber(
-            client_id, terms, cursor, self._ring.by_memory, first, first, last_id
+            client_id, terms, cursor, self.order, self._ring.by_memory, first, first, last_id
         )
         self._places.pop(client_id, None)
         self._away.discard(client_id)
@@ -267,7 +288,8 @@ class EventStore:
     def tail_position(self) -> EntryPosition:
         """Behind the last complete transaction that is in the log; its first position, if that lies
         in a later one."""
-        return max(self.last_position.boundary, self._ring.first_position)
+        places = self.last_position.boundary, self._ring.first_position
+        return max(places, key=self.order.key)
 
     @property
     def last_position(self) -> EntryPosition:
@@ -472,29 +494,4 @@ class EventStore:
 
     def stats(self) -> dict[str, Any]:
         """Fill of the ring and each subscriber's place; plain values."""
-        ring = self._ring
-        return {
-            "chunks": len(ring),
-            "entries": ring.put_sequence - ring.first_sequence,
-            "bytes": ring.size_bytes,
-            "bytes_on_disk": ring.disk_bytes,
-            "index_bytes": ring.index_bytes,
-            "capacity": ring.capacity,
-            "batch_mode": self._config.batch_mode,
-            "fill": ring.used / ring.capacity,
-            "first_position": str(ring.first_position),
-            "last_position": str(ring.position_before(ring.put_sequence)),
-            "subscribers": {str(s.client_id): self._place(s) for s in self._subscribers.values()},
-        }
-
-    def _place(self, subscriber: Subscriber) -> dict[str, Any]:
-        behind = self._ring.since(subscriber.acked)
-        return {
-            "filter": str(subscriber.terms.filter),
-            "policy": subscriber.terms.policy,
-            "transactions": subscriber.terms.transactions,
-            "acked": str(self._ring.position_before(subscriber.acked)),
-            "unacked_batches": len(subscriber.marks),
-            "entries_behind": self._ring.put_sequence - subscriber.acked,
-            "bytes_behind": sum(slot.size_bytes for slot in behind),
-        }
+        return log_report(self._config, self._ring, self._subscribers.values())

@@ -14,6 +14,7 @@ from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.log_order import LogOrder
 from ray_canal.store.transaction_buffer import LogChunk
 
 SLOT_BYTES_MIN = 4096
@@ -102,6 +103,7 @@ class Ring:
         self.by_memory = config.batch_mode == "MEMSIZE"
         self.capacity = config.buffer_size * (config.memunit_bytes if self.by_memory else 1)
         self.first_position = start
+        self.order = LogOrder(start)
         self.put_sequence = 0
         self.disk_bytes = 0
         self.index_bytes = 0
@@ -139,6 +141,7 @@ class Ring:
     def append(self, chunk: LogChunk, payload: Any) -> None:
         if len(chunk.info.entries):
             slot = slot_of(chunk, payload, self.put_sequence)
+            self.order.show(chunk.info.head.journal_name)
             self._slots.append(slot)
             self.put_sequence = slot.end
             self._charged_bytes += slot.charged_bytes

@@ -13,6 +13,7 @@ from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.protocol.subscription import Policy
 from ray_canal.store.flush import ROWDATA
+from ray_canal.store.log_order import LogOrder
 from ray_canal.store.ring import Slot
 from ray_canal.store.transaction_buffer import LogChunk
 
@@ -95,6 +96,7 @@ class Subscriber:
     client_id: int
     terms: Terms
     cursor: EntryPosition | None
+    order: LogOrder
     by_memory: bool
     next: int
     acked: int
@@ -133,8 +135,11 @@ class Subscriber:
         """Behind the last of these slots, which begin where it stands, that lies before its cursor
         as a whole. Log sequence."""
         end = self.next
+        if self.cursor is None:
+            return end
+        cursor = self.order.key(self.cursor)
         for slot in slots:
-            if self.cursor is None or slot.after > self.cursor:
+            if self.order.key(slot.after) > cursor:
                 break
             end = slot.end
         return end
@@ -156,7 +161,7 @@ class Subscriber:
             mask &= chunk.visible
         behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
         if self.cursor is not None and not behind:
-            done = consumed(chunk, self.cursor)
+            done = consumed(chunk, self.cursor, self.order)
             mask &= ~done
             if self._beyond_cursor is None and not done.all():
                 self._beyond_cursor = slot.end
@@ -182,15 +187,15 @@ class Subscriber:
         )
 
 
-def consumed(chunk: LogChunk, cursor: EntryPosition) -> npt.NDArray[np.bool_]:
+def consumed(
+    chunk: LogChunk, cursor: EntryPosition, order: LogOrder
+) -> npt.NDArray[np.bool_]:
     """Which entries of a chunk a subscriber with this cursor has consumed already: those that
-    resume where it does, or before.
-
-    Raises ConfigError: the cursor belongs to binlog files of another name.
-    """
+    resume where it does, or before. `order`: of the log's files."""
     head, entries = chunk.info.head, chunk.info.entries
     if journal_key(head.journal_name) != journal_key(cursor.journal_name):
-        before = EntryPosition(head.journal_name) < EntryPosition(cursor.journal_name)
+        file = EntryPosition(head.journal_name), EntryPosition(cursor.journal_name)
+        before = order.key(file[0]) < order.key(file[1])
         return np.full(len(entries), before)
     position, row, entry = chunk.resumes()
     inside = entry <= cursor.entry

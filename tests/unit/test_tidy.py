@@ -126,6 +126,7 @@ TESTED_ELSEWHERE = {
     "actors/kept_filter": "tests/integration/test_filters.py",
     "store/pieces": "tests/unit/store/test_event_store.py",
     "store/batch": "tests/unit/store/test_event_store.py",
+    "store/report": "tests/unit/store/test_event_store.py",
     "actors/buffer": "tests/integration/test_main_job.py",
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/decoder": "tests/integration/test_main_job.py",

@@ -53,14 +53,19 @@ class MadeLog:
 
     def __init__(self) -> None:
         self.entries: list[MadeEntry] = []
+        self.base = "binlog"
         self.number, self.position, self.gno, self.timestamp = 1, 4, 0, 1_700_000_000
 
     @property
     def journal_name(self) -> str:
-        return f"binlog.{self.number:06d}"
+        return f"{self.base}.{self.number:06d}"
 
     def rotate(self) -> None:
         self.number, self.position = self.number + 1, 4
+
+    def rename(self, base: str) -> None:
+        """Go on as a server does that was started with another log_bin."""
+        self.base, self.number, self.position = base, 1, 4
 
     def add(
         self, kind: int, event_type: int = 0, *, rows: int = 0, table: int = -1, length: int = 100,

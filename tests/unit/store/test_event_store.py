@@ -12,7 +12,6 @@ from ray_canal.errors import (
     BatchesUnacked,
     BatchNotFirst,
     BatchNotFound,
-    ConfigError,
     InstanceRestarted,
     NotSubscribed,
 )
@@ -179,7 +178,7 @@ def test_a_cursor_inside_a_transaction_skips_just_its_rows() -> None:
     log.transaction(5, 1, 2)
     cursor = log.cursor_after(6)
     assert cursor.row == 6
-    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), cursor)
+    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), START)
     store.subscribe(1, EVERYTHING, cursor)
     store.subscribe(2, EVERYTHING, START)
     put(store, log)
@@ -221,14 +220,6 @@ def test_a_cursor_holds_for_the_past_only() -> None:
     reset = transactions(2)
     store.put(TransactionBuffer(START).add(info_of(reset.entries)), "after")
     assert store.get(1, 100).entry_count == 6  # type: ignore[union-attr]
-
-
-def test_a_cursor_of_other_binlog_files_is_an_error() -> None:
-    store = EventStore(StoreConfig(), START)
-    store.subscribe(1, EVERYTHING, EntryPosition("other.000001"))
-    put(store, transactions(1))
-    with pytest.raises(ConfigError, match="two binlog bases"):
-        store.get(1, 1)
 
 
 def test_the_slowest_subscriber_holds_the_log() -> None:

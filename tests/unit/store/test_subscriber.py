@@ -10,11 +10,13 @@ import pytest
 
 from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.log_order import LogOrder
 from ray_canal.store.subscriber import consumed
 from ray_canal.store.transaction_buffer import TransactionBuffer
 from tests.unit.store.made_log import MadeLog, info_of
 
 START = EntryPosition("binlog.000009")
+ORDER = LogOrder(START)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -26,7 +28,7 @@ def test_consumed_is_what_lies_before(seed: int) -> None:
     file = [entry for entry in log.entries if entry.journal_name == "binlog.000009"]
     chunk = TransactionBuffer(START).add(info_of(file, 0, 4))
     for count in range(1, len(file) + 1):
-        found = consumed(chunk, log.cursor_after(count))
+        found = consumed(chunk, log.cursor_after(count), ORDER)
         assert found.tolist() == [index < count for index in range(len(file))], f"seed {seed}"
 
 
@@ -47,7 +49,7 @@ def test_consumed_does_not_depend_on_what_the_instance_filters(seed: int) -> Non
     hidden["flags"][chosen] |= EVENT_SILENT | EVENT_IN_TRANSACTION
     chunk = TransactionBuffer(START).add(replace(info, entries=hidden))
     for count in range(1, len(file) + 1):
-        found = consumed(chunk, log.cursor_after(count))
+        found = consumed(chunk, log.cursor_after(count), ORDER)
         assert found.tolist() == [index < count for index in range(len(file))]
 
 
@@ -56,7 +58,7 @@ def test_other_files_are_all_before_or_all_behind() -> None:
     log.number = 9
     log.transaction(1)
     chunk = TransactionBuffer(START).add(info_of(log.entries, 0, 4))
-    assert consumed(chunk, EntryPosition("binlog.000010", 4)).all()
-    assert not consumed(chunk, EntryPosition("binlog.000008", 10**9)).any()
+    assert consumed(chunk, EntryPosition("binlog.000010", 4), ORDER).all()
+    assert not consumed(chunk, EntryPosition("binlog.000008", 10**9), ORDER).any()
     # By number, never as text.
-    assert consumed(chunk, EntryPosition("binlog.1000000", 4)).all()
+    assert consumed(chunk, EntryPosition("binlog.1000000", 4), ORDER).all()

@@ -1,0 +1,143 @@
+"""A real Store of actors/store.py in this process, over binlog files and a real meta file: no Ray.
+
+Its upstream runs in threads, as that of a destination that shares its process. Chunks are small, so
+none of them goes to Ray's object store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ray_canal.actors.fetcher as fetcher
+from ray_canal.actors.line import Line
+from ray_canal.actors.store import Store
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.demo import binlog_files
+from ray_canal.errors import InstanceNotRunning, MetaUnavailable
+from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+
+ALL = r".*\..*"
+NAME = "x"
+
+
+def run(work: Coroutine[Any, Any, None], seconds: float = 90.0) -> None:
+    asyncio.run(asyncio.wait_for(work, seconds))
+
+
+def instance(files: list[Path] | None = None, **more: Any) -> InstanceConfig:
+    """By default the demo's files in small chunks."""
+    tree: dict[str, Any] = {
+        "destination": NAME,
+        "source": {"files": [str(path) for path in files or binlog_files()]},
+        "chunk_bytes": 4096,
+        "decoders": 0,
+        "tsdb": {"enable": False},
+    }
+    return InstanceConfig.model_validate({**tree, **more})
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, config: InstanceConfig | None = None) -> AsyncIterator[Store]:
+    """A Store that stands at its source; stopped at the end."""
+    meta = MetaConfig(path=str(folder / "meta.db"))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(fetcher, "SMALL_CHUNK_BYTES", 1 << 30)
+    store = Store((config or instance()).model_dump_json(), meta.model_dump_json(), True)
+    try:
+        await store.wait_running(60)
+        yield store
+    finally:
+        await store.stop()
+        patch.undo()
+
+
+async def take(
+    store: Store, client_id: int, size: int = 4, *, ack: bool = True, holder: str = ""
+) -> MessageHead | None:
+    """The next batch; None: nothing came in half a second."""
+    head = await store.get_without_ack(client_id, size, 0.5, holder)
+    if head.id == EMPTY_BATCH:
+        return None
+    if ack:
+        await store.ack(client_id, head.id, head.epoch, holder)
+    return head
+
+
+async def drain(store: Store, client_id: int, size: int = 4) -> list[MessageHead]:
+    """All that is there, acked."""
+    found = []
+    while (head := await take(store, client_id, size)) is not None:
+        found.append(head)
+    return found
+
+
+def follow_each_other(heads: list[MessageHead]) -> bool:
+    """Return whether no binlog lies between any two of them but what makes no entries: each one
+    begins where, or a little behind where, its predecessor ended."""
+    return all(
+        one.end is not None
+        and other.start is not None
+        and (one.end.journal_name != other.start.journal_name
+             or 0 <= other.start.position - one.end.position < 400)
+        for one, other in itertools.pairwise(heads)
+    )
+
+
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    for _ in range(int(seconds * 50)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come to pass")
+
+
+class SlowOpening:
+    """While it is entered, lines that open wait for `go`."""
+
+    def __init__(self) -> None:
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+        self._really: Callable[..., Awaitable[Any]] = Line.open
+
+    async def _open(self, line: Line, *arguments: Any) -> Any:
+        self.began.set()
+        await self.go.wait()
+        return await self._really(line, *arguments)
+
+    def __enter__(self) -> SlowOpening:
+        opening = self
+
+        async def slow(line: Line, *arguments: Any) -> Any:
+            return await opening._open(line, *arguments)
+
+        Line.open = slow  # type: ignore[assignment, method-assign]
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        Line.open = self._really  # type: ignore[assignment, method-assign]
+
+
+def lose_source(store: Store) -> None:
+    """End the generation as a lost connection does."""
+    assert store._line is not None
+    store._line.fail(InstanceNotRunning("the connection was lost"))
+
+
+@contextlib.contextmanager
+def meta_away(store: Store, *methods: str) -> Any:
+    """The server of the cursors does not answer these calls."""
+
+    def away(*_: Any) -> Any:
+        raise MetaUnavailable("the server of the cursors is away")
+
+    patch = pytest.MonkeyPatch()
+    for method in methods:
+        patch.setattr(store._meta, method, away)
+    yield
+    patch.undo()
