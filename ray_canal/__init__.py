@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ray_canal.config import load as load_config
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
+    from ray_canal.protocol.timeline import row_id as row_id
     from ray_canal.views.masking import Keep as Keep
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ _WHERE = {
     "Message": "ray_canal.client.message",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
+    "row_id": "ray_canal.protocol.timeline",
     "decode_entries": "ray_canal.offline",
 }
 
@@ -71,6 +73,7 @@ __all__ = [
     "decode_files",
     "destinations",
     "load_config",
+    "row_id",
     "serve",
     "server_status",
     "set_filter",

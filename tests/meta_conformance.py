@@ -15,6 +15,7 @@ from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.schema_store import SchemaStore
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.timeline import Timeline
 
 IDENTITY = SourceIdentity("127.0.0.1:3306", "6b0c-uuid")
 
@@ -70,6 +71,25 @@ class Conformance:
         manager.save("orders", epochs["orders"], SubscriberMeta(1, "a", None))
         assert manager.load("stock") == manager.load("Orders") == {}
         assert [backend.epoch(name) for name in (*names, "none")] == [1, 1, 2, 0]
+
+    def test_the_timeline_is_fenced_and_no_subscriber(
+        self, backend: MetaBackend, reopen: Reopen
+    ) -> None:
+        """A6: a destination's timeline is kept beside its cursors, written by its owner only."""
+        manager = MetaManager(backend)
+        old = manager.acquire("orders")
+        assert manager.load_timeline("orders") is None
+        for number in (1, 2):
+            manager.save_timeline("orders", old, Timeline(number, IDENTITY))
+        assert manager.load("orders") == {}
+        assert manager.load_filter("orders") == ""
+        successor = MetaManager(reopen())
+        assert successor.load_timeline("orders") == Timeline(2, IDENTITY)
+        assert successor.load_timeline("stock") is None
+        successor.acquire("orders")
+        with pytest.raises(Fenced):
+            manager.save_timeline("orders", old, Timeline(3, IDENTITY))
+        assert successor.load_timeline("orders") == Timeline(2, IDENTITY)
 
     def test_an_older_epoch_is_fenced_and_changes_nothing(
         self, backend: MetaBackend, reopen: Reopen

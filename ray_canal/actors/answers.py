@@ -21,7 +21,12 @@ from ray_canal.store.batch import Batch, Part
 
 
 def head_of(
-    batch: Batch, epoch: int, config: InstanceConfig, spiller: Any, lends: bool = False
+    batch: Batch,
+    epoch: int,
+    timeline: int,
+    config: InstanceConfig,
+    spiller: Any,
+    lends: bool = False,
 ) -> MessageHead:
     """What a client gets of a batch: references and slices, and how to read them. `spiller` has
     what is on disk. `lends`: the references may be lent; not beside what is on disk, which is
@@ -51,6 +56,7 @@ def head_of(
         fields=config.filter.fields,
         black_fields=config.filter.black_fields,
         irregular_dates=config.irregular_dates,
+        timeline=timeline,
         lent=lends,
     )
 

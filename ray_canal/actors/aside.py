@@ -37,6 +37,8 @@ class Home(Protocol):
 
     def terms(self, subscriber: SubscriberMeta) -> Terms: ...
 
+    def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int: ...
+
 
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
     """The destination's, for a second replica beside its own one."""
@@ -94,7 +96,8 @@ class Aside:
         start, identity, new_records = await line.open(cursors, self._schemas.records())
         self._refuse(identity)
         self._schemas.append(new_records)
-        line.begin(start.position, self._last_batch_id)
+        timeline = self._home.timeline_of(identity, start.same_log or cursor is None)
+        line.begin(start.position, self._last_batch_id, timeline)
         return LogPosition(identity, start.position if cursor is None else start.cursors[0])
 
     def run(self) -> None:
@@ -181,6 +184,13 @@ class Asides:
     def use(self, config: InstanceConfig) -> None:
         """For those that begin from now on."""
         self._config = config
+
+    def use_timeline(self, number: int) -> None:
+        """In all messages from now on."""
+        lines = [self.main, *(aside.line for aside in self._asides.values())]
+        for line in lines:
+            if line is not None:
+                line.timeline = number
 
     def get(self, client_id: int) -> Aside | None:
         return self._asides.get(client_id)

@@ -22,6 +22,7 @@ from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
+from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line, spill_folder
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.purge_watch import watch_purge
@@ -75,6 +76,7 @@ class Instance:
         shutil.rmtree(self._folder, ignore_errors=True)  # of a life before this one
         self._schemas = KeptSchemas(meta, self._config)
         self._kept_filter = KeptFilter(self._config)
+        self._timeline = KeptTimeline(self._destination)
         self._changing = asyncio.Lock()
         self._changed = Signal()
         self._state = STARTING
@@ -183,6 +185,7 @@ class Instance:
         # Who has lost the destination to another owner does not take it back.
         self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
         self._kept_filter.forget_old(self._meta, self._epoch)
+        self._timeline.enter(self._meta, self._epoch, identity, start.same_log)
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._schemas.keep_from(start.position, identity, [*records, *new_records])
         self._schemas.append(new_records)
@@ -195,7 +198,8 @@ class Instance:
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)
             return False
-        store = line.begin(start.position, (self._epoch - 1) * _BATCH_IDS_PER_EPOCH)
+        batch_ids_from = (self._epoch - 1) * _BATCH_IDS_PER_EPOCH
+        store = line.begin(start.position, batch_ids_from, self._timeline.number)
         away = []
         for client_id, subscriber in self._subscribers.items():
             try:
@@ -267,6 +271,15 @@ class Instance:
             cast(Policy, subscriber.policy or store.policy),
             store.transactions if whole is None else whole,
         )
+
+    def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int:
+        """The timeline of a log that was opened for one subscriber. A new one is everybody's from
+        the next message on: who comes back finds no lower one. Raises Fenced."""
+        if not same_log:
+            with self._owning():
+                self._timeline.enter(self._meta, self._epoch, identity, same_log)
+            self._asides.use_timeline(self._timeline.number)
+        return self._timeline.number
 
     async def wait_running(self, timeout: float) -> None:
         """Return when the instance stands at its source; raise what keeps it from there."""

@@ -61,6 +61,7 @@ class Line:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended = self._stopped = False
         self.identity = SourceIdentity("")
+        self.timeline = 0
 
     async def open(
         self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
@@ -69,8 +70,9 @@ class Line:
         start, self.identity, new = await self.pump.open(cursors, records, delivered)
         return start, self.identity, new
 
-    def begin(self, start: EntryPosition, batch_ids_from: int) -> EventStore:
+    def begin(self, start: EntryPosition, batch_ids_from: int, timeline: int = 0) -> EventStore:
         """A fresh log from where the upstream stands."""
+        self.timeline = timeline
         store = self._store = EventStore(
             self._config.store,
             start,
@@ -180,7 +182,7 @@ class Line:
 
     def message(self, batch: Batch, epoch: int, lends: bool) -> MessageHead:
         """What a client gets of the batch; see head_of."""
-        return head_of(batch, epoch, self._config, self._spiller, lends)
+        return head_of(batch, epoch, self.timeline, self._config, self._spiller, lends)
 
     async def stop(self) -> None:
         """End the upstream; the log can be read on."""

@@ -321,6 +321,7 @@ class Store(Instance):
             "server": self._identity.server_uuid,
             "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
             "epoch": self._epoch,
+            "timeline": self._timeline.number,
             "generations": self._generations,
             "uptime_s": time.time() - self._started_at,
             "decoders": None if line is None else line.pump.decoders,

@@ -70,6 +70,12 @@ class Message:
         return self.head.finished
 
     @property
+    def timeline(self) -> int:
+        """Of the rows' ids: (timeline, number of the file, position, row) compares as delivery
+        order, also where the server changes (docs/guarantees.md)."""
+        return self.head.timeline
+
+    @property
     def start(self) -> EntryPosition | None:
         """Where the batch's first entry starts."""
         return self.head.start
@@ -155,8 +161,9 @@ class Message:
     def batches(self) -> list[pa.RecordBatch]:
         """Arrow's view: one batch for each table version of each chunk, rows in log order.
 
-        Columns: event_type, journal_name, position, row, execute_time, gtid, before, after; the
-        table's name is in the schema's metadata. Buffers are views over Ray's shared memory.
+        Columns: event_type, timeline, journal_name, position, row, execute_time, gtid, before,
+        after; the table's name is in the schema's metadata. Buffers are views over Ray's shared
+        memory.
         """
         return [batch for part in self.batches_by_part() for batch in part]
 
@@ -186,6 +193,7 @@ class Message:
                 part.mask,
                 self._fields,
                 self.head.irregular_dates,
+                timeline=self.head.timeline,
             )
             if self.transform is None:
                 yield list(found)

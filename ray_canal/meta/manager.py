@@ -17,6 +17,7 @@ from ray_canal.meta.backend import MetaBackend, fenced
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,14 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-_FILTER_RECORD = -1
-"""The instance's own filter is kept as if it were this client's record, so that it is fenced,
-copied and restored with the cursors."""
+_FILTER_RECORD, _TIMELINE_RECORD = -1, -2
+"""What is the destination's own is kept as if it were these clients' records, so that it is fenced,
+copied and restored with the cursors: its filter and its timeline."""
 
 
 class MetaManager:
-    """Subscribers of destinations, and filters changed at run time. Writes are durable when they
-    return, or raise Fenced."""
+    """Subscribers of destinations, timelines, and filters changed at run time. Writes are durable
+    when they return, or raise Fenced."""
 
     def __init__(self, backend: MetaBackend) -> None:
         self._backend = backend
@@ -94,7 +95,7 @@ class MetaManager:
         return {
             client_id: self._opened(destination, client_id, record)
             for client_id, record in self._backend.load(destination).items()
-            if client_id != _FILTER_RECORD
+            if client_id >= 0
         }
 
     def load_filter(self, destination: str) -> str:
@@ -114,6 +115,21 @@ class MetaManager:
             self._backend.save(destination, epoch, _FILTER_RECORD, _sealed(text))
         else:
             self._backend.remove(destination, epoch, _FILTER_RECORD)
+
+    def load_timeline(self, destination: str) -> Timeline | None:
+        """None: there is no record yet. Raises ConfigError."""
+        record = self._backend.load(destination).get(_TIMELINE_RECORD)
+        try:
+            return None if record is None else Timeline.from_json(_unsealed(record))
+        except ConfigError as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of the timeline (client {_TIMELINE_RECORD}) is "
+                f"damaged: {error}. Remove it: then a new timeline begins"
+            ).at(destination=destination) from None
+
+    def save_timeline(self, destination: str, epoch: int, timeline: Timeline) -> None:
+        """Raises Fenced."""
+        self._backend.save(destination, epoch, _TIMELINE_RECORD, _sealed(timeline.to_json()))
 
     def _opened(self, destination: str, client_id: int, record: str) -> SubscriberMeta:
         try:

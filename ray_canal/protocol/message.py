@@ -31,7 +31,8 @@ class MessagePart:
 @dataclass(frozen=True, slots=True)
 class MessageHead:
     """What the store answers to a get. `finished`: a source of files is at its end and all is
-    delivered."""
+    delivered. `timeline`: of the rows' ids (protocol/timeline.py); 0: not known, as over Canal's
+    TCP protocol."""
 
     id: int
     epoch: int
@@ -47,4 +48,5 @@ class MessageHead:
     fields: str = ""  # the instance's field filter, white and black
     black_fields: str = ""
     irregular_dates: Literal["null", "error"] = "null"
+    timeline: int = 0
     lent: bool = False  # the payloads are the store's alone: to be fetched before it lets them go

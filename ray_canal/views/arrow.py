@@ -53,6 +53,7 @@ _PRIMITIVES = {
 _INSTANT = pa.timestamp("us", "UTC")
 _ENVELOPE = [
     pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
+    pa.field("timeline", pa.int64()),
     pa.field("journal_name", pa.dictionary(pa.int8(), pa.string())),
     pa.field("position", pa.int64()),
     pa.field("row", pa.int64()),
@@ -62,6 +63,7 @@ _ENVELOPE = [
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
 _NULLS_MAX = 1 << 16  # rows; kept nulls are a megabyte or two at most
+_TIMELINES_KEPT = 1 << 17  # rows: 1 MiB
 _JSON_DIFF = pa.field("json_diff", pa.string())
 
 
@@ -94,13 +96,14 @@ def batches(
     fields: FieldFilter | None = None,
     irregular: Irregular = "null",
     json_diff: bool = False,
+    timeline: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
     `mask` has one element for each entry of the chunk (None: all); `fields` leaves out columns of
     before and after. Rows are in log order. Columns:
-    event_type, journal_name, position (start of the event), row (ordinal in its event; for an event
-    that was compressed, its offset in there added),
+    event_type, timeline (as given), journal_name, position (start of the event), row (ordinal in
+    its event; for an event that was compressed, its offset in there added),
     execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
     schema has no label; with `irregular` "error" UnsupportedEvent: a date that no calendar has.
 
@@ -124,7 +127,7 @@ def batches(
         if irregular == "error":
             refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
         try:
-            batch = _batch(chunk, table, row_event, low, high, gtid_texts)
+            batch = _batch(chunk, table, row_event, low, high, gtid_texts, timeline)
         except TableMetaMismatch as error:
             raise error.at(chunk.layout.journal_name, int(events["position"][event])) from None
         if json_diff:
@@ -184,11 +187,13 @@ def _batch(
     low: int,
     high: int,
     gtid_texts: pa.Array,
+    timeline: int,
 ) -> pa.RecordBatch:
     """Rows [low, high) of a table."""
     layouts = table.before or table.after or ()
     image = _image(table.meta, tuple(layout.code for layout in layouts))
-    envelope, bitmaps, absent = _envelope(chunk, row_event[low:high], low, gtid_texts)
+    owners = row_event[low:high]
+    envelope, bitmaps, absent = _envelope(chunk, owners, low, gtid_texts, timeline)
     arena = pa.py_buffer(chunk.arena)
     sides = [
         _side(arena, table, image, side, (low, high), bitmap, int(missing))
@@ -237,7 +242,11 @@ def _nulls(image: _Image, rows: int) -> pa.Array:
 
 
 def _envelope(
-    chunk: DecodedChunk, owners: npt.NDArray[np.int32], low: int, gtid_texts: pa.Array
+    chunk: DecodedChunk,
+    owners: npt.NDArray[np.int32],
+    low: int,
+    gtid_texts: pa.Array,
+    timeline: int,
 ) -> tuple[list[pa.Array], tuple[pa.Buffer, pa.Buffer], npt.NDArray[np.int64]]:
     """The columns before `before`, the validity bitmaps of before and after, and how many rows lack
     a GTID, a before, an after image."""
@@ -260,6 +269,7 @@ def _envelope(
     named = pa.DictionaryArray.from_arrays
     arrays = [
         named(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
+        _timelines(timeline, count),
         named(plain(pa.int8(), e.JOURNAL), journal, safe=False),
         plain(pa.int64(), e.POSITION),
         plain(pa.int64(), e.ORDINAL),
@@ -267,6 +277,20 @@ def _envelope(
         named(plain(pa.int32(), e.GTID, gtid_bits), gtid_texts, safe=False),
     ]
     return arrays, (parts[e.HAS_BEFORE], parts[e.HAS_AFTER]), absent
+
+
+def _timelines(timeline: int, rows: int) -> pa.Array:
+    """That number in every row."""
+    if rows > _TIMELINES_KEPT:
+        return pa.array(np.full(rows, timeline, np.int64))
+    # Slices of the buffer, not of an array, which would take all of it along when it is pickled.
+    buffer = _kept_timelines(timeline).slice(0, 8 * rows)
+    return pa.Array.from_buffers(pa.int64(), rows, [None, buffer], 0)
+
+
+@lru_cache(maxsize=2)
+def _kept_timelines(timeline: int) -> pa.Buffer:
+    return pa.py_buffer(np.full(_TIMELINES_KEPT, timeline, np.int64))
 
 
 def _gtid_texts(chunk: DecodedChunk) -> pa.Array:

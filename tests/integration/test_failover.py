@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,21 +154,27 @@ def test_the_master_dies_under_its_writer(
             old = LogPosition(source.identity, at)
         if kind == "mysql56":
             check_digests(pair, tmp_path)
+        # The standby's files have lower numbers than the master's.
+        pair.master.execute(*["FLUSH BINARY LOGS"] * 5)
         canal.start(config)
         try:
             writer = Writer(pair.master)
             received: list[int] = []
+            taken = Taken()
             with canal.connect("failover", client_id=1) as connector:
                 connector.subscribe()
                 writer.start()
-                receive(connector, received, lambda: len(received) > 100)
+                receive(connector, received, lambda: len(received) > 100, taken)
+                first_timeline = canal.status("failover")["failover"]["timeline"]
                 kill_under(pair, writer)
                 writer.wait(writer.written + 100)
                 writer.last = writer.written + 50
                 writer.join(120)
-                receive(connector, received, lambda: received[-1] == writer.written - 1)
+                receive(connector, received, lambda: received[-1] == writer.written - 1, taken)
             assert received == list(range(writer.written))
+            taken.check(writer.written)
             status = canal.status("failover")["failover"]
+            assert status["timeline"] > first_timeline == taken.ids[0][0]
             assert status["address"] == pair.standby.address
             how = "by GTID" if gtids else "µs" if kind == "mysql97" else "by their rows"
             assert how in status["start"]
@@ -304,19 +310,52 @@ def kill_under(pair: Pair, writer: Writer) -> None:
     writer.server = pair.standby
 
 
-def receive(connector: canal.Connector, ids: list[int], enough: Any) -> None:
+@dataclass
+class Taken:
+    """What a consumer takes that keeps the highest id and skips what is not above it."""
+
+    ids: list[tuple[int, int, int, int]] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+
+    def take(self, row: dict[str, Any]) -> None:
+        this = canal.row_id(row)
+        if not self.ids or this > self.ids[-1]:
+            self.ids.append(this)
+            self.values.append(row["after"]["id"])
+
+    def check(self, written: int) -> None:
+        """A6, b4: nothing is lost by it. What was not acked when the server changed may come again
+        under an id of the new timeline."""
+        assert list(dict.fromkeys(self.values)) == list(range(written))
+        repeated = len(self.values) - written
+        timelines = {timeline for timeline, *_ in self.ids}
+        assert len(timelines) > 1
+        for timeline in timelines:
+            of_it = [
+                value
+                for this, value in zip(self.ids, self.values, strict=True)
+                if this[0] == timeline
+            ]
+            assert len(set(of_it)) == len(of_it)
+        assert repeated <= 100  # a batch
+
+
+def receive(
+    connector: canal.Connector, ids: list[int], enough: Any, taken: Taken | None = None
+) -> None:
     deadline = time.monotonic() + 180
     while not enough():
         assert time.monotonic() < deadline, f"{len(ids)}, {ids[-3:]}, {canal.status()}"
         message = connector.get_without_ack(batch_size=100, timeout=0.2)
         if not message:
             continue
-        found = [
-            row["after"]["id"]
-            for part in message.batches_by_part()
-            for batch in part
-            for row in batch.to_pylist()
-        ]
+        found = []
+        for part in message.batches_by_part():
+            for row in (row for batch in part for row in batch.to_pylist()):
+                assert row["timeline"] == message.timeline
+                found.append(row["after"]["id"])
+                if taken is not None:
+                    taken.take(row)
         with contextlib.suppress(InstanceRestarted):  # then the batch comes again
             connector.ack(message.id)
             ids.extend(found)

@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "cli": "errors malloc config driver meta client offline render demo spark __init__ redrive "
     "migration",
     "warm": "config binlog parse driver views demo",
-    "__init__": "config client offline spark views",
+    "__init__": "config protocol client offline spark views",
 }
 
 ONLY_IN = {

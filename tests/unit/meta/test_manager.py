@@ -53,6 +53,17 @@ def test_a_record_that_is_not_ours_is_named(text: str) -> None:
         manager.load("orders")
 
 
+def test_a_damaged_timeline_is_named_with_its_way_out() -> None:
+    backend = MemoryBackend()
+    manager = MetaManager(backend)
+    epoch = manager.acquire("orders")
+    for text in ("x", "00000000 {}", "{}"):
+        backend.save("orders", epoch, -2, text)
+        with pytest.raises(ConfigError, match=r"record of the timeline .* Remove it: then a new"):
+            manager.load_timeline("orders")
+    assert manager.load("orders") == {}
+
+
 def test_any_changed_byte_of_a_record_is_noticed() -> None:
     backend = MemoryBackend()
     manager = MetaManager(backend)

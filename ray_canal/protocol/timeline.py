@@ -1,0 +1,63 @@
+"""The timeline: what makes row ids comparable beyond one server's log.
+
+A row's id is (timeline, number of its file, position, row). File names and positions are one log's
+own; a new timeline begins wherever it is not certain that the log is still the same: another
+server, a server that was reset or restored, a cursor that was found again elsewhere. So ids compare
+as delivery order, always.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.errors import ConfigError
+from ray_canal.protocol.position import SourceIdentity, journal_key
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A destination's timeline, and the log that it is of."""
+
+    number: int
+    identity: SourceIdentity
+
+    def to_json(self) -> str:
+        identity = {"address": self.identity.address, "server_uuid": self.identity.server_uuid}
+        return json.dumps({"number": self.number, "identity": identity}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Timeline:
+        """Raises ConfigError: the record is not one of ours."""
+        try:
+            tree = json.loads(text)
+            return cls(int(tree["number"]), SourceIdentity(**tree["identity"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"it cannot be read ({error}): {text!r}") from None
+
+
+def timeline_in(
+    known: Timeline | None, identity: SourceIdentity, same_log: bool, now_s: int
+) -> Timeline:
+    """The timeline of a log that was opened at `now_s`: the known one if that is of this log, else
+    a higher one. `same_log`: see Start.
+
+    A new one is the second in which it begins: so it is higher, too, where the record of those
+    before was lost.
+    """
+    if known is None:
+        return Timeline(now_s, identity)
+    if same_log and known.identity.server_uuid == identity.server_uuid:
+        return known
+    return Timeline(max(known.number + 1, now_s), identity)
+
+
+def row_id(row: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """A row's id, from its columns `timeline`, `journal_name`, `position` and `row`.
+
+    Ids compare as delivery order: whoever keeps the highest id that it took, and skips what is not
+    above it, takes each delivered row once."""
+    number = journal_key(row["journal_name"])[1]
+    return row["timeline"], number, row["position"], row["row"]
