@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from ray_canal.actors.aside import Asides
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.kept_timeline import KeptTimeline
-from ray_canal.actors.line import Line, spill_folder
+from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
@@ -45,6 +44,7 @@ from ray_canal.protocol.start import Start
 from ray_canal.protocol.subscription import (
     Policy,
 )
+from ray_canal.store import spill_folder
 from ray_canal.store.log_order import LogOrder
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import LogChunk
@@ -52,6 +52,7 @@ from ray_canal.store.transaction_buffer import LogChunk
 logger = logging.getLogger(__name__)
 
 BACKOFF_MIN_S = 0.2
+_ENDING_S = 30.0
 
 _BATCH_IDS_PER_EPOCH = 1 << 32
 """Batch ids rise over restarts, too: an epoch's begin here, so that an old one is never taken for a
@@ -72,8 +73,7 @@ class Instance:
         self._destination = self._config.destination
         meta = self._meta_config = MetaConfig.model_validate_json(meta_json)
         self._opened = False  # what can be called then only: _meta, _schemas
-        self._folder = spill_folder(self._config, meta)
-        shutil.rmtree(self._folder, ignore_errors=True)  # of a life before this one
+        self._folder = spill_folder.root_of(self._config, meta) / self._destination
         self._schemas = KeptSchemas(meta, self._config)
         self._kept_filter = KeptFilter(self._config)
         self._timeline = KeptTimeline(self._destination)
@@ -106,6 +106,7 @@ class Instance:
         self._beats = [
             asyncio.create_task(watch_purge(self._destination, self._source_status)),
             asyncio.create_task(self._publish()),
+            asyncio.create_task(self._sweep_disk()),
         ]
 
     # --- the life of the instance -------------------------------------------------------------
@@ -371,6 +372,13 @@ class Instance:
     async def status(self) -> dict[str, Any]:
         """See Store."""
         raise NotImplementedError
+
+    async def _sweep_disk(self) -> None:
+        """Remove what lives before this one have left on disk. Their processes may be ending yet,
+        so once more a little later."""
+        for pause_s in (0.0, _ENDING_S):
+            await asyncio.sleep(pause_s)
+            await asyncio.to_thread(spill_folder.sweep, self._folder)
 
     async def _publish(self) -> None:
         metrics = Metrics(self._destination)

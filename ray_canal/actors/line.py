@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,12 +19,13 @@ from ray_canal.actors.answers import head_of
 from ray_canal.actors.disk_state import DiskState
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.signal import Signal, answered
-from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start
+from ray_canal.store import spill_folder
 from ray_canal.store.batch import Batch
 from ray_canal.store.event_store import EventStore
 from ray_canal.store.ring import Slot
@@ -202,15 +200,4 @@ class Line:
             except (asyncio.TimeoutError, RayError):
                 logger.warning("the process that had %s did not answer", self._folder)
             ray.kill(spiller)
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-
-
-def spill_folder(config: InstanceConfig, meta: MetaConfig) -> Path:
-    """Where the destination's logs go on disk."""
-    if config.store.spill_path:
-        base = Path(config.store.spill_path)
-    elif meta.backend == "sqlite":
-        base = Path(meta.path).with_suffix(".spill")
-    else:
-        base = Path(tempfile.gettempdir()) / "ray_canal.spill"
-    return base.absolute() / config.destination
+            await asyncio.to_thread(spill_folder.remove, self._folder)

@@ -13,7 +13,7 @@ from typing import Any
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.malloc import keep_freed_memory
-from ray_canal.store.segment import Segment, SegmentFolder, read_decoded, read_log_chunk
+from ray_canal.store.segment import Segment, SegmentFolder
 from ray_canal.store.transaction_buffer import LogChunk
 
 
@@ -38,10 +38,12 @@ class Spiller:
         return self._folder.write(chunk, decoded)
 
     def read_log_chunk(self, segment: Segment) -> LogChunk:
-        return read_log_chunk(segment)
+        """Raises InstanceError."""
+        return self._folder.read_log_chunk(segment)
 
     def read(self, segment: Segment) -> DecodedChunk:
-        return read_decoded(segment)
+        """Raises InstanceError."""
+        return self._folder.read_decoded(segment)
 
     def drop(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

@@ -64,6 +64,12 @@ class InstanceConfig(Section):
         return self.model_copy(update={"source": self.source.at(address)})
 
     @model_validator(mode="after")
+    def _a_name(self) -> InstanceConfig:
+        if not self.destination.strip("."):
+            raise ValueError(f"destination {self.destination!r}: dots alone are no name")
+        return self
+
+    @model_validator(mode="after")
     def _chunks_fit_the_log(self) -> InstanceConfig:
         store = self.store
         if "chunk_bytes" not in self.model_fields_set and store.batch_mode == "MEMSIZE":

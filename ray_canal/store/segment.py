@@ -1,37 +1,43 @@
 """Segments: files that hold chunks of the log that memory has no room for.
 
 Soft state: what is in them is in the binlog, too, and comes again after a restart; so nothing is
-fsync'd, and a folder is emptied when it is taken into use. Checksums tell a damaged chunk.
+fsync'd, and no other process reads what one has written. A key that only that process knows signs
+what is unpickled, so that nothing is that somebody else has put there.
 
     file     chunks, one behind the other
     chunk    header, log chunk (pickle), layout (pickle), arena
-    header   magic, lengths of the three, crc32 of the log chunk, crc32 of layout and arena
+    header   magic, lengths of the three, signature of the log chunk, signature of the layout and of
+             the arena's crc32
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import hmac
 import os
 import pickle
-import shutil
+import secrets
 import struct
 import zlib
 from dataclasses import dataclass
-from io import BufferedWriter, FileIO
-from pathlib import Path
-from typing import IO
+from io import BufferedReader, BufferedWriter, FileIO
+from typing import IO, Any
 
 import numpy as np
 
 from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
 from ray_canal.errors import InstanceError
+from ray_canal.store.spill_folder import SpillFolder
 from ray_canal.store.transaction_buffer import LogChunk
 
 SEGMENT_BYTES = 64 << 20
 """A file that is longer is followed by a new one."""
 
-_MAGIC = b"RCS1"
-_HEADER = struct.Struct("<4sQQQII")
+_MAGIC = b"RCS2"
+_SIGNATURE_BYTES = 16
+_HEADER = struct.Struct(f"<4sQQQ{_SIGNATURE_BYTES}s{_SIGNATURE_BYTES}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +50,14 @@ class Segment:
 
 
 class SegmentFolder:
-    """The only writer of a folder, which is made when a chunk needs it. A file goes when all of its
-    chunks were dropped."""
+    """The only user of a folder, which is made when a chunk needs it, and again when somebody has
+    removed it. A file goes when all of its chunks were dropped."""
 
     def __init__(self, path: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._path = Path(path)
+        self._path = path
+        self._folder: SpillFolder | None = None
+        self._key = secrets.token_bytes(32)
         self._segment_bytes = segment_bytes
-        shutil.rmtree(self._path, ignore_errors=True)
         self._file: IO[bytes] | None = None
         self._name = ""
         self._number = 0
@@ -61,8 +68,8 @@ class SegmentFolder:
         log = pickle.dumps(chunk, protocol=5)
         layout = pickle.dumps(decoded.layout, protocol=5)
         arena = np.ascontiguousarray(decoded.arena)
-        check = zlib.crc32(arena.data, zlib.crc32(layout))
-        header = _HEADER.pack(_MAGIC, len(log), len(layout), arena.size, zlib.crc32(log), check)
+        signatures = self._signed(log), self._signed(layout, arena)
+        header = _HEADER.pack(_MAGIC, len(log), len(layout), arena.size, *signatures)
         file = self._opened()
         offset = file.tell()
         try:
@@ -73,7 +80,14 @@ class SegmentFolder:
             self._abandon()
             raise
         self._chunks[self._name] += 1
-        return Segment(self._name, offset, file.tell() - offset)
+        path = os.path.join(self._path, self._name)
+        return Segment(path, offset, file.tell() - offset)
+
+    def _signed(self, data: bytes, arena: np.ndarray[Any, Any] | None = None) -> bytes:
+        signed = hashlib.blake2b(data, digest_size=_SIGNATURE_BYTES, key=self._key)
+        if arena is not None:
+            signed.update(zlib.crc32(arena.data).to_bytes(4, "little"))
+        return signed.digest()
 
     def _opened(self) -> IO[bytes]:
         file = self._file
@@ -86,11 +100,20 @@ class SegmentFolder:
             file = None
         if file is None:
             self._number += 1
-            self._name = str(self._path / f"{self._number:06d}.segment")
-            self._path.mkdir(parents=True, mode=0o700, exist_ok=True)
-            file = self._file = BufferedWriter(FileIO(self._name, "xb"))
+            self._name = f"{self._number:06d}.segment"
+            file = self._file = BufferedWriter(FileIO(self._created(self._name), "wb"))
             self._chunks[self._name] = 0
         return file
+
+    def _created(self, name: str) -> int:
+        """A new file. Raises OSError: see SpillFolder."""
+        if self._folder is not None:
+            with contextlib.suppress(FileNotFoundError):  # the folder was removed
+                return self._folder.create(name)
+            self._folder.close()
+            self._folder = None
+        self._folder = SpillFolder(self._path)
+        return self._folder.create(name)
 
     def _abandon(self) -> None:
         """What follows goes to a new file: this one's end is torn."""
@@ -102,63 +125,72 @@ class SegmentFolder:
 
     def drop(self, segment: Segment) -> None:
         """The chunk is not needed any more."""
-        self._chunks[segment.path] -= 1
-        if self._file is None or segment.path != self._name:
-            self._remove_if_done(segment.path)
+        name = os.path.basename(segment.path)
+        self._chunks[name] -= 1
+        if self._file is None or name != self._name:
+            self._remove_if_done(name)
 
     def _remove_if_done(self, name: str) -> None:
         if self._chunks[name] == 0:
             del self._chunks[name]
-            Path(name).unlink(missing_ok=True)
+            if self._folder is not None:
+                with contextlib.suppress(FileNotFoundError):  # somebody removed it
+                    self._folder.unlink(name)
 
     def close(self) -> None:
         """Remove the folder."""
         if self._file is not None:
             self._file.close()
-        shutil.rmtree(self._path, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.close()
+
+    def read_log_chunk(self, segment: Segment) -> LogChunk:
+        """What the log needs of the chunk. Raises InstanceError: it is damaged or gone."""
+        try:
+            with self._reading(segment) as file:
+                lengths, signatures = _header(file, segment)
+                log = file.read(lengths[0])
+        except OSError as error:
+            raise _lost(segment, str(error)) from error
+        if not hmac.compare_digest(self._signed(log), signatures[0]):
+            raise _lost(segment, "the log chunk is not as it was written")
+        found: LogChunk = pickle.loads(log)
+        return found
+
+    def read_decoded(self, segment: Segment) -> DecodedChunk:
+        """The chunk itself. Raises InstanceError: it is damaged or gone."""
+        try:
+            with self._reading(segment) as file:
+                lengths, signatures = _header(file, segment)
+                file.seek(lengths[0], os.SEEK_CUR)
+                layout = file.read(lengths[1])
+                arena = np.empty(lengths[2], np.uint8)
+                size = file.readinto(arena.data)
+        except OSError as error:
+            raise _lost(segment, str(error)) from error
+        signature = self._signed(layout, arena)
+        if size != arena.size or not hmac.compare_digest(signature, signatures[1]):
+            raise _lost(segment, "the columns are not as they were written")
+        found: ChunkLayout = pickle.loads(layout)
+        return DecodedChunk(found, arena)
+
+    def _reading(self, segment: Segment) -> BufferedReader:
+        """Raises OSError."""
+        if self._folder is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return open(self._folder.open(os.path.basename(segment.path)), "rb")
 
 
-def read_log_chunk(segment: Segment) -> LogChunk:
-    """What the log needs of the chunk. Raises InstanceError: it is damaged or gone."""
-    try:
-        with open(segment.path, "rb") as file:
-            lengths, checks = _header(file, segment)
-            log = file.read(lengths[0])
-    except OSError as error:
-        raise _lost(segment, str(error)) from error
-    if zlib.crc32(log) != checks[0]:
-        raise _lost(segment, "the checksum of the log chunk is wrong")
-    found: LogChunk = pickle.loads(log)
-    return found
-
-
-def read_decoded(segment: Segment) -> DecodedChunk:
-    """The chunk itself. Raises InstanceError: it is damaged or gone."""
-    try:
-        with open(segment.path, "rb") as file:
-            lengths, checks = _header(file, segment)
-            file.seek(lengths[0], os.SEEK_CUR)
-            layout = file.read(lengths[1])
-            arena = np.empty(lengths[2], np.uint8)
-            size = file.readinto(arena.data)
-    except OSError as error:
-        raise _lost(segment, str(error)) from error
-    if size != arena.size or zlib.crc32(arena.data, zlib.crc32(layout)) != checks[1]:
-        raise _lost(segment, "the checksum of the columns is wrong")
-    found: ChunkLayout = pickle.loads(layout)
-    return DecodedChunk(found, arena)
-
-
-def _header(file: IO[bytes], segment: Segment) -> tuple[tuple[int, int, int], tuple[int, int]]:
-    """(lengths of log chunk, layout and arena; checksums)."""
+def _header(file: IO[bytes], segment: Segment) -> tuple[tuple[int, int, int], tuple[bytes, bytes]]:
+    """(lengths of log chunk, layout and arena; signatures)."""
     file.seek(segment.offset)
     data = file.read(_HEADER.size)
     if len(data) < _HEADER.size:
         raise _lost(segment, "it ends early")
-    magic, log, layout, arena, log_check, check = _HEADER.unpack(data)
+    magic, log, layout, arena, log_signature, signature = _HEADER.unpack(data)
     if magic != _MAGIC or _HEADER.size + log + layout + arena != segment.size_bytes:
         raise _lost(segment, "there is something else")
-    return (log, layout, arena), (log_check, check)
+    return (log, layout, arena), (log_signature, signature)
 
 
 def _lost(segment: Segment, why: str) -> InstanceError:

@@ -51,7 +51,11 @@ def test_a_subscriber_whose_part_is_on_disk_misses_nothing(
                 wait_for(lambda: spiller not in running(SPILLER), 180, "it is gone")
                 assert ids(slow, ROWS, batch_size=100) == list(range(1, ROWS + 1))
                 assert canal.status(name)[name]["generations"] == 2
-                assert len(list((tmp_path / "meta.spill" / name).iterdir())) <= 1  # the new one's
+                wait_for(
+                    lambda: len(list((tmp_path / "meta.spill" / name).iterdir())) <= 1,
+                    60,
+                    "the old folder is gone",
+                )
             else:
                 last = ROWS
                 while not needs_no_disk(name):  # else a spill may be under way

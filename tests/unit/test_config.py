@@ -63,6 +63,13 @@ def test_ring_size_must_be_a_power_of_two(tmp_path: Path) -> None:
         config.load(write(tmp_path, MINIMAL + "[instance.store]\nbuffer_size = 1000\n"))
 
 
+@pytest.mark.parametrize("name", [".", "..", "..."])
+def test_dots_alone_name_no_destination(name: str) -> None:
+    """C5: what is a path to another folder is no name of a folder."""
+    with pytest.raises(ConfigError, match="dots alone are no name"):
+        config.load({"instance": [{"destination": name, "source": {"address": "db"}}]})
+
+
 def test_two_instances_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unique"):
         config.load(write(tmp_path, MINIMAL + MINIMAL))

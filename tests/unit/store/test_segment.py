@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import resource
 import shutil
 import signal
+import stat
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +21,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.errors import InstanceError
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.segment import SegmentFolder, read_decoded, read_log_chunk
+from ray_canal.store.segment import _HEADER, SegmentFolder
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 DEMO = sorted((Path(__file__).parents[3] / "ray_canal" / "demo").glob("mysql-bin.0*"))
@@ -40,7 +44,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[SegmentFolder] = []
 
     def one(**options: Any) -> SegmentFolder:
-        made.append(SegmentFolder(tmp_path / "log", **options))
+        made.append(SegmentFolder(tmp_path / "x" / "log", **options))
         return made[-1]
 
     yield one
@@ -64,12 +68,12 @@ def test_chunks_come_back_as_they_were(pairs: Pairs, make: Make, tmp_path: Path)
     assert len({segment.path for segment in segments}) == 1
     assert sum(s.size_bytes for s in segments) == Path(segments[0].path).stat().st_size
     for segment, (chunk, decoded) in reversed(list(zip(segments, pairs, strict=True))):
-        assert same(read_log_chunk(segment), chunk)
-        found = read_decoded(segment)
+        assert same(folder.read_log_chunk(segment), chunk)
+        found = folder.read_decoded(segment)
         assert found.layout == decoded.layout
         assert np.array_equal(found.arena, decoded.arena)
     folder.close()
-    assert not (tmp_path / "log").exists()
+    assert not (tmp_path / "x" / "log").exists()
 
 
 def test_a_file_goes_with_its_last_chunk(pairs: Pairs, make: Make, tmp_path: Path) -> None:
@@ -82,15 +86,47 @@ def test_a_file_goes_with_its_last_chunk(pairs: Pairs, make: Make, tmp_path: Pat
     assert Path(third.path).exists(), "the newest file is still written to"
     folder.write(*pairs[0])
     assert not Path(third.path).exists()
-    assert same(read_log_chunk(first), pairs[0][0])
+    assert same(folder.read_log_chunk(first), pairs[0][0])
 
 
-def test_what_was_left_over_is_removed(pairs: Pairs, make: Make, tmp_path: Path) -> None:
-    make().write(*pairs[0])
+class _Explosive:
+    """What an attacker would put in place of a chunk."""
+
+    def __reduce__(self) -> Any:
+        return os.abort, ()
+
+
+@pytest.mark.parametrize("place", ["log chunk", "layout"])
+def test_what_others_have_written_is_not_unpickled(
+    pairs: Pairs, make: Make, tmp_path: Path, place: str
+) -> None:
+    """C6: who can write to a segment, or put another in its place, gets no code run."""
     folder = make()
-    assert not (tmp_path / "log").exists()
-    folder.write(*pairs[0])
-    assert len(list((tmp_path / "log").iterdir())) == 1
+    segment = folder.write(*pairs[0])
+    path = Path(segment.path)
+    whole = path.read_bytes()
+    log_bytes, layout_bytes = struct.unpack_from("<QQ", whole, 4)
+    at = _HEADER.size + (0 if place == "log chunk" else log_bytes)
+    length = log_bytes if place == "log chunk" else layout_bytes
+    bomb = pickle.dumps(_Explosive()).ljust(length, b".")
+    path.write_bytes(whole[:at] + bomb + whole[at + length :])
+    read = folder.read_log_chunk if place == "log chunk" else folder.read_decoded
+    with pytest.raises(InstanceError, match=r"as (?:it was|they were) written"):
+        read(segment)
+    other = SegmentFolder(tmp_path / "x" / "other")  # one of ours, with another key
+    found = other.write(*pairs[0])
+    path.write_bytes(Path(found.path).read_bytes())
+    with pytest.raises(InstanceError, match=r"as (?:it was|they were) written"):
+        read(segment)
+    other.close()
+
+
+def test_segments_are_for_their_user_alone(pairs: Pairs, make: Make) -> None:
+    """C6: rows on disk are 0600, in a folder of mode 0700."""
+    path = Path(make().write(*pairs[0]).path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_damage_is_told(pairs: Pairs, make: Make, tmp_path: Path) -> None:
@@ -100,9 +136,9 @@ def test_damage_is_told(pairs: Pairs, make: Make, tmp_path: Path) -> None:
     path = Path(segment.path)
     whole = path.read_bytes()
     for offset, read in (
-        (segment.offset, read_log_chunk),
-        (segment.offset + 100, read_log_chunk),
-        (len(whole) - 1, read_decoded),
+        (segment.offset, folder.read_log_chunk),
+        (segment.offset + 100, folder.read_log_chunk),
+        (len(whole) - 1, folder.read_decoded),
     ):
         damaged = bytearray(whole)
         damaged[offset] ^= 1
@@ -112,13 +148,13 @@ def test_damage_is_told(pairs: Pairs, make: Make, tmp_path: Path) -> None:
     for size in (segment.offset, segment.offset + 10, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(InstanceError, match="cannot be read back"):
-            read_decoded(segment)
+            folder.read_decoded(segment)
     path.unlink()
     with pytest.raises(InstanceError, match="No such file"):
-        read_log_chunk(segment)
+        folder.read_log_chunk(segment)
     path.write_bytes(whole)
     with pytest.raises(InstanceError, match="something else"):
-        read_decoded(replace(segment, size_bytes=segment.size_bytes + 1))
+        folder.read_decoded(replace(segment, size_bytes=segment.size_bytes + 1))
 
 
 def test_a_full_disk_leaves_what_was_written(pairs: Pairs, make: Make, tmp_path: Path) -> None:
@@ -135,20 +171,20 @@ def test_a_full_disk_leaves_what_was_written(pairs: Pairs, make: Make, tmp_path:
         signal.signal(signal.SIGXFSZ, before)
     again = folder.write(*pairs[1])
     assert again.path != first.path
-    assert same(read_log_chunk(first), pairs[0][0])
-    assert same(read_log_chunk(again), pairs[1][0])
+    assert same(folder.read_log_chunk(first), pairs[0][0])
+    assert same(folder.read_log_chunk(again), pairs[1][0])
 
 
 def test_a_folder_that_was_removed_is_made_again(pairs: Pairs, make: Make, tmp_path: Path) -> None:
     """B2: what somebody removes is told when it is read; what is written after that is there."""
     folder = make()
     first = folder.write(*pairs[0])
-    shutil.rmtree(tmp_path / "log")
+    shutil.rmtree(tmp_path / "x" / "log")
     again, third = folder.write(*pairs[1]), folder.write(*pairs[0])
     assert again.path == third.path != first.path
-    assert same(read_log_chunk(again), pairs[1][0])
+    assert same(folder.read_log_chunk(again), pairs[1][0])
     with pytest.raises(InstanceError, match="No such file"):
-        read_log_chunk(first)
+        folder.read_log_chunk(first)
     folder.drop(first)
     folder.drop(again)
-    assert same(read_log_chunk(third), pairs[0][0])
+    assert same(folder.read_log_chunk(third), pairs[0][0])
