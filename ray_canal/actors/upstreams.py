@@ -159,7 +159,12 @@ class ThreadUpstream:
         if self._closed:
             return None
         asked = self._beside.submit(lambda: self._fetcher.result().status(oldest))
-        return await asyncio.wrap_future(asked)
+        try:
+            return await asyncio.wrap_future(asked)
+        except Exception:
+            if self._closed:  # meanwhile
+                return None
+            raise
 
     async def close(self) -> None:
         """The threads end by themselves, when what they are at has ended."""
