@@ -67,9 +67,10 @@ def spark_changes(
     """Write changes to OUTPUT/schema_name=…/table_name=…/date=…/ and print counts
     at the end.
 
-    A batch is acked after its files are in place; a batch that comes again
-    replaces its files. Ends at the end of a source of binlog files, at SIGTERM
-    or Ctrl-C (after the batch in hand), at --max-batches or --idle-polls.
+    A batch is acked after its files are in place; of a batch that comes again
+    only rows are written that are not there yet. Ends at the end of a source of
+    binlog files, at SIGTERM or Ctrl-C (after the batch in hand), at
+    --max-batches or --idle-polls.
     """
     spark = canal_spark.session(
         f"spark_changes_{destination}", executors, executor_cores, executor_memory

@@ -1,16 +1,19 @@
-"""Changes to Parquet, so that a batch that is delivered again replaces its files.
+"""Changes to Parquet, each exactly once, and read from there.
 
-Layout: `schema_name=S/table_name=T/date=D/NAME-NN.parquet`, where NAME is the place of the batch's
-first row in the binlog. A batch that was written but not acked comes again with the same first
-row, hence with the same name. The paths may be of any file system that Spark knows; on a cluster
-it must be one that all nodes share.
+Layout: `schema_name=S/table_name=T/date=D/NAME.parquet`, where NAME begins with the place of the
+batch's first row. Batches are committed whole (spark/commits.py); of each table the last row that
+was written is kept with them, so a batch that comes again, cut as it may be, adds only rows that
+are not there. The path may be of any file system that Spark knows; on a cluster it must be one that
+all nodes share.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,29 +21,32 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ray_canal.protocol.position import journal_key
+from ray_canal.errors import ConfigError
+from ray_canal.spark.commits import Commit, Commits, Files, last_commit, staged, unfinished
+from ray_canal.spark.frames import table_name
+from ray_canal.spark.hadoop_files import HadoopFiles
+from ray_canal.spark.place import (
+    Place,
+    file_name,
+    is_above,
+    place_at,
+    read_file_name,
+    rows_above,
+)
+from ray_canal.spark.versions import in_one_schema
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
-_STAGING = "_staging"
 
 Counts = Counter[tuple[str, str]]
 
-
-def batch_name(batches: list[pa.RecordBatch]) -> str:
-    """The name of a message's files: where its first row is; '' if it has no rows."""
-    firsts = [_first(batch) for batch in batches if batch.num_rows]
-    if not firsts:
-        return ""
-    journal, position, row = min(firsts, key=lambda at: (journal_key(at[0]), *at[1:]))
-    return f"{re.sub(r'[^A-Za-z0-9.-]', '_', journal)}-{position:012d}-{row:08d}"
+_log = logging.getLogger(__name__)
 
 
 def change_counts(batches: list[pa.RecordBatch]) -> Counts:
     """Changes by (schema.table, event type)."""
     counts: Counts = Counter()
     for batch in batches:
-        notes = batch.schema.metadata
-        name = f"{notes[b'canal.schema'].decode()}.{notes[b'canal.table'].decode()}"
+        name = table_name(batch)
         for entry in pc.value_counts(batch.column("event_type")).to_pylist():
             counts[name, str(entry["values"])] += entry["counts"]
     return counts
@@ -50,88 +56,153 @@ def change_counts(batches: list[pa.RecordBatch]) -> Counts:
 class ParquetSink:
     """A function for `ray_canal.spark.run`: writes each batch, and counts what it wrote.
 
-    Not for two consumers at once on one `path`. Needs the same filter after a restart as before it.
+    Each row is there once, whatever is repeated: a call, a run, a process that died at any moment.
+    Not for two consumers at once on one `path`.
     """
 
     spark: SparkSession
     path: str
-    _settled: Counts = field(default_factory=Counter)
-    _last: tuple[str, Counts] = ("", Counter())
-    _seen_batch: bool = False
+    _counts: Counts = field(default_factory=Counter)
+    _files: Files | None = None
+    _commits: Commits | None = None
+    _begun: Commit | None = None
 
     @property
     def counts(self) -> Counts:
-        """Changes written by this sink, each counted once even if its batch came twice."""
-        return self._settled + self._last[1]
+        """Changes that this sink has committed, each counted once."""
+        return self._counts.copy()
 
     def __call__(self, frames: dict[str, DataFrame], message: Any) -> None:
-        batches = message.batches
-        name = batch_name(batches)
-        if not name:
-            return
-        if not self._seen_batch or name == self._last[0]:
-            self._remove(name)
-        staging = f"{self.path}/{_STAGING}/{name}"
-        for table, frame in frames.items():
-            self._stage(table, frame, staging)
-        self._publish(staging, name)
-        if name != self._last[0]:
-            self._settled += self._last[1]
-        self._last = (name, change_counts(batches))
-        self._seen_batch = True
+        try:
+            self._write(frames, message.batches)
+        except BaseException:
+            self._commits = None  # what was done is read from the folder
+            raise
 
-    def _stage(self, table: str, frame: DataFrame, staging: str) -> None:
-        schema_name, _, table_name = table.partition(".")
+    def _write(self, frames: dict[str, DataFrame], batches: list[pa.RecordBatch]) -> None:
+        commits = self._opened()
+        last = commits.last.last
+        found = [b for b in batches if b.num_rows and table_name(b) in frames]
+        new = [_new_rows(batch, last.get(table_name(batch))) for batch in found]
+        skipped = sum(b.num_rows for b in found) - sum(b.num_rows for b in new)
+        new = [batch for batch in new if batch.num_rows]
+        if skipped:
+            _log.info("%d rows come again and are in %s already", skipped, self.path)
+        if not new:
+            return
+        commit = self._begun = commits.begin()
+        ends = {table_name(batch): place_at(batch, -1) for batch in new}
+        for number, table in enumerate(sorted(ends)):
+            frame, written = frames[table], last.get(table)
+            if written is not None and _overlaps(found, table, written):
+                frame = frame.where(is_above(written, frame.columns))
+            self._stage(table, frame, f"{commit.staging}/{number}")
+        counts = change_counts(new)
+        commit = Commit(
+            commit.number,
+            commit.attempt,
+            self._moves(commit, min((place_at(b, 0) for b in new), key=lambda at: at.key)),
+            {**last, **ends},
+            _by_table(counts),
+        )
+        commits.commit(commit)
+        self._settle(commit)
+
+    def _opened(self) -> Commits:
+        if self._commits is None:
+            self._files = self._files or HadoopFiles(self.spark, self.path)
+            commits = Commits(self._files)
+            commits.open()
+            self._commits = commits
+            if self._begun is not None and self._begun.attempt == commits.last.attempt:
+                self._settle(commits.last)  # it was done, and only its answer got lost
+        return self._commits
+
+    def _settle(self, commit: Commit) -> None:
+        self._begun = None
+        for table, kinds in commit.counts.items():
+            for kind, count in kinds.items():
+                self._counts[table, kind] += count
+
+    def _stage(self, table: str, frame: DataFrame, folder: str) -> None:
+        schema_name, _, name = table.partition(".")
+        shape = hashlib.sha256(frame.schema.json().encode()).hexdigest()[:8]
         (
             frame.withColumn("schema_name", F.lit(schema_name))
-            .withColumn("table_name", F.lit(table_name))
+            .withColumn("table_name", F.lit(name))
             .withColumn("date", F.to_date("execute_time"))
-            .write.mode("append")
-            .partitionBy(*PARTITIONED_BY)
-            .parquet(staging)
+            .write.partitionBy(*PARTITIONED_BY)
+            .parquet(f"{self._root}/{folder}-{shape}")
         )
 
-    def _publish(self, staging: str, name: str) -> None:
-        """Move the staged files to their partitions under the batch's name."""
-        source = self._hadoop_path(staging)
-        system = self._file_system(source)
-        if not system.exists(source):
-            return
-        base = system.makeQualified(source).toString().rstrip("/") + "/"
-        listing = system.listFiles(source, True)
+    def _moves(self, commit: Commit, first: Place) -> tuple[tuple[str, str], ...]:
+        """Where each staged file belongs."""
+        if self._files is None:
+            return ()
         moves = []
-        while listing.hasNext():
-            path = listing.next().getPath()
-            if path.getName().endswith(".parquet"):
-                folder = path.getParent().toString().removeprefix(base)
-                moves.append((path, folder))
-        moves.sort(key=lambda move: (move[1], move[0].getName()))
-        for number, (path, folder) in enumerate(moves):
-            target = self._hadoop_path(f"{self.path}/{folder}")
-            system.mkdirs(target)
-            if not system.rename(path, self._hadoop_path(f"{target}/{name}-{number:02d}.parquet")):
-                raise OSError(f"cannot move {path} to {target}")
-        system.delete(source, True)
+        for ordinal, path in enumerate(staged(self._files, commit)):
+            parts = path.split("/")
+            shape = parts[0].rpartition("-")[2]
+            target = "/".join([*parts[1:-1], file_name(first, ordinal, shape)])
+            moves.append((f"{commit.staging}/{path}", target))
+        return tuple(moves)
 
-    def _remove(self, name: str) -> None:
-        """Remove what an earlier delivery of this batch left: files, and a half-written staging."""
-        pattern = "/".join(f"{column}=*" for column in PARTITIONED_BY)
-        glob = self._hadoop_path(f"{self.path}/{pattern}/{name}-*.parquet")
-        system = self._file_system(glob)
-        for status in system.globStatus(glob) or ():
-            system.delete(status.getPath(), False)
-        system.delete(self._hadoop_path(f"{self.path}/{_STAGING}"), True)
-
-    def _hadoop_path(self, path: str) -> Any:
-        return self.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-
-    def _file_system(self, path: Any) -> Any:
-        return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
+    @property
+    def _root(self) -> str:
+        return self.path.rstrip("/")
 
 
-def _first(batch: pa.RecordBatch) -> tuple[str, int, int]:
+def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
+    """The changes of a table (`schema.table`) that a `ParquetSink` has written to `path`, in one
+    schema, whatever DDL came between them; of whole batches only.
+
+    Columns are those of a frame of `run`. Raises ConfigError: there are no changes of the table.
+    """
+    files = HadoopFiles(spark, path)
+    newest = last_commit(files)
+    hidden = unfinished(files, newest) if newest else frozenset()
+    folder = _table_folder(spark, table)
+    by_shape: dict[str, list[tuple[Place, str]]] = {}
+    for name in files.below(folder):
+        found = read_file_name(name.rpartition("/")[2])
+        if found is not None and f"{folder}/{name}" not in hidden:
+            by_shape.setdefault(found[1], []).append((found[0], f"{folder}/{name}"))
+    if not by_shape:
+        raise ConfigError(f"{path} has no changes of {table}")
+    versions = sorted(by_shape.values(), key=lambda group: max(at.key for at, _ in group))
+    frames = [
+        spark.read.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
+    ]
+    return reduce(DataFrame.unionByName, in_one_schema(frames))
+
+
+def _table_folder(spark: SparkSession, table: str) -> str:
+    names = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
+    schema_name, _, name = table.partition(".")
     return (
-        str(batch.column("journal_name")[0].as_py()),
-        int(batch.column("position")[0].as_py()),
-        int(batch.column("row")[0].as_py()),
+        f"schema_name={names.escapePathName(schema_name)}/table_name={names.escapePathName(name)}"
     )
+
+
+def _new_rows(batch: pa.RecordBatch, last: Place | None) -> pa.RecordBatch:
+    """Those that are not written yet. Raises ConfigError: the batch is of an older timeline."""
+    first = place_at(batch, 0)
+    if last is not None and first.timeline < last.timeline:
+        raise ConfigError(
+            f"rows of {table_name(batch)} at {first} come after rows at {last} were written, and "
+            "timelines only rise: the destination's cursors were lost, or it is another one; "
+            "write to another folder"
+        )
+    return batch.slice(batch.num_rows - rows_above(batch, last))
+
+
+def _overlaps(batches: list[pa.RecordBatch], table: str, last: Place) -> bool:
+    """Whether some rows of a table are written already."""
+    return any(table_name(b) == table and place_at(b, 0).key <= last.key for b in batches)
+
+
+def _by_table(counts: Counts) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (table, kind), count in counts.items():
+        found.setdefault(table, {})[kind] = count
+    return found

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
+from ray_canal.spark.place import order_of
 
 KEY_NOTE = "canal.key"
 
@@ -33,8 +34,12 @@ def latest(frame: DataFrame, key: Sequence[str] | None = None) -> DataFrame:
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
-    order = _order()
-    images = frame.select(*order, F.col("before"), F.col("after"))
+    order = [f"order_{n}" for n, _ in enumerate(order_of(frame.columns))]
+    images = frame.select(
+        *(column.alias(name) for column, name in zip(order_of(frame.columns), order, strict=True)),
+        F.col("before"),
+        F.col("after"),
+    )
     # Within one row change the old key goes before the new one comes.
     gone = images.where("before IS NOT NULL").select(
         *order, F.lit(0).alias("step"), *_key("before", names), F.lit(None).alias("row_after")
@@ -44,23 +49,10 @@ def latest(frame: DataFrame, key: Sequence[str] | None = None) -> DataFrame:
     )
     both = come.unionByName(gone.withColumn("row_after", F.lit(None).cast(_type(frame))))
     newest = Window.partitionBy(*(f"key_{name}" for name in names)).orderBy(
-        *(F.col(name).desc() for name in (*_ORDER, "step"))
+        *(F.col(name).desc() for name in (*order, "step"))
     )
     ranked = both.withColumn("rank", F.row_number().over(newest))
     return ranked.where("rank = 1 AND row_after IS NOT NULL").select("row_after.*")
-
-
-_ORDER = ("journal_digits", "journal_name", "position", "row")
-
-
-def _order() -> list[Column]:
-    # mysql-bin.999999 < mysql-bin.1000000: the longer name is the later one.
-    return [
-        F.length("journal_name").alias("journal_digits"),
-        F.col("journal_name"),
-        F.col("position"),
-        F.col("row"),
-    ]
 
 
 def _key(image: str, names: Sequence[str]) -> list[Column]:

@@ -1,7 +1,8 @@
 """Micro-batches: get -> one DataFrame per table -> your function -> ack; rollback on failure.
 
-At least once and in order: a batch is acked after the function returned, so a function that writes
-idempotently (by position, as `jobs/spark_changes.py` does) makes it exactly once.
+At least once and in order: a batch is acked after the function returned. A function that keeps with
+what it writes the id of the last row, and passes over rows that are not above it, makes it exactly
+once (spark/parquet.py does).
 """
 
 from __future__ import annotations

@@ -105,6 +105,7 @@ TESTED_ELSEWHERE = {
     "demo/phrases": "tests/unit/demo/test_truth.py",
     "demo/run": "tests/integration/test_cli.py",
     "demo/in_spark": "tests/integration/test_cli.py",
+    "spark/versions": "tests/spark/test_parquet.py",
     "parse/records": "tests/unit/parse/test_schema_keeper.py",
     "meta/mysql": "tests/integration/test_meta_servers.py",
     "meta/mysql_database": "tests/integration/test_meta_servers.py",

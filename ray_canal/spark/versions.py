@@ -1,0 +1,57 @@
+"""Frames of one table's changes, from before and after a DDL, in one schema."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_type
+
+from ray_canal.spark.schema import merged_type, readable_type, spark_type
+
+
+def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
+    """The frames, oldest first, with the columns of all: structs with the fields of all, numbers in
+    the wider type, text where types have nothing in common. Notes (the key) are the newest one's.
+    """
+    if all(frame.schema == frames[0].schema for frame in frames):
+        return frames
+    arrow = [readable_type(to_arrow_type(frame.schema)) for frame in frames]
+    merged = spark_type(reduce(merged_type, arrow))
+    if not isinstance(merged, spark.StructType):
+        return frames
+    notes: dict[str, str] = next((f.metadata for f in frames[-1].schema.fields if f.metadata), {})
+    return [
+        frame.select(
+            *(
+                _as(
+                    F.col(f"`{field.name}`"), _field(frame.schema, field.name), field.dataType
+                ).alias(field.name, metadata=notes)
+                for field in merged
+            )
+        )
+        for frame in frames
+    ]
+
+
+def _field(struct: spark.DataType, name: str) -> spark.DataType | None:
+    if not isinstance(struct, spark.StructType):
+        return None
+    return next((field.dataType for field in struct if field.name == name), None)
+
+
+def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) -> Column:
+    """A column, which may not be there, as another type; structs by the names of their fields."""
+    if given is None:
+        return F.lit(None).cast(wanted)
+    if given == wanted:
+        return column
+    if not isinstance(wanted, spark.StructType):
+        return column.cast(wanted)
+    fields = [
+        _as(column[field.name], _field(given, field.name), field.dataType).alias(field.name)
+        for field in wanted
+    ]
+    return F.when(column.isNotNull(), F.struct(*fields))
