@@ -66,9 +66,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def store_of(
-    folder: Path, files: Sequence[Path] = (), **instance: Any
+    folder: Path, files: Sequence[Path] = (), *, meta: MetaConfig | None = None, **instance: Any
 ) -> AsyncIterator[Store]:
-    """A running Store over binlog files (the demo's first one)."""
+    """A running Store over binlog files (the demo's first one), cursors in SQLite by default."""
     config = {
         "destination": "x",
         "source": {"files": [str(path) for path in files or binlog_files()[:1]]},
@@ -79,7 +79,7 @@ async def store_of(
     }
     store = Store(
         InstanceConfig.model_validate(config).model_dump_json(),
-        MetaConfig(path=str(folder / "meta.db")).model_dump_json(),
+        (meta or MetaConfig(path=str(folder / "meta.db"))).model_dump_json(),
         True,
     )
     try:

@@ -21,6 +21,7 @@ from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.demo import binlog_files
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
+from ray_canal.meta.manager import MetaManager
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 
 ALL = r".*\..*"
@@ -59,10 +60,11 @@ async def running(folder: Path, config: InstanceConfig | None = None) -> AsyncIt
 
 
 async def take(
-    store: Store, client_id: int, size: int = 4, *, ack: bool = True, holder: str = ""
+    store: Store, client_id: int, size: int = 4, *, ack: bool = True, holder: str = "",
+    seconds: float = 0.5,
 ) -> MessageHead | None:
-    """The next batch; None: nothing came in half a second."""
-    head = await store.get_without_ack(client_id, size, 0.5, holder)
+    """The next batch; None: nothing came in that time."""
+    head = await store.get_without_ack(client_id, size, seconds, holder)
     if head.id == EMPTY_BATCH:
         return None
     if ack:
@@ -130,7 +132,7 @@ def lose_source(store: Store) -> None:
 
 
 @contextlib.contextmanager
-def meta_away(store: Store, *methods: str) -> Any:
+def meta_away(*methods: str) -> Any:
     """The server of the cursors does not answer these calls."""
 
     def away(*_: Any) -> Any:
@@ -138,6 +140,6 @@ def meta_away(store: Store, *methods: str) -> Any:
 
     patch = pytest.MonkeyPatch()
     for method in methods:
-        patch.setattr(store._meta, method, away)
+        patch.setattr(MetaManager, method, away)
     yield
     patch.undo()

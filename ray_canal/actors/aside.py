@@ -18,7 +18,7 @@ from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, SourceError
+from ray_canal.errors import ConfigError, InstanceNotRunning, SourceError
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import Start
@@ -37,7 +37,7 @@ class Home(Protocol):
 
     def terms(self, subscriber: SubscriberMeta) -> Terms: ...
 
-    def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int: ...
+    async def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int: ...
 
 
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
@@ -93,10 +93,10 @@ class Aside:
         begins. Raises SourceError kinds."""
         line = self._opened = Line(self._config, self._folder, self._changed, None, self._within)
         cursors = [] if cursor is None else [cursor]
-        start, identity, new_records = await line.open(cursors, self._schemas.records())
+        start, identity, new_records = await line.open(cursors, await self._schemas.records())
         self._refuse(identity)
-        self._schemas.append(new_records)
-        timeline = self._home.timeline_of(identity, start.same_log or cursor is None)
+        await self._schemas.append(new_records)
+        timeline = await self._home.timeline_of(identity, start.same_log or cursor is None)
         line.begin(start.position, self._last_batch_id, timeline)
         return LogPosition(identity, start.position if cursor is None else start.cursors[0])
 
@@ -130,6 +130,12 @@ class Aside:
             cursor = await self.open(cursor)
         line = self._opened
         assert line is not None
+        newest = self._home.subscriber(self._client_id)
+        if newest.cursor is not None and newest.cursor != subscriber.cursor:
+            if newest.cursor.is_foreign(line.identity):
+                raise InstanceNotRunning("the subscriber acked elsewhere while its dump was opened")
+            cursor = newest.cursor  # an ack was being written
+        subscriber = newest
         position = None if cursor is None else cursor.position
         line.store.subscribe(self._client_id, self._home.terms(subscriber), position)
         self.line, self.failure = line, None
@@ -140,7 +146,7 @@ class Aside:
 
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         assert self.line is not None
-        self._schemas.keep(chunk.info)
+        await self._schemas.keep(chunk.info)
         self.line.store.put(chunk, payload)
         self._reached(self._client_id, self.line.store.last_position)
         await self._changed.wake()

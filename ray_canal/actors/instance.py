@@ -13,9 +13,9 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+import weakref
+from collections.abc import Awaitable
+from typing import Any, TypeVar, cast
 
 from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
@@ -24,6 +24,7 @@ from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
+from ray_canal.actors.ownership import Ownership
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.signal import Signal
@@ -38,7 +39,7 @@ from ray_canal.errors import (
     NotSubscribed,
 )
 from ray_canal.filter import TableFilter
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.start import Start
 from ray_canal.protocol.subscription import (
@@ -50,6 +51,7 @@ from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 BACKOFF_MIN_S = 0.2
 _ENDING_S = 30.0
@@ -71,8 +73,9 @@ class Instance:
         too."""
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
-        meta = self._meta_config = MetaConfig.model_validate_json(meta_json)
-        self._opened = False  # what can be called then only: _meta, _schemas
+        meta = MetaConfig.model_validate_json(meta_json)
+        self._opened = False  # what can be called then only: _cursors, _schemas
+        self._opening_backends = asyncio.Lock()
         self._folder = spill_folder.root_of(self._config, meta) / self._destination
         self._schemas = KeptSchemas(meta, self._config)
         self._kept_filter = KeptFilter(self._config)
@@ -82,7 +85,8 @@ class Instance:
         self._state = STARTING
         self._failure: Exception | None = None
         self._epoch = 0
-        self._owner = uuid.uuid4().hex
+        self._cursors = Ownership(self._destination, meta, uuid.uuid4().hex)
+        self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
         self._started_how = ""
@@ -116,7 +120,7 @@ class Instance:
         while True:
             began = time.monotonic()
             try:
-                self._open_backends()
+                await self._open_backends()
                 await self._rest()
                 if await self._generation():
                     return
@@ -137,15 +141,16 @@ class Instance:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
 
-    def _open_backends(self) -> None:
+    async def _open_backends(self) -> None:
         """Once they could be. Raises ConfigError: damaged, refused; MetaUnavailable."""
-        if self._opened:
-            return
-        self._meta = MetaManager(open_backend(self._meta_config))
-        self._schemas.open()
-        self._kept_filter.load(self._meta)
-        self._use_filter()
-        self._opened = True
+        async with self._opening_backends:
+            if self._opened:
+                return
+            await self._cursors.open()
+            await self._schemas.open()
+            await self._cursors.run(self._kept_filter.load)
+            self._use_filter()
+            self._opened = True
 
     def _use_filter(self) -> None:
         """For the lines from the next one on."""
@@ -157,9 +162,9 @@ class Instance:
         runs = self._config.runs
         if runs == "always" or (runs == "once_subscribed" and self._generations):
             return
-        self._deserted = False
-        self._subscribers = self._meta.load(self._destination)
-        self._expected = bool(self._subscribers)
+        self._deserted = self._expected = False
+        self._subscribers = await self._cursors.load()
+        self._expected |= bool(self._subscribers)
         if not self._expected:
             await self._close_lines()
             self._start = None
@@ -171,7 +176,7 @@ class Instance:
     async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
         serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
-        known = self._meta.load(self._destination)
+        known = await self._cursors.load()
         cursors = {m.client_id: m.cursor for m in known.values() if m.cursor is not None}
         at = [*cursors.values()]
         if not at and self._start is not None:
@@ -179,21 +184,24 @@ class Instance:
         line = self._opening = Line(
             self._config, self._new_folder(), self._changed, self._asides.detach, self._within
         )
-        records = self._schemas.records()
+        records = await self._schemas.records()
         delivered = "" if self._delivered is None else self._delivered.gtid
         start, identity, new_records = await line.open(at, records, delivered)
         self._delivered = None
         # Who has lost the destination to another owner does not take it back.
-        self._epoch = self._meta.acquire(self._destination, self._owner, self._epoch or None)
-        self._kept_filter.forget_old(self._meta, self._epoch)
-        self._timeline.enter(self._meta, self._epoch, identity, start.same_log)
+        self._epoch = await self._cursors.acquire(self._epoch or None)
+        if self._failure is not None:
+            await self._set(STARTING, None)
+        # From here on nobody subscribes or acks: what was handed out is void.
+        await self._close_lines()
+        await self._cursors.run(self._kept_filter.forget_old, self._epoch)
+        await self._cursors.run(self._timeline.enter, self._epoch, identity, start.same_log)
         self._identity, self._start, self._started_how = identity, start.position, start.how
-        self._schemas.keep_from(start.position, identity, [*records, *new_records])
-        self._schemas.append(new_records)
-        await self._close_lines()  # from here on nobody subscribes or acks
-        self._subscribers = self._meta.load(self._destination)
+        await self._schemas.keep_from(start.position, identity, [*records, *new_records])
+        await self._schemas.append(new_records)
+        self._subscribers = await self._cursors.load()
         for client_id, place in zip(cursors, start.cursors, strict=False):
-            self._move(client_id, cursors[client_id], LogPosition(identity, place))
+            await self._move(client_id, cursors[client_id], LogPosition(identity, place))
         found = self._subscribers.items()
         if any(_is_misplaced(m.cursor, cursors.get(i), start, identity) for i, m in found):
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
@@ -249,10 +257,10 @@ class Instance:
             await line.close()
 
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
-        assert self._line is not None
-        info = chunk.info
-        self._schemas.keep(info)
-        self._line.store.put(chunk, payload)
+        line, info = self._line, chunk.info
+        assert line is not None
+        await self._schemas.keep(info)
+        line.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
         self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
         if len(info.entries):
@@ -273,12 +281,12 @@ class Instance:
             store.transactions if whole is None else whole,
         )
 
-    def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int:
+    async def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int:
         """The timeline of a log that was opened for one subscriber. A new one is everybody's from
         the next message on: who comes back finds no lower one. Raises Fenced."""
         if not same_log:
-            with self._owning():
-                self._timeline.enter(self._meta, self._epoch, identity, same_log)
+            enter = self._timeline.enter
+            await self._owned(self._cursors.run(enter, self._epoch, identity, same_log))
             self._asides.use_timeline(self._timeline.number)
         return self._timeline.number
 
@@ -302,11 +310,10 @@ class Instance:
             if self._state == STOPPED:
                 raise InstanceNotRunning("the instance was stopped, should start first")
             self._config.filter.changed(changes)  # refused before anything else
-            self._open_backends()
+            await self._open_backends()
             if not self._epoch:  # it has not been at its source yet
-                self._epoch = self._meta.acquire(self._destination, self._owner)
-            with self._owning():
-                self._kept_filter.save(self._meta, self._epoch, changes)
+                self._epoch = await self._cursors.acquire()
+            await self._owned(self._cursors.run(self._kept_filter.save, self._epoch, changes))
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             await self._close_lines()
@@ -323,19 +330,22 @@ class Instance:
         await asyncio.gather(self._life, *self._beats, return_exceptions=True)
         await self._close_lines()
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
-        if self._opened:
-            self._meta.close()
-            self._schemas.close()
+        await self._cursors.close()
+        await self._schemas.close()
 
     # --- for the calls of clients -------------------------------------------------------------
 
-    async def _ready_line(self) -> Line:
-        """The destination's own, once the first generation has one."""
+    async def _ready_line(self, *, wanted: bool = False) -> Line:
+        """The destination's own, once the first generation has one. `wanted`: an instance that
+        rests begins."""
         while self._line is None:
             if self._failure is not None:
                 raise self._failure
             if self._state == RESTING:
-                raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
+                if not wanted:
+                    raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
+                self._expected = True
+                await self._set(STARTING, None)
             await self._changed.wait()
         if self._state == STOPPED:
             raise InstanceNotRunning("the instance was stopped, should start first").at(
@@ -343,31 +353,40 @@ class Instance:
             )
         return self._line
 
-    def _save(self, subscriber: SubscriberMeta) -> None:
-        with self._owning():
-            self._meta.save(self._destination, self._epoch, subscriber)
-        self._subscribers[subscriber.client_id] = subscriber
+    def _turn(self, client_id: int) -> asyncio.Lock:
+        """To be held by a call that changes what is durable of a subscriber: they come one after
+        the other, whatever they wait for. A get does not: it may wait long, and changes nothing."""
+        return self._turns.setdefault(client_id, asyncio.Lock())
 
-    @contextmanager
-    def _owning(self) -> Iterator[None]:
+    async def _save(self, subscriber: SubscriberMeta) -> None:
+        """Durable first, then remembered; both, also if the caller is cancelled meanwhile. Raises
+        Fenced, MetaUnavailable; InstanceRestarted: a new generation has begun."""
+        await asyncio.shield(self._saved(subscriber, self._epoch))
+
+    async def _saved(self, subscriber: SubscriberMeta, epoch: int) -> None:
+        await self._owned(self._cursors.save(epoch, subscriber))
+        if epoch == self._epoch:  # else a new generation has loaded what was just saved
+            self._subscribers[subscriber.client_id] = subscriber
+
+    async def _owned(self, work: Awaitable[T]) -> T:
         """Who finds out here that another owner has taken over gives up."""
         try:
-            yield
+            return await work
         except Fenced as error:
-            self._failure, self._state = error, FAILED
             self._life.cancel()
+            await self._set(FAILED, error)
             raise
 
     def _has_given_up(self) -> bool:
         """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
         return self._state == FAILED and not getattr(self._failure, "retryable", False)
 
-    def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
+    async def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
         subscriber = self._subscribers.get(client_id)
         moved = now.position != was.position or was.is_foreign(now.identity)
         if moved and subscriber is not None and subscriber.cursor == was:
-            self._save(dataclasses.replace(subscriber, cursor=now))
+            await self._save(dataclasses.replace(subscriber, cursor=now))
 
     async def status(self) -> dict[str, Any]:
         """See Store."""

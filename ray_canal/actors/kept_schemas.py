@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import QuarantineFull
@@ -16,7 +17,8 @@ from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
 
 class KeptSchemas:
-    """One destination's. A write is durable when it returns, and harmless the second time."""
+    """One destination's. A write is durable when it returns, and harmless the second time. What
+    talks to the store of the records is awaited (backend_thread.py)."""
 
     def __init__(self, meta: MetaConfig, config: InstanceConfig) -> None:
         self._destination = config.destination
@@ -26,24 +28,33 @@ class KeptSchemas:
         self._quarantined: set[tuple[str, str]] = set()
         self._sizes: dict[ChunkKey, int] = {}
         self.quarantine_bytes = 0
+        self._thread = BackendThread(f"schemas of {config.destination}")
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Before any other call but `quarantined`. Raises ConfigError: damaged, refused."""
+        await self._thread.run(self._open)
+
+    def _open(self) -> None:
         self._store = open_schema_store(self._meta, self._path)
         held = self._store.quarantined(self._destination)
         self._quarantined = {table for chunk in held for table in chunk.tables}
         self._measure()
 
-    def records(self) -> list[SchemaRecord]:
-        return self._store.records(self._destination)
+    async def records(self) -> list[SchemaRecord]:
+        return await self._thread.run(lambda: self._store.records(self._destination))
 
-    def append(self, records: Sequence[SchemaRecord]) -> None:
-        self._store.append(self._destination, records)
+    async def append(self, records: Sequence[SchemaRecord]) -> None:
+        if records:
+            await self._thread.run(lambda: self._store.append(self._destination, records))
 
-    def keep(self, info: ChunkInfo) -> None:
+    async def keep(self, info: ChunkInfo) -> None:
         """Before anything of the chunk is seen: a cursor behind it needs them. Raises
         QuarantineFull."""
-        self.append(info.records)
+        if info.records or info.quarantined:
+            await self._thread.run(self._keep, info)
+
+    def _keep(self, info: ChunkInfo) -> None:
+        self._store.append(self._destination, info.records)
         if info.quarantined:
             self._refuse_too_much(info.quarantined)
             self._store.quarantine(self._destination, info.quarantined)
@@ -77,7 +88,7 @@ class KeptSchemas:
             f"then start again. {chunks[0].reason}"
         ).at(chunks[0].journal_name, chunks[0].position, destination=self._destination)
 
-    def keep_from(
+    async def keep_from(
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
         """Forget what nobody needs who starts here."""
@@ -85,10 +96,10 @@ class KeptSchemas:
         place = place_of(start.journal_name, start.position)
         oldest = expired(records, server, time.time(), self._hours, place)
         if oldest is not None:
-            self._store.forget_before(self._destination, oldest)
+            await self._thread.run(lambda: self._store.forget_before(self._destination, oldest))
 
     def quarantined(self) -> list[str]:
         return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]
 
-    def close(self) -> None:
-        self._store.close()
+    async def close(self) -> None:
+        await self._thread.close(lambda: self._store.close())

@@ -7,9 +7,11 @@ generation are void: their ack raises InstanceRestarted and they are delivered a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from ray.exceptions import RayError
@@ -19,8 +21,6 @@ from ray_canal.actors.aside import source_start
 from ray_canal.actors.instance import (
     BACKOFF_MIN_S,
     FINISHED,
-    RESTING,
-    STARTING,
     STOPPED,
     Instance,
 )
@@ -70,59 +70,59 @@ class Store(Instance):
         wishes = wishes or Subscription()
         self._filter(filter_text)  # refused before anything is started for it
         refuse_wishes(wishes)
-        if self._state == RESTING:
-            self._expected = True
-            await self._set(STARTING, None)
-        await self._ready_line()
-        known = self._subscribers.get(client_id)
-        if known is None or known.cursor is None:
-            cursor = await self._start_of(client_id, wishes)
-            known = SubscriberMeta(client_id, filter_text, cursor)
-        subscriber = dataclasses.replace(
-            known,
-            filter=filter_text,
-            holder=holder,
-            policy=known.policy if wishes.policy is None else wishes.policy,
-            transactions=known.transactions if wishes.transactions is None else wishes.transactions,
-        )
-        if subscriber != self._subscribers.get(client_id):
-            try:
-                self._save(subscriber)
-            except CanalError:
-                if client_id not in self._subscribers:
-                    await self._forget(client_id)  # what was opened for it
-                raise
-        line = await self._joined(subscriber)
-        if rollback:
-            line.store.rollback(client_id)
-        await self._changed.wake()
+        async with self._turn(client_id):
+            await self._ready_line(wanted=True)
+            known = self._subscribers.get(client_id)
+            if known is None or known.cursor is None:
+                cursor = await self._start_of(client_id, wishes)
+                known = SubscriberMeta(client_id, filter_text, cursor)
+            whole = wishes.transactions
+            subscriber = dataclasses.replace(
+                known,
+                filter=filter_text,
+                holder=holder,
+                policy=known.policy if wishes.policy is None else wishes.policy,
+                transactions=known.transactions if whole is None else whole,
+            )
+            if subscriber != self._subscribers.get(client_id):
+                try:
+                    await self._save(subscriber)
+                except CanalError:
+                    if client_id not in self._subscribers:
+                        await self._forget(client_id)  # what was opened for it
+                    raise
+        await self._join(client_id, holder, rollback=rollback)
         return self._epoch
 
-    async def _joined(self, subscriber: SubscriberMeta) -> Line:
-        """Let the subscriber in at its cursor. Returns the line that has what lies behind it."""
-        client_id, terms = subscriber.client_id, self.terms(subscriber)
-        line = await self._line_of(client_id)
-        try:
-            line.store.subscribe(client_id, terms, subscriber.position)
-        except CursorNotInLog as error:
-            if line is not self._line or self._asides.get(client_id) is not None:
-                raise
-            self._asides.send(client_id, str(error))
-            line = await self._line_of(client_id)
-            line.store.subscribe(client_id, terms, subscriber.position)
-        return line
+    async def _join(self, client_id: int, holder: str = "", *, rollback: bool = False) -> None:
+        """Let the subscriber in at its cursor, at the line that has what lies behind it."""
+        while not await self._joined(client_id, holder, rollback):
+            continue
+        await self._changed.wake()
+
+    async def _joined(self, client_id: int, holder: str, rollback: bool) -> bool:
+        async with self._turn_at_line(client_id) as line:
+            self._refuse_replaced(client_id, holder)
+            subscriber = self._subscriber(client_id)
+            try:
+                line.store.subscribe(client_id, self.terms(subscriber), subscriber.position)
+            except CursorNotInLog as error:
+                if line is not self._line or self._asides.get(client_id) is not None:
+                    raise
+                self._asides.send(client_id, str(error))
+                return False  # it is not there yet
+            if rollback:
+                line.store.rollback(client_id)
+            return True
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
         NotSubscribed."""
         self._filter(filter_text)
-        await self._line_of(client_id)
-        if client_id not in self._subscribers:
-            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
-        known = dataclasses.replace(self._subscribers[client_id], filter=filter_text)
-        self._save(known)
-        await self._joined(known)
-        await self._changed.wake()
+        async with self._turn_at_line(client_id):
+            known = dataclasses.replace(self._subscriber(client_id), filter=filter_text)
+            await self._save(known)
+        await self._join(client_id)
 
     async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
         """The first cursor of a new subscriber. Elsewhere than in the log it begins aside."""
@@ -139,14 +139,13 @@ class Store(Instance):
 
     async def unsubscribe(self, client_id: int) -> None:
         """Forget the subscriber and its cursor. Durably first: if that fails, it is still one."""
-        await self._ready_line()
-        with self._owning():
-            self._meta.remove(self._destination, self._epoch, client_id)
-        self._subscribers.pop(client_id, None)
+        async with self._turn(client_id):
+            await self._ready_line()
+            await asyncio.shield(self._removed(client_id, self._epoch))
+            await self._forget(client_id)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
             self._pumping.cancel()
-        await self._forget(client_id)
 
     async def _forget(self, client_id: int) -> None:
         """Let go of what is in memory for who is no subscriber (any more)."""
@@ -156,6 +155,11 @@ class Store(Instance):
             self._line.store.unsubscribe(client_id)
             self._line.sweep()
         await self._changed.wake()
+
+    async def _removed(self, client_id: int, epoch: int) -> None:
+        await self._owned(self._cursors.remove(epoch, client_id))
+        if epoch == self._epoch:
+            self._subscribers.pop(client_id, None)
 
     async def get_without_ack(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
@@ -176,10 +180,13 @@ class Store(Instance):
         its batch `done` (id, epoch) is acked. It may be acked already, for the call may come twice;
         one that is void comes again. `lends`: the caller fetches its chunks at once, so they may be
         lent."""
+        came_s = time.monotonic()
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
                 await self._ack(client_id, *done, holder, keep=False)
-        return await self._get(client_id, batch_size, timeout, holder, full=False, lends=lends)
+        return await self._get(
+            client_id, batch_size, timeout, holder, full=False, lends=lends, came_s=came_s
+        )
 
     async def get(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
@@ -204,7 +211,9 @@ class Store(Instance):
         holder: str,
         full: bool,
         lends: bool = False,
+        came_s: float | None = None,
     ) -> MessageHead:
+        came_s = time.monotonic() if came_s is None else came_s
         await self._line_of(client_id)
         self._asides.come_back(client_id)
         line = await self._read_back(client_id, batch_size)
@@ -214,14 +223,14 @@ class Store(Instance):
             deadline = began_s + timeout if timeout > 0 else NEVER
             waits = True
             while waits and not line.store.ready(client_id, wanted, count_all=not full):
+                came_s = NEVER
                 waits = not self._ended(client_id) and await self._changed.wait(deadline)
                 line = await self._read_back(client_id, batch_size)
             if not full:
                 line = await self._with_what_comes(line, client_id, batch_size)
             self._gets.add("get", waiting_s=time.monotonic() - began_s)
+        line = await self._still_ours(line, client_id, batch_size, min(came_s, time.monotonic()))
         self._refuse_replaced(client_id, holder)
-        with self._owning():  # a successor may have moved the cursors since
-            self._meta.refuse_fenced(self._destination, self._epoch)
         asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
         if batch is not None:
@@ -234,6 +243,21 @@ class Store(Instance):
         if self._failure is not None and self._has_given_up():
             raise self._failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
+
+    async def _still_ours(
+        self, line: Line, client_id: int, batch_size: int, since_s: float
+    ) -> Line:
+        """The subscriber's line, if no other owner had taken over (and moved cursors) at a moment
+        after `since_s`. Raises Fenced, MetaUnavailable."""
+        while True:
+            try:
+                await self._owned(self._cursors.confirm(self._epoch, since_s))
+            except InstanceRestarted:  # a new generation is about to begin
+                await self._changed.wait(time.monotonic() + BACKOFF_MIN_S)
+            else:
+                if line is self._line_now(client_id):
+                    return line
+            line = await self._read_back(client_id, batch_size)
 
     async def _with_what_comes(self, line: Line, client_id: int, batch_size: int) -> Line:
         """Wait for chunks that are being decoded, as far as they fit into the batch: in a dense
@@ -281,26 +305,27 @@ class Store(Instance):
     ) -> None:
         if batch_id == EMPTY_BATCH:
             return
-        line = await self._line_of(client_id)
-        self._refuse_void(batch_id, epoch)
-        self._refuse_replaced(client_id, holder)
-        cursor = line.store.cursor_after(client_id, batch_id)
-        known = self._subscribers[client_id]
-        # The durable cursor first: if that write fails, the batch stays outstanding.
-        self._save(dataclasses.replace(known, cursor=LogPosition(self._identity, cursor)))
-        line.store.ack(client_id, batch_id, keep=keep)
-        line.sweep()
+        async with self._turn_at_line(client_id) as line:
+            self._refuse_void(batch_id, epoch)
+            self._refuse_replaced(client_id, holder)
+            cursor = line.store.cursor_after(client_id, batch_id)
+            known = self._subscribers[client_id]
+            # The durable cursor first: if that write fails, the batch stays outstanding.
+            await self._save(dataclasses.replace(known, cursor=LogPosition(self._identity, cursor)))
+            if line is self._line_now(client_id):  # else its successor begins behind the cursor
+                line.store.ack(client_id, batch_id, keep=keep)
+                line.sweep()
         await self._changed.wake()
 
     async def rollback(
         self, client_id: int, batch_id: int | None, epoch: int | None, holder: str = ""
     ) -> None:
         """See Connector.rollback."""
-        line = await self._line_of(client_id)
-        self._refuse_replaced(client_id, holder)
-        if batch_id is not None:
-            self._refuse_void(batch_id, epoch)
-        line.store.rollback(client_id, batch_id)
+        async with self._turn_at_line(client_id) as line:
+            self._refuse_replaced(client_id, holder)
+            if batch_id is not None:
+                self._refuse_void(batch_id, epoch)
+            line.store.rollback(client_id, batch_id)
         await self._changed.wake()
 
     async def list_batch_ids(self, client_id: int) -> list[int]:
@@ -375,6 +400,22 @@ class Store(Instance):
             if aside.failure is not None:
                 raise aside.failure
             await self._changed.wait()
+
+    @contextlib.asynccontextmanager
+    async def _turn_at_line(self, client_id: int) -> AsyncIterator[Line]:
+        """The subscriber's line, and its turn (see `_turn`). Whoever waits for a line, long
+        perhaps, holds up nobody."""
+        while True:
+            line = await self._line_of(client_id)
+            async with self._turn(client_id):
+                if line is self._line_now(client_id):
+                    yield line
+                    return
+
+    def _subscriber(self, client_id: int) -> SubscriberMeta:
+        if client_id not in self._subscribers:
+            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
+        return self._subscribers[client_id]
 
     def _line_now(self, client_id: int) -> Line | None:
         aside = self._asides.get(client_id)

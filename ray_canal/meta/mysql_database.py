@@ -1,12 +1,14 @@
 """A database on a MySQL or MariaDB server for what must outlive the head: its connection.
 
 One statement at a time, each committed by itself. A statement on a connection that was lost is run
-once more on a new one, so callers write statements that may be run twice.
+once more on a new one, so callers write statements that may be run twice. A server that does not
+answer is not asked twice, so a call ends after about twice `meta.timeout_s`, connection included.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -91,11 +93,15 @@ class MetaDatabase:
         return query(self._connection, self._login, sql.replace("{d}", self._database), *values)
 
     def _again_if_lost(self, operation: Callable[[], T]) -> T:
-        """Run; once more on a new connection if the old one has ended. Raises MetaUnavailable."""
+        """Run; once more on a new connection if the old one has ended, but not after a server that
+        did not answer. Raises MetaUnavailable."""
+        began_s = time.monotonic()
         try:
             try:
                 return operation()
             except ConnectionLost:
+                if time.monotonic() - began_s > self._login.read_timeout_s / 2:
+                    raise
                 self.close()
                 return operation()
         except CanalError as error:

@@ -17,6 +17,8 @@ class RedisServer:
     def __init__(self, config: MetaConfig, what: str) -> None:
         try:
             import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
         except ImportError:
             raise ConfigError(
                 'meta.backend = "redis" needs the extra: pip install "ray-canal[redis]"'
@@ -24,6 +26,7 @@ class RedisServer:
         self._prefix = config.database
         self.where = f"{what} {config.database}:* in Redis at {config.address}"
         self._errors = (redis.RedisError, OSError)
+        self._ended: type[Exception] = redis.ConnectionError
         host, port = config.host_port(_PORT)
         self._client: Any = redis.Redis(
             host=host,
@@ -32,6 +35,8 @@ class RedisServer:
             password=secret(config.password) or None,
             socket_timeout=config.timeout_s,
             socket_connect_timeout=config.timeout_s,
+            # Its own retries wait for seconds, and ask a server that does not answer again.
+            retry=Retry(NoBackoff(), 0),
             decode_responses=True,
             **_tls(config),
         )
@@ -49,9 +54,13 @@ class RedisServer:
         return f"{self._prefix}:{{{destination}}}:{name}"
 
     def call(self, command: str, *arguments: object) -> Any:
-        """A method of the client."""
+        """A method of the client; once more on a new connection if the old one has ended, so
+        callers call what may be called twice. One that does not answer is not asked again."""
         try:
-            return getattr(self._client, command)(*arguments)
+            try:
+                return getattr(self._client, command)(*arguments)
+            except self._ended:
+                return getattr(self._client, command)(*arguments)
         except self._errors as error:
             raise MetaUnavailable(f"{self.where} cannot be used: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,10 @@ def held(position: int, size: int) -> Quarantined:
 
 
 def test_quarantine_ends_at_its_limit(tmp_path: Path) -> None:
+    asyncio.run(fill_up(tmp_path))
+
+
+async def fill_up(tmp_path: Path) -> None:
     meta = MetaConfig(path=str(tmp_path / "meta.db"))
     config = InstanceConfig.model_validate(
         {
@@ -35,24 +40,24 @@ def test_quarantine_ends_at_its_limit(tmp_path: Path) -> None:
         }
     )
 
-    def opened() -> KeptSchemas:
+    async def opened() -> KeptSchemas:
         kept = KeptSchemas(meta, config)
-        kept.open()
+        await kept.open()
         return kept
 
-    kept = opened()
+    kept = await opened()
     for chunk in (held(4, 60), held(9, 40), held(9, 40)):  # the same again counts once
-        kept.keep(info(chunk))
+        await kept.keep(info(chunk))
     assert (kept.quarantine_bytes, kept.quarantined()) == (100, ["db.t"])
-    for one in (kept, opened()):
+    for one in (kept, await opened()):
         with pytest.raises(QuarantineFull, match=r"db\.t .*101 bytes.* is 100\. .*redrive") as full:
-            one.keep(info(held(20, 1)))
+            await one.keep(info(held(20, 1)))
         assert (full.value.journal_name, full.value.position) == ("bin.000001", 20)
         assert isinstance(full.value, DecodeError)  # so the destination stops
     store = open_schema_store(meta, "")
     assert len(store.quarantined("d")) == 2, "nothing of it was kept, nothing dropped"
     store.release("d", held(4, 60))  # by redrive, meanwhile
-    kept.keep(info(held(20, 1)))
+    await kept.keep(info(held(20, 1)))
     assert kept.quarantine_bytes == 41
     store.close()
-    kept.close()
+    await kept.close()
