@@ -77,6 +77,7 @@ def start(
         typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
+    _warn_of_an_open_port(deployment)
     if detach:
         return
     started = [name for name in names if name not in before]
@@ -107,12 +108,18 @@ def serve(
     connect_ray(deployment, local=False)
     for address in canal.serve(deployment):
         typer.echo(f"Canal's TCP protocol: {address}")
+    _warn_of_an_open_port(deployment)
     if detach:
         return
     typer.echo("Ctrl-C stops.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
     canal.stop_serving(namespace=deployment.ray.namespace)
+
+
+def _warn_of_an_open_port(deployment: Any) -> None:
+    if deployment.server is not None and deployment.server.warning:
+        typer.echo(f"warning: {deployment.server.warning}", err=True)
 
 
 @app.command()

@@ -23,7 +23,8 @@
     │   ├── BatchNotFound            ack of an unknown batch (Canal's text)
     │   ├── BatchesUnacked           get() while batches of get_without_ack() are open
     │   ├── TransactionTooLarge      a whole transaction is larger than the subscriber takes
-    │   └── SubscriberReplaced       somebody else has subscribed under this client id
+    │   ├── SubscriberReplaced       somebody else has subscribed under this client id
+    │   └── AccessDenied             the user of a connection has no right to do this
     └── InstanceError                the instance's state
         ├── InstanceNotFound         no such destination
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
@@ -198,6 +199,10 @@ class TransactionTooLarge(ConsumerError):
 
 class SubscriberReplaced(ConsumerError):
     """Somebody else has subscribed under this client id since; this client must stop."""
+
+
+class AccessDenied(ConsumerError):
+    """The user that a connection has logged in as may not do this."""
 
 
 class InstanceError(CanalError):

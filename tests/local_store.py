@@ -90,6 +90,9 @@ class LocalStore:
         await self._wake()
         return self.epoch
 
+    async def _filter_of(self, client_id: int) -> str | None:
+        return self._filters.get(client_id)
+
     async def _unsubscribe(self, client_id: int) -> None:
         self.store.unsubscribe(client_id)
         self._filters.pop(client_id, None)

@@ -115,6 +115,13 @@ class Store(Instance):
                 line.store.rollback(client_id)
             return True
 
+    async def filter_of(self, client_id: int) -> str | None:
+        """A subscriber's filter; None: there is no such subscriber."""
+        with contextlib.suppress(NotSubscribed):  # it rests
+            await self._ready_line()
+        known = self._subscribers.get(client_id)
+        return None if known is None else known.filter
+
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
         NotSubscribed."""

@@ -67,8 +67,8 @@ class TcpServerActor:
             if time.monotonic() > deadline:
                 raise self._failure or InstanceNotRunning("the server is still starting")
             await asyncio.sleep(0.05)
-        host = self._config.host
-        if host in ("", "0.0.0.0", "::"):
+        host = self._config.listens_on
+        if host in ("0.0.0.0", "::"):
             host = ray.util.get_node_ip_address()
         return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
 

@@ -13,8 +13,10 @@ from ray_canal.config.filters import FilterConfig as FilterConfig
 from ray_canal.config.load import load as load
 from ray_canal.config.secret import secret as secret
 from ray_canal.config.section import TlsConfig as TlsConfig
+from ray_canal.config.server import Right as Right
 from ray_canal.config.server import ServerConfig as ServerConfig
 from ray_canal.config.server import ServerTlsConfig as ServerTlsConfig
+from ray_canal.config.server import UserConfig as UserConfig
 from ray_canal.config.source import SourceConfig as SourceConfig
 from ray_canal.config.store import MetaConfig as MetaConfig
 from ray_canal.config.store import StoreConfig as StoreConfig

@@ -11,17 +11,21 @@ from ray_canal.errors import ConfigError
 def secret(value: str) -> str:
     """The secret behind `env:NAME` or `file:PATH`, or the value itself.
 
-    Raises ConfigError: the variable is not set, the file cannot be read. The secret is in no
-    message.
+    Raises ConfigError: the variable is not set, the file cannot be read, or there is nothing in it.
+    The secret is in no message.
     """
     scheme, _, rest = value.partition(":")
     if scheme == "env":
         if rest not in os.environ:
             raise ConfigError(f"environment variable {rest} (named by {value!r}) is not set")
-        return os.environ[rest]
-    if scheme == "file":
+        found = os.environ[rest]
+    elif scheme == "file":
         try:
-            return Path(rest).read_text(encoding="utf-8").rstrip("\r\n")
+            found = Path(rest).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise ConfigError(f"cannot read secret file {rest}: {error.strerror}") from error
-    return value
+    else:
+        return value
+    if not found:
+        raise ConfigError(f"the secret {value!r} is empty; for no password, leave its key out")
+    return found

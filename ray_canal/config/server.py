@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from ray_canal.config.section import Section
+
+Right = Literal["read", "ack", "subscribe", "admin"]
+
+_RANGE = re.compile(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?")
 
 
 class ServerTlsConfig(Section):
@@ -15,16 +22,57 @@ class ServerTlsConfig(Section):
     ca: str = ""
 
 
+class UserConfig(Section):
+    """Who may come to the TCP port, and what for; server/access.py says what each right is.
+
+    `destinations` are names or patterns with `*` and `?`; `client_ids` are numbers and ranges,
+    `1001-1099,2000`; empty: any, but none of them is the user's own.
+    """
+
+    username: str = Field(min_length=1)
+    password: str = ""
+    password_hash: str = ""
+    destinations: tuple[str, ...] = ("*",)
+    client_ids: str = ""
+    rights: tuple[Right, ...] = ("read", "ack", "subscribe")
+
+    @model_validator(mode="after")
+    def _complete(self) -> UserConfig:
+        if bool(self.password) == bool(self.password_hash):
+            raise ValueError(f"user {self.username}: give either `password` or `password_hash`")
+        if not self.destinations or not self.rights:
+            raise ValueError(f"user {self.username} without destinations or rights may do nothing")
+        _ = self.client_id_ranges
+        return self
+
+    @property
+    def client_id_ranges(self) -> tuple[range, ...]:
+        """`client_ids`, parsed. Raises ValueError."""
+        found = []
+        for item in filter(str.strip, self.client_ids.split(",")):
+            match = _RANGE.fullmatch(item)
+            if match is None:
+                raise ValueError(f'client_ids {self.client_ids!r}: expected "1001-1099,2000"')
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first:
+                raise ValueError(f"client_ids: {item.strip()!r} is a range without any number")
+            found.append(range(first, last + 1))
+        return tuple(found)
+
+
 class ServerConfig(Section):
     """Canal's TCP protocol for all destinations of the cluster. Without this section, no port is
-    opened."""
+    opened. `host` empty: every address of the machine where clients must say who they are, else
+    its own alone."""
 
-    host: str = "0.0.0.0"
+    host: str = ""
     port: int = Field(11111, ge=0, le=65535)
     replicas: int = Field(1, ge=1, le=64)
     username: str = ""
     password: str = ""
     password_hash: str = ""  # in place of `password`: hex of SHA1(SHA1(password)), as canal.passwd
+    user: tuple[UserConfig, ...] = ()
+    insecure: bool = False
     login_timeout_s: float = Field(10.0, gt=0)
     idle_timeout_s: float = Field(3600.0, gt=0)
     stall_timeout_s: float = Field(60.0, gt=0)
@@ -43,4 +91,51 @@ class ServerConfig(Section):
             raise ValueError("a `username` without a password lets everybody in; give a password")
         if (self.tls.key or self.tls.ca) and not self.tls.cert:
             raise ValueError("tls needs `cert`, a PEM file of the server's certificate")
+        names = [user.username for user in self.user] + [self.username] * bool(self.username)
+        if len(set(names)) != len(names):
+            raise ValueError(f"server.user: a name is given twice, of {', '.join(names)}")
         return self
+
+    @model_validator(mode="after")
+    def _closed_or_said_to_be_open(self) -> ServerConfig:
+        if self.insecure and self.asks_who_comes:
+            raise ValueError("insecure = true lets everybody in; leave it out, or the passwords")
+        if self.host and not (self.asks_who_comes or self.insecure or _is_local(self.host)):
+            raise ValueError(
+                f"host {self.host!r} without a password lets everybody who reaches it read all "
+                "destinations, and move or remove every cursor: give `password`, `password_hash` "
+                "or [[server.user]], or say insecure = true"
+            )
+        return self
+
+    @property
+    def asks_who_comes(self) -> bool:
+        """Whether clients need a password, or a certificate."""
+        return bool(self.password or self.password_hash or self.user or self.tls.ca)
+
+    @property
+    def listens_on(self) -> str:
+        """The address that the port is opened on."""
+        if self.host:
+            return self.host
+        return "0.0.0.0" if self.asks_who_comes or self.insecure else "127.0.0.1"
+
+    @property
+    def warning(self) -> str:
+        """What whoever opens the port should know; "" where there is nothing to say."""
+        if self.asks_who_comes:
+            return ""
+        if _is_local(self.listens_on):
+            return (
+                f"no password is set, so the port listens on {self.listens_on} alone; programs of "
+                "this machine may read everything, and move or remove every cursor "
+                "(docs/canal-tcp.md)"
+            )
+        return (
+            f"insecure = true: whoever reaches {self.listens_on} may read everything, and move or "
+            "remove every cursor (docs/canal-tcp.md)"
+        )
+
+
+def _is_local(host: str) -> bool:
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None

@@ -213,8 +213,16 @@ def _meta(properties: Properties, backends: set[str]) -> Tree:
 
 def _server(properties: Properties, found: list[Finding]) -> Tree:
     server: Tree = {}
-    if properties.get("canal.ip"):
-        server["host"] = properties.get("canal.ip")
+    if properties.get("canal.user"):
+        if properties.get("canal.ip"):
+            server["host"] = properties.get("canal.ip")
+    else:
+        server["host"] = "127.0.0.1"
+        text = (
+            "is not set, so Canal lets everybody in; here the port listens on 127.0.0.1 alone "
+            "until [server] has a password, [[server.user]] or, to leave it open, insecure = true"
+        )
+        found.append(Finding("canal.properties", "canal.user", text))
     if properties.get("canal.port"):
         server["port"] = _number(properties, "canal.port")
     if properties.get("canal.user"):

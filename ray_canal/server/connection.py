@@ -25,7 +25,6 @@ from ray_canal.errors import (
     NotSubscribed,
 )
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
-from ray_canal.protocol.scramble import accepts
 from ray_canal.protocol.session import (
     Ack,
     Answer,
@@ -41,6 +40,7 @@ from ray_canal.protocol.session import (
 )
 from ray_canal.protocol.subscription import Subscription
 from ray_canal.server import frames
+from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore, Store
 from ray_canal.server.turns import Superseded, Turns
@@ -64,7 +64,7 @@ class Shared:
     """What the connections of one server have in common."""
 
     config: ServerConfig
-    kept_password: bytes | None
+    access: Access
     open_store: OpenStore
     executor: Executor
     budget: MemoryBudget
@@ -104,6 +104,7 @@ class Connection:
         self._peer = _printed(writer.get_extra_info("peername"))
         self._outstanding: dict[Identity, _Outstanding] = {}
         self._reading: asyncio.Task[bytes] | None = None
+        self._user: User = EVERYBODY
         self._received_at = self._sent_at = time.monotonic()
         self._login_by: float | None = self._received_at + shared.config.login_timeout_s
         self._read_timeout_s = self._write_timeout_s = shared.config.idle_timeout_s
@@ -264,15 +265,15 @@ class Connection:
 
     async def _log_in(self, login: Login) -> None:
         shared, config = self._shared, self._shared.config
-        known = not config.username or config.username == login.username
-        kept = shared.kept_password
-        if not known or (kept is not None and not accepts(kept, self._session.seed, login.answer)):
+        user = shared.access.login(login.username, self._session.seed, login.answer)
+        if user is None:
             await self._send(self._session.deny(f"auth failed for user:{login.username[:64]}"))
             return
         if not shared.places.admit(self):
             text = f"too many connections (server.connections_max is {config.connections_max})"
             await self._send(self._session.deny(text))
             return
+        self._user = user
         self._login_by = None
         if login.read_timeout_ms:
             self._read_timeout_s = min(config.idle_timeout_s, login.read_timeout_ms / 1000)
@@ -286,6 +287,7 @@ class Connection:
 
     async def _answer(self, request: Request) -> None:
         try:
+            self._user.refuse(request)
             if isinstance(request, Get):
                 await self._get(request)
                 return
@@ -337,6 +339,11 @@ class Connection:
         """Batches that are outstanding stay so: Canal's clients roll back by themselves."""
         identity = request.identity
         tables = request.filter or ALL_TABLES
+        if not self._user.may("subscribe"):
+            known = await store.call_async("filter_of", identity.client_id, repeat=True)
+            if known is None or request.filter not in ("", known):
+                self._user.refuse_without("subscribe", identity)
+            tables = known
         # A message is one packet here: it ends where the batch is full.
         wishes = Subscription(transactions=False)
         epoch = await store.call_async(

@@ -9,9 +9,9 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ray_canal.config import ServerConfig, secret
+from ray_canal.config import ServerConfig
 from ray_canal.errors import ConfigError
-from ray_canal.protocol.scramble import parsed_hash, password_hash
+from ray_canal.server.access import Access
 from ray_canal.server.connection import Connection, Shared
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore
@@ -30,7 +30,7 @@ class TcpServer:
         self._config = config
         self._shared = Shared(
             config,
-            _kept_password(config),
+            Access(config),
             open_store,
             ThreadPoolExecutor(_RENDER_THREADS, thread_name_prefix="render"),
             MemoryBudget(config.buffer_bytes_max),
@@ -50,7 +50,7 @@ class TcpServer:
         try:
             self._server = await asyncio.start_server(
                 self._accept,
-                config.host,
+                config.listens_on,
                 config.port,
                 backlog=1024,
                 reuse_port=True if config.replicas > 1 else None,
@@ -58,9 +58,11 @@ class TcpServer:
             )
         except OSError as error:
             raise ConfigError(
-                f"server: cannot listen on {config.host}:{config.port}: {error.strerror}; give "
-                "another server.port, or stop what has it"
+                f"server: cannot listen on {config.listens_on}:{config.port}: {error.strerror}; "
+                "give another server.port, or stop what has it"
             ) from error
+        if config.warning:
+            logger.warning("Canal's TCP protocol: %s", config.warning)
         self._shared.executor.submit(load_kernels)  # the first get need not wait for them
 
     @property
@@ -93,12 +95,13 @@ class TcpServer:
         """Plain values, no secrets."""
         shared = self._shared
         return {
-            "address": f"{self._config.host}:{self.port}",
+            "address": f"{self._config.listens_on}:{self.port}",
             "connections": shared.places.admitted,
             "logging_in": shared.places.pending,
             "requests": shared.requests,
             "sent_bytes": shared.sent_bytes,
             "buffered_bytes": shared.budget.used_bytes,
+            "warning": self._config.warning,
         }
 
     async def close(self) -> None:
@@ -112,13 +115,6 @@ class TcpServer:
         if self._server is not None:
             await self._server.wait_closed()
         self._shared.executor.shutdown(wait=False)
-
-
-def _kept_password(config: ServerConfig) -> bytes | None:
-    """SHA1(SHA1(password)); None: there is none, everybody may come."""
-    if config.password_hash:
-        return parsed_hash(secret(config.password_hash))
-    return password_hash(secret(config.password)) if config.password else None
 
 
 def _tls(config: ServerConfig) -> ssl.SSLContext | None:

@@ -392,7 +392,12 @@ def _without_strings(text: str) -> str:
 # --- documents -------------------------------------------------------------------------------
 
 
-NO_DEFAULT = {"instance.destination", "instance.source.address"}
+NO_DEFAULT = {
+    "instance.destination",
+    "instance.source.address",
+    "server.user.username",
+    "server.user.password",
+}
 """Keys for which docs/canal.toml has an example, because something must stand there."""
 
 

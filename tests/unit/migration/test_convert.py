@@ -115,6 +115,18 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     assert (orders.tsdb.snapshot_interval_hours, orders.tsdb.snapshot_expire_hours) == (12, 100)
 
 
+@pytest.mark.parametrize("ip", ["", "canal.ip = 10.0.0.1\n"])
+def test_canals_open_port_is_closed_with_a_notice(tmp_path: Path, ip: str) -> None:
+    """C1: without canal.user Canal lets everybody in. That is not taken over in silence."""
+    found = imported(tmp_path, f"canal.destinations = orders\n{ip}", orders=INSTANCE)
+    server = loaded(tmp_path, found).server
+    assert server is not None
+    assert server.listens_on == "127.0.0.1"
+    (notice,) = [each for each in found.findings if each.key == "canal.user"]
+    assert not notice.refused
+    assert "insecure = true" in notice.text
+
+
 def test_no_secret_is_written_or_shown(tmp_path: Path) -> None:
     instance = (
         INSTANCE
