@@ -117,8 +117,8 @@ class Line:
             if store.abandon():
                 self.sweep()
                 continue
-            store.flush()
-            await self._changed.wake()
+            if store.flush():  # two full logs that wake each other each time would never rest
+                await self._changed.wake()
             await self._changed.wait(self._disk.try_at)
 
     # --- the disk -----------------------------------------------------------------------------

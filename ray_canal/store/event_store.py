@@ -97,9 +97,11 @@ class EventStore:
         order = self.order
         return order.knows(position) and order.key(position) >= order.key(self.first_position)
 
-    def flush(self) -> None:
-        """Show what is still gathered: nothing more can come, or the log is full of it."""
-        self._visible = self._ring.put_sequence
+    def flush(self) -> bool:
+        """Show what is still gathered: nothing more can come, or the log is full of it. Returns
+        whether there was anything."""
+        before, self._visible = self._visible, self._ring.put_sequence
+        return before != self._visible
 
     @property
     def first_position(self) -> EntryPosition:

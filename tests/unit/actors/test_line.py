@@ -77,3 +77,40 @@ async def taken(mode: str, held: threading.Event) -> None:
     assert batch is not None
     assert len(batch.parts) > 10
     await line.close()
+
+
+def test_two_full_logs_rest() -> None:
+    """A destination's log and that of a catch-up that are both full wait for their subscribers.
+    They woke each other without end, so that a process was busy with nothing."""
+    asyncio.run(asyncio.wait_for(full(), 60))
+
+
+async def full() -> None:
+    changed, wakes = Signal(), 0
+    really = changed.wake
+
+    async def counted() -> None:
+        nonlocal wakes
+        wakes += 1
+        await really()
+
+    changed.wake = counted  # type: ignore[method-assign]
+    running = []
+    for _ in range(2):
+        line = line_of(changed, buffer_size=2, memunit_bytes=4096)
+        start, _, _ = await line.open((), ())
+        store = line.begin(start.position, 1)
+        store.subscribe(1, EVERYTHING, None)
+
+        async def deliver(chunk: LogChunk, payload: Any, to: Any = store) -> None:
+            to.put(chunk, payload)
+
+        running.append((line, asyncio.create_task(line.run(deliver))))
+    await asyncio.sleep(1.0)
+    assert all(not line.store.has_room(4096) for line, _ in running)
+    before, _ = wakes, await asyncio.sleep(0.3)
+    assert wakes - before < 20
+    for line, task in running:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await line.close()
