@@ -14,12 +14,17 @@ from typing import Any
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import StoreConfig
-from ray_canal.errors import InstanceNotFound, InstanceNotRunning, InstanceRestarted
+from ray_canal.errors import (
+    InstanceNotFound,
+    InstanceNotRunning,
+    InstanceRestarted,
+    SubscriberReplaced,
+)
 from ray_canal.filter import TableFilter
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.protocol.subscription import Subscription, may_unsubscribe, shares
 from ray_canal.store.event_store import EventStore
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import TransactionBuffer
@@ -40,6 +45,7 @@ class LocalStore:
         self._released = len(chunks) if released is None else released
         self._filters: dict[int, str] = {}
         self._cursors: dict[int, EntryPosition | None] = {}
+        self.holders: dict[int, str] = {}
         self._changed = asyncio.Event()
         self.epoch = 0
         self.takes = 0
@@ -80,8 +86,9 @@ class LocalStore:
         return await getattr(self, "_" + method)(*arguments)
 
     async def _subscribe(
-        self, client_id: int, text: str, rollback: bool, wishes: Subscription
+        self, client_id: int, text: str, rollback: bool, wishes: Subscription, holder: str
     ) -> int:
+        self.holders[client_id] = holder
         self._filters[client_id] = text
         self._cursors.setdefault(client_id, None)
         self.store.subscribe(client_id, Terms(TableFilter(text, "")), self._cursors[client_id])
@@ -93,18 +100,26 @@ class LocalStore:
     async def _filter_of(self, client_id: int) -> str | None:
         return self._filters.get(client_id)
 
-    async def _unsubscribe(self, client_id: int) -> None:
+    async def _unsubscribe(self, client_id: int, holder: str) -> None:
+        if not may_unsubscribe(holder, self.holders.pop(client_id, "")):
+            raise SubscriberReplaced("another connection has subscribed")
         self.store.unsubscribe(client_id)
         self._filters.pop(client_id, None)
         self._cursors.pop(client_id, None)
 
-    async def _ack(self, client_id: int, batch_id: int, epoch: int | None) -> None:
+    async def _ack(
+        self, client_id: int, batch_id: int, epoch: int | None, holder: str
+    ) -> None:
+        self._refuse_replaced(client_id, holder)
         self._refuse_void(epoch)
         cursor = self.store.cursor_after(client_id, batch_id)
         self.store.ack(client_id, batch_id)
         self._cursors[client_id] = cursor
 
-    async def _rollback(self, client_id: int, batch_id: int | None, epoch: int | None) -> None:
+    async def _rollback(
+        self, client_id: int, batch_id: int | None, epoch: int | None, holder: str
+    ) -> None:
+        self._refuse_replaced(client_id, holder)
         if batch_id is not None:
             self._refuse_void(epoch)
         self.store.rollback(client_id, batch_id)
@@ -114,7 +129,14 @@ class LocalStore:
         if epoch is not None and epoch != self.epoch:
             raise InstanceRestarted("handed out before the instance restarted")
 
-    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+    def _refuse_replaced(self, client_id: int, holder: str) -> None:
+        if not shares(holder, self.holders.get(client_id, "")):
+            raise SubscriberReplaced("another client has subscribed")
+
+    async def take(
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
+    ) -> MessageHead:
+        self._refuse_replaced(client_id, holder)
         if not self.running:
             raise InstanceNotRunning("the instance was stopped")
         self.takes += 1

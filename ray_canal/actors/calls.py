@@ -98,7 +98,9 @@ class StoreCalls:
                 self._after(error, repeat, deadline)
             await self._look_up_after(next(pauses))
 
-    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+    async def take(
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
+    ) -> MessageHead:
         """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
 
         So a batch is outstanding only if somebody has it.
@@ -106,23 +108,23 @@ class StoreCalls:
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
-            reference = self._submit("get_without_ack", client_id, batch_size, timeout)
+            reference = self._submit("get_without_ack", client_id, batch_size, timeout, holder)
             try:
                 head: MessageHead = await reference
                 return head
             except asyncio.CancelledError:
-                await self._withdraw(reference, client_id)
+                await self._withdraw(reference, client_id, holder)
                 raise
             except Exception as error:
                 self._after(error, True, deadline)
             await self._look_up_after(next(pauses))
 
-    async def _withdraw(self, reference: Any, client_id: int) -> None:
+    async def _withdraw(self, reference: Any, client_id: int, holder: str) -> None:
         ray.cancel(reference)
         try:
             head = await reference
             if head.id != EMPTY_BATCH:
-                await self._submit("rollback", client_id, head.id, head.epoch)
+                await self._submit("rollback", client_id, head.id, head.epoch, holder)
         except (RayError, CanalError):
             return  # cancelled in time, or the store is gone and the batch with it
 

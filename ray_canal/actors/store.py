@@ -29,7 +29,6 @@ from ray_canal.actors.signal import NEVER
 from ray_canal.errors import (
     BatchNotFound,
     CanalError,
-    ConfigError,
     CursorNotInLog,
     InstanceError,
     InstanceRestarted,
@@ -43,7 +42,10 @@ from ray_canal.protocol.subscription import (
     HEAD,
     TAIL,
     Subscription,
+    may_unsubscribe,
+    refuse_client_id,
     refuse_wishes,
+    shares,
 )
 
 _COMING_S_MAX = 0.1
@@ -65,14 +67,15 @@ class Store(Instance):
         epoch.
 
         From now on calls that name another `holder` are refused with SubscriberReplaced."""
-        if client_id < 0:
-            raise ConfigError(f"client_id {client_id}: ids begin at 0")
+        refuse_client_id(client_id)
         wishes = wishes or Subscription()
         self._filter(filter_text)  # refused before anything is started for it
         refuse_wishes(wishes)
         async with self._turn(client_id):
             await self._ready_line(wanted=True)
             known = self._subscribers.get(client_id)
+            if known is not None and known.holder and not shares(holder, known.holder):
+                rollback = True  # nobody else has what was handed out to it
             if known is None or known.cursor is None:
                 cursor = await self._start_of(client_id, wishes)
                 known = SubscriberMeta(client_id, filter_text, cursor)
@@ -122,13 +125,14 @@ class Store(Instance):
         known = self._subscribers.get(client_id)
         return None if known is None else known.filter
 
-    async def change_filter(self, client_id: int, filter_text: str) -> None:
+    async def change_filter(self, client_id: int, filter_text: str, holder: str = "") -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
         NotSubscribed."""
         self._filter(filter_text)
         async with self._turn_at_line(client_id):
-            known = dataclasses.replace(self._subscriber(client_id), filter=filter_text)
-            await self._save(known)
+            subscriber = self._subscriber(client_id)
+            self._refuse_replaced(client_id, holder)
+            await self._save(dataclasses.replace(subscriber, filter=filter_text))
         await self._join(client_id)
 
     async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
@@ -144,10 +148,15 @@ class Store(Instance):
         last_id = store.last_batch_id(client_id)
         return await self._asides.begin(client_id, last_id, **source_start(start))
 
-    async def unsubscribe(self, client_id: int) -> None:
-        """Forget the subscriber and its cursor. Durably first: if that fails, it is still one."""
+    async def unsubscribe(self, client_id: int, holder: str = "") -> None:
+        """Forget the subscriber and its cursor. Durably first: if that fails, it is still one.
+        Raises SubscriberReplaced: it is somebody else's now."""
+        refuse_client_id(client_id)
         async with self._turn(client_id):
             await self._ready_line()
+            known = self._subscribers.get(client_id)
+            if known is not None and not may_unsubscribe(holder, known.holder):
+                raise replaced(client_id).at(destination=self._destination)
             await asyncio.shield(self._removed(client_id, self._epoch))
             await self._forget(client_id)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
@@ -199,7 +208,9 @@ class Store(Instance):
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
     ) -> MessageHead:
         """See Connector.get."""
-        (await self._line_of(client_id)).store.refuse_unacked(client_id)
+        line = await self._line_of(client_id)
+        self._refuse_replaced(client_id, holder)
+        line.store.refuse_unacked(client_id)
         head = await self._get(client_id, batch_size, timeout, holder, full=True)
         if head.id != EMPTY_BATCH:
             try:
@@ -335,9 +346,11 @@ class Store(Instance):
             line.store.rollback(client_id, batch_id)
         await self._changed.wake()
 
-    async def list_batch_ids(self, client_id: int) -> list[int]:
+    async def list_batch_ids(self, client_id: int, holder: str = "") -> list[int]:
         """Outstanding batches of a subscriber, smallest first."""
-        ids: list[int] = (await self._line_of(client_id)).store.batch_ids(client_id)
+        line = await self._line_of(client_id)
+        self._refuse_replaced(client_id, holder)
+        ids: list[int] = line.store.batch_ids(client_id)
         return ids
 
     async def status(self) -> dict[str, Any]:
@@ -395,7 +408,8 @@ class Store(Instance):
     # --- small parts --------------------------------------------------------------------------
 
     async def _line_of(self, client_id: int) -> Line:
-        """The line that the subscriber is at, once it is there."""
+        """The line that the subscriber is at, once it is there. Raises ConfigError: no id."""
+        refuse_client_id(client_id)
         while True:
             line = await self._ready_line()
             aside = self._asides.get(client_id)
@@ -430,7 +444,7 @@ class Store(Instance):
 
     def _refuse_replaced(self, client_id: int, holder: str) -> None:
         known = self._subscribers.get(client_id)
-        if holder and known is not None and known.holder != holder:
+        if known is not None and not shares(holder, known.holder):
             raise replaced(client_id).at(destination=self._destination)
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:

@@ -16,7 +16,13 @@ from ray_canal.client.transport import Transport
 from ray_canal.config import secret
 from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start, Subscription
+from ray_canal.protocol.subscription import (
+    DEFAULT_CLIENT_ID,
+    Policy,
+    Start,
+    Subscription,
+    refuse_client_id,
+)
 from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
 
 ALL_TABLES = r".*\..*"
@@ -29,6 +35,7 @@ class _Session:
     """What both connectors remember: who we are, and which epoch our batches belong to."""
 
     def __init__(self, transport: Transport, client_id: int) -> None:
+        refuse_client_id(client_id)
         self.transport = transport
         self.destination = transport.destination
         self.client_id = client_id

@@ -17,6 +17,7 @@ from ray_canal.actors.spawn import NAMESPACE
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
+from ray_canal.errors import NotSubscribed
 from ray_canal.protocol.message import MessageHead
 from ray_canal.views.arrow import load_kernels
 
@@ -41,7 +42,7 @@ class Transport(Protocol):
 
 
 _OF_BATCHES = ("ack", "rollback")
-_HELD = ("get", "get_without_ack", "get_soon", *_OF_BATCHES)
+_HELD = ("get", "get_without_ack", "get_soon", "list_batch_ids", "unsubscribe", *_OF_BATCHES)
 
 
 class RayTransport(StoreCalls):
@@ -51,7 +52,8 @@ class RayTransport(StoreCalls):
     its address; subscriptions and cursors are where meta keeps them.
 
     Who has subscribed is known by a name of its own, so that it is refused once somebody else has
-    subscribed under the same client id: it may have slept through that.
+    subscribed under the same client id: it may have slept through that. Who has not subscribed is
+    refused here.
     """
 
     _holder = ""
@@ -69,6 +71,11 @@ class RayTransport(StoreCalls):
             self._find()
         if method == "subscribe":
             self._holder = self._holder or uuid.uuid4().hex
+        elif method in _HELD and not self._holder:
+            raise NotSubscribed(
+                f"clientId:{arguments[0]} should subscribe first: this connector has not. "
+                "subscribe() goes on at the client's cursor and takes over from whoever has it"
+            ).at(destination=self.destination)
         named = {"holder": self._holder} if method in ("subscribe", *_HELD) else {}
         return getattr(self._handle, method).remote(*arguments, **named)
 

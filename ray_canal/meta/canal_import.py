@@ -20,6 +20,7 @@ from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.subscription import refuse_client_id
 
 _ALL_TABLES = r".*\..*"
 
@@ -42,9 +43,10 @@ def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:
 
 def _subscriber(client: dict[str, Any]) -> SubscriberMeta:
     identity = client["clientIdentity"]
-    cursor = client.get("cursor")
+    cursor, client_id = client.get("cursor"), int(identity["clientId"])
+    refuse_client_id(client_id)
     return SubscriberMeta(
-        int(identity["clientId"]),
+        client_id,
         str(identity.get("filter") or _ALL_TABLES),
         None if cursor is None else _position(cursor),
     )

@@ -17,6 +17,7 @@ from ray_canal.meta.backend import MetaBackend, fenced
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.subscription import refuse_client_id
 from ray_canal.protocol.timeline import Timeline
 
 
@@ -151,11 +152,13 @@ class MetaManager:
             raise fenced(destination, epoch, newest)
 
     def save(self, destination: str, epoch: int, subscriber: SubscriberMeta) -> None:
-        """Raises Fenced."""
+        """Raises Fenced; ConfigError: no subscriber has this id."""
+        refuse_client_id(subscriber.client_id)
         self._backend.save(destination, epoch, subscriber.client_id, _sealed(subscriber.to_json()))
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
-        """Raises Fenced."""
+        """Raises Fenced; ConfigError: no subscriber has this id."""
+        refuse_client_id(client_id)
         self._backend.remove(destination, epoch, client_id)
 
     def close(self) -> None:

@@ -144,8 +144,9 @@ def _identity(body: Any) -> Identity:
         client_id = int(body.client_id)
     except ValueError:
         client_id = _CLIENT_ID_MAX
-    if not -_CLIENT_ID_MAX <= client_id < _CLIENT_ID_MAX:
-        raise _Refused(SOMETHING_WRONG, f"clientId {body.client_id[:20]!r} is no number of 32 bits")
+    if not 0 <= client_id < _CLIENT_ID_MAX:
+        text = f"clientId {body.client_id[:20]!r} is no number from 0 to {_CLIENT_ID_MAX - 1}"
+        raise _Refused(SOMETHING_WRONG, text)
     return Identity(body.destination, client_id)
 
 

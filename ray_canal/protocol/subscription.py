@@ -21,6 +21,27 @@ in the binlog. Any other text: a GTID set, of what was consumed already. A time:
 transaction at or behind it."""
 
 
+TCP_HOLDER = "tcp:"
+"""What holders begin with that are connections of Canal's TCP protocol. Alone: a connection that
+has not subscribed itself, as a Canal client may do that returns."""
+
+
+def shares(holder: str, known: str) -> bool:
+    """Return whether `holder` may make calls for a subscriber that `known` has subscribed last.
+
+    Canal's clients open connection after connection for one subscriber, so its TCP connections are
+    not told apart here. Holders are empty where nobody in particular calls (a person's command) or
+    has subscribed."""
+    both_tcp = holder.startswith(TCP_HOLDER) and (not known or known.startswith(TCP_HOLDER))
+    return not holder or holder == known or both_tcp
+
+
+def may_unsubscribe(holder: str, known: str) -> bool:
+    """Return whether `holder` may end the subscription that `known` has made last: not one that
+    has subscribed and was replaced since."""
+    return shares(holder, known) and (not known or holder in ("", TCP_HOLDER, known))
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """None: as it was; the first time, as the destination has it. `policy`: what happens when it is
@@ -30,6 +51,12 @@ class Subscription:
     policy: Policy | None = None
     transactions: bool | None = None
     start: Start | None = None
+
+
+def refuse_client_id(client_id: int) -> None:
+    """Raises ConfigError: no subscriber can have this id."""
+    if client_id < 0:
+        raise ConfigError(f"client_id {client_id}: ids begin at 0")
 
 
 def refuse_wishes(wishes: Subscription) -> None:

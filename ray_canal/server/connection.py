@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from ray_canal.errors import (
     InstanceNotRunning,
     InstanceRestarted,
     NotSubscribed,
+    SubscriberReplaced,
 )
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.session import (
@@ -38,7 +40,7 @@ from ray_canal.protocol.session import (
     Subscribe,
     Unsubscribe,
 )
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
 from ray_canal.server import frames
 from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.limits import MemoryBudget, Places
@@ -103,6 +105,8 @@ class Connection:
         self._session = Session(shared.config.packet_bytes_max, shared.config.requests_max)
         self._peer = _printed(writer.get_extra_info("peername"))
         self._outstanding: dict[Identity, _Outstanding] = {}
+        self._name = TCP_HOLDER + uuid.uuid4().hex
+        self._subscribed: set[Identity] = set()
         self._reading: asyncio.Task[bytes] | None = None
         self._user: User = EVERYBODY
         self._received_at = self._sent_at = time.monotonic()
@@ -331,9 +335,15 @@ class Connection:
         elif isinstance(request, Rollback):
             await self._shared.turns.connect(identity, self._roll_back(store, request))
         elif isinstance(request, Unsubscribe):
-            call = store.call_async("unsubscribe", identity.client_id, repeat=True)
+            holder = self._holder(identity)
+            call = store.call_async("unsubscribe", identity.client_id, holder, repeat=True)
             await self._shared.turns.connect(identity, call)
             self._outstanding.pop(identity, None)
+            self._subscribed.discard(identity)
+
+    def _holder(self, identity: Identity) -> str:
+        """Whom the store sees: this connection, if it has subscribed, else any of them."""
+        return self._name if identity in self._subscribed else TCP_HOLDER
 
     async def _subscribe(self, store: Store, request: Subscribe) -> None:
         """Batches that are outstanding stay so: Canal's clients roll back by themselves."""
@@ -347,8 +357,9 @@ class Connection:
         # A message is one packet here: it ends where the batch is full.
         wishes = Subscription(transactions=False)
         epoch = await store.call_async(
-            "subscribe", identity.client_id, tables, False, wishes, repeat=True
+            "subscribe", identity.client_id, tables, False, wishes, self._name, repeat=True
         )
+        self._subscribed.add(identity)
         known = self._outstanding.setdefault(identity, _Outstanding(epoch))
         if not known.batches:
             known.epoch = epoch
@@ -358,8 +369,8 @@ class Connection:
         if known is not None and request.batch_id == known.acked_by_us:
             return
         epoch = None if known is None else known.epoch
-        client_id = request.identity.client_id
-        await store.call_async("ack", client_id, request.batch_id, epoch, repeat=False)
+        client_id, holder = request.identity.client_id, self._holder(request.identity)
+        await store.call_async("ack", client_id, request.batch_id, epoch, holder, repeat=False)
         if known is not None:
             known.batches.discard(request.batch_id)
 
@@ -369,10 +380,12 @@ class Connection:
         client_id, batch_id = request.identity.client_id, request.batch_id
         try:
             # To roll everything back twice is the same as once.
-            repeat = batch_id is None
-            await store.call_async("rollback", client_id, batch_id, epoch, repeat=repeat)
-        except NotSubscribed:
-            pass  # Canal's clients roll back when they connect, before they subscribe
+            repeat, holder = batch_id is None, self._holder(request.identity)
+            await store.call_async("rollback", client_id, batch_id, epoch, holder, repeat=repeat)
+        except (NotSubscribed, SubscriberReplaced):
+            if request.identity in self._subscribed:
+                raise
+            # Canal's clients roll back when they connect, before they subscribe.
         if batch_id is None:
             self._outstanding.pop(request.identity, None)
         elif known is not None:
@@ -420,7 +433,13 @@ class Connection:
         identity = request.identity
         began = time.monotonic()
         head = await self._shared.turns.get(
-            identity, store.take(identity.client_id, request.fetch_size, request.timeout_s)
+            identity,
+            store.take(
+                identity.client_id,
+                request.fetch_size,
+                request.timeout_s,
+                self._holder(identity),
+            ),
         )
         if head.id == EMPTY_BATCH and head.finished and request.timeout_s is not None:
             # Binlog files that are at their end answer at once; Canal's clients count on the wait.
@@ -436,7 +455,12 @@ class Connection:
         known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
             await store.call_async(
-                "rollback", identity.client_id, head.id, head.epoch, repeat=False
+                "rollback",
+                identity.client_id,
+                head.id,
+                head.epoch,
+                self._holder(identity),
+                repeat=False,
             )
             raise InstanceRestarted(
                 "the instance restarted; connect again: what was not acked will be delivered again"

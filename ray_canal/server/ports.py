@@ -13,10 +13,12 @@ class Store(Protocol):
     """One destination, by name. Raises CanalError; InstanceNotFound only when it is looked up."""
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """subscribe, unsubscribe, ack, rollback as in actors/store.py; `repeat`: also after a
-        restart."""
+        """subscribe, unsubscribe, ack, rollback as in actors/store.py, each with its holder;
+        `repeat`: also after a restart."""
 
-    async def take(self, client_id: int, batch_size: int, timeout: float | None) -> MessageHead:
+    async def take(
+        self, client_id: int, batch_size: int, timeout: float | None, holder: str
+    ) -> MessageHead:
         """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:

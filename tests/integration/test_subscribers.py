@@ -259,3 +259,27 @@ def test_messages_can_be_read_after_the_log_has_let_them_go(
             for number in batch.column("after").field("id").to_pylist()
         ]
         assert found == list(range(1, 4 * ROWS + 1))
+
+
+def test_a_connector_that_has_not_subscribed_gets_nobodys_batches(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    """D9, C4: it is told to subscribe; who was replaced cannot end its successor's subscription."""
+    stop_after.append("shared")
+    filled(mysql97, "shared")
+    canal.start(deployment(mysql97, "shared", tmp_path / "meta.db"))
+    with canal.connect("shared", 5) as one, canal.connect("shared", 5) as other:
+        one.subscribe(r"shared\.t")
+        filled(mysql97, "shared", (1, 3))
+        for call in (
+            other.get_without_ack, other.get, other.list_batch_ids, other.rollback,
+            other.unsubscribe, lambda: next(iter(other)), lambda: other.ack(1),
+        ):  # fmt: skip
+            with pytest.raises(errors.NotSubscribed, match="this connector has not"):
+                call()
+        assert ids(one, 3) == [1, 2, 3]
+        other.subscribe(r"shared\.t")
+        with pytest.raises(errors.SubscriberReplaced):
+            one.unsubscribe()
+        filled(mysql97, "shared", (4, 1))
+        assert ids(other, 1) == [4]

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.errors import MetaUnavailable
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.errors import ConfigError, MetaUnavailable, SubscriberReplaced
+from ray_canal.meta.manager import MetaManager
+from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
 from tests.real_store import (
     ALL,
+    NAME,
     SlowOpening,
     drain,
     follow_each_other,
@@ -139,5 +141,79 @@ def test_a_cursor_before_the_log_goes_by_a_catch_up(tmp_path: Path) -> None:
             rest = await drain(store, 7)
             assert follow_each_other([first, *rest])
             assert rest[-1].end == (store._subscribers[8].position)
+
+    run(story())
+
+
+def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> None:
+    """C4: every call names its holder, unsubscribe, list_batch_ids and change_filter, too."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for holder in ("first", "second"):
+                await store.subscribe(7, ALL, holder=holder)
+            out = await take(store, 7, ack=False, holder="second")
+            assert out is not None
+            for call in (
+                lambda holder: store.unsubscribe(7, holder),
+                lambda holder: store.list_batch_ids(7, holder),
+                lambda holder: store.change_filter(7, "shop", holder),
+                lambda holder: store.get_without_ack(7, 1, None, holder),
+                lambda holder: store.get_soon(7, 1, 0.1, (out.id, out.epoch), False, holder),
+                lambda holder: store.get(7, 1, None, holder),
+                lambda holder: store.ack(7, out.id, out.epoch, holder),
+                lambda holder: store.rollback(7, None, None, holder),
+            ):
+                for holder in ("first", TCP_HOLDER + "1", TCP_HOLDER):
+                    with pytest.raises(SubscriberReplaced):
+                        await call(holder)
+            assert await store.list_batch_ids(7, "second") == [out.id]
+            assert (await store._cursors.load())[7].filter == ALL
+            await store.unsubscribe(7, "second")
+            assert await store._cursors.load() == {}
+
+    run(story())
+
+
+def test_a_connection_that_takes_over_gets_what_was_out(tmp_path: Path) -> None:
+    """C4: Canal's clients subscribe without a rollback; batches of another kind of client go
+    back."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.subscribe(7, ALL, holder="a connector")
+            out = await take(store, 7, ack=False, holder="a connector")
+            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "1")
+            again = await take(store, 7, ack=False, holder=TCP_HOLDER + "1")
+            assert out is not None
+            assert again is not None
+            assert again.start == out.start
+            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "2")
+            assert await store.list_batch_ids(7, TCP_HOLDER + "2") == [again.id]
+
+    run(story())
+
+
+def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Path) -> None:
+    """C4: no call takes a client id below 0."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.change_instance_filter({"black_tables": r"shop\.secrets"})
+            await store.wait_running(60)
+            for call in (
+                store.unsubscribe(-1),
+                store.change_filter(-1, ALL),
+                store.subscribe(-1, ALL),
+                store.get_without_ack(-1, 1, None),
+                store.list_batch_ids(-1),
+            ):
+                with pytest.raises(ConfigError, match="ids begin at 0"):
+                    await call
+            with pytest.raises(ConfigError, match="ids begin at 0"):
+                await store._cursors.remove(store._epoch, -1)
+            assert await store._cursors.run(MetaManager.load_filter, NAME)
+        async with running(tmp_path) as store:
+            assert store._config.filter.black_tables == r"shop\.secrets"
 
     run(story())

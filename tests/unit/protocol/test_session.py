@@ -299,3 +299,19 @@ def test_the_table_and_its_text_agree() -> None:
     assert module.__doc__ is not None
     for _, kind in TRANSITIONS:
         assert pb.PacketType.Name(kind) in module.__doc__
+
+
+@pytest.mark.parametrize("kind", [pb.Sub, pb.Unsub, pb.Get, pb.ClientAck, pb.ClientRollback])
+@pytest.mark.parametrize("client_id", ["-1", "-2147483648", "2147483648", "x"])
+def test_a_client_id_that_no_subscriber_has_is_refused(kind: Any, client_id: str) -> None:
+    """C4: -1 is the key of the instance's filter record."""
+    numbers = {
+        pb.Sub: pb.SUBSCRIPTION, pb.Unsub: pb.UNSUBSCRIPTION, pb.Get: pb.GET,
+        pb.ClientAck: pb.CLIENTACK, pb.ClientRollback: pb.CLIENTROLLBACK,
+    }  # fmt: skip
+    one = session()
+    body = kind(destination="orders", client_id=client_id)
+    one.receive(packets.framed(numbers[kind], body))
+    code, text = error(one.next())
+    assert code == 400
+    assert "is no number from 0 to" in text

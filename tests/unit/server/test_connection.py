@@ -10,6 +10,7 @@ import pytest
 
 from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from ray_canal.protocol.generated import EntryProtocol_pb2 as entries
+from ray_canal.protocol.subscription import Subscription
 from ray_canal.views.entries import render_entries
 from tests.canal_client import RawClient
 from tests.local_store import Decoded, LocalStore
@@ -351,5 +352,50 @@ def test_the_transcripts_requests_get_answers_of_the_same_shape(shop: Decoded, n
             assert got == expected
             writer.close()
             await writer.wait_closed()
+
+    run(test)
+
+
+def test_a_replaced_connection_does_not_end_its_successors_subscription(shop: Decoded) -> None:
+    """C4: over TCP, too. Gets are shared, as Canal's clients expect who open a new connection."""
+
+    async def test() -> None:
+        store = LocalStore(shop)
+        async with serving({"shop": store}) as server:
+            old, new, third = [await RawClient.logged_in(server.port) for _ in range(3)]
+            await old.subscribe("shop")
+            await new.subscribe("shop")
+            assert (await old.get("shop", fetch_size=1)).batch_id == 1
+            old.send(pb.UNSUBSCRIPTION, pb.Unsub(destination="shop", client_id="1001"))
+            assert "SubscriberReplaced" in (await old.ack()).error_message
+            assert (await new.get("shop", fetch_size=1)).batch_id == 2
+            third.send(pb.UNSUBSCRIPTION, pb.Unsub(destination="shop", client_id="1001"))
+            assert (await third.ack()).error_code == 0
+            new.ask("shop")
+            assert "should subscribe first" in (await new.ack()).error_message
+            for client in (old, new, third):
+                await client.close()
+
+    run(test)
+
+
+def test_a_subscriber_of_ray_is_not_shared_over_tcp(shop: Decoded) -> None:
+    """D9: a connection that has not subscribed gets nobody's batches; one that does takes over."""
+
+    async def test() -> None:
+        store = LocalStore(shop)
+        async with serving({"shop": store}) as server:
+            arguments = (1001, "", True, Subscription(), "a connector")
+            await store.call_async("subscribe", *arguments, repeat=False)
+            client = await RawClient.logged_in(server.port)
+            client.ask("shop")
+            assert "SubscriberReplaced" in (await client.ack()).error_message
+            await client.subscribe("shop")  # with the rollback that comes before
+            assert (await client.get("shop", fetch_size=1)).batch_id == 1
+            await store.call_async("subscribe", *arguments, repeat=False)
+            for _ in range(2):
+                client.ask("shop")
+                assert "SubscriberReplaced" in (await client.ack()).error_message
+            await client.close()
 
     run(test)
