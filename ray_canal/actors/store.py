@@ -1,181 +1,45 @@
 """A destination's store: the only owner of its log and its cursors.
 
-Here are the calls of clients; the life of the destination is in instance.py. Batches of an earlier
-generation are void: their ack raises InstanceRestarted and they are delivered again. A returned
-`ack` is durable.
+Here are the calls of clients; who they are is in subscriptions.py, the life of the destination in
+instance.py. Batches of an earlier generation are void: their ack raises InstanceRestarted and they
+are delivered again. A returned `ack` is durable.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 from ray.exceptions import RayError
 
-from ray_canal.actors.answers import described, plain, replaced, void
-from ray_canal.actors.aside import source_start
+from ray_canal.actors.answers import described, plain, void
 from ray_canal.actors.instance import (
     BACKOFF_MIN_S,
     FINISHED,
     STOPPED,
-    Instance,
 )
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import NEVER
+from ray_canal.actors.subscriptions import Subscriptions
 from ray_canal.errors import (
     BatchNotFound,
     CanalError,
-    CursorNotInLog,
     InstanceError,
     InstanceRestarted,
     NotSubscribed,
 )
 from ray_canal.limits import limits
-from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
 from ray_canal.protocol.position import LogPosition
-from ray_canal.protocol.subscription import (
-    HEAD,
-    TAIL,
-    Subscription,
-    may_unsubscribe,
-    refuse_client_id,
-    refuse_wishes,
-    shares,
-)
 
 _COMING_S_MAX = 0.1
 """So long a message waits, at most, for what is being decoded."""
 
 
-class Store(Instance):
-    """Calls of clients: subscribe, get, ack, rollback."""
-
-    async def subscribe(
-        self,
-        client_id: int,
-        filter_text: str,
-        rollback: bool = True,
-        wishes: Subscription | None = None,
-        holder: str = "",
-    ) -> int:
-        """Subscribe, or change filter and wishes; `rollback` what is outstanding. Returns the
-        epoch.
-
-        From now on calls that name another `holder` are refused with SubscriberReplaced."""
-        refuse_client_id(client_id)
-        wishes = wishes or Subscription()
-        self._filter(filter_text)  # refused before anything is started for it
-        refuse_wishes(wishes)
-        async with self._turn(client_id):
-            await self._ready_line(wanted=True)
-            known = self._subscribers.get(client_id)
-            if known is not None and known.holder and not shares(holder, known.holder):
-                rollback = True  # nobody else has what was handed out to it
-            if known is None or known.cursor is None:
-                cursor = await self._start_of(client_id, wishes)
-                known = SubscriberMeta(client_id, filter_text, cursor)
-            whole = wishes.transactions
-            subscriber = dataclasses.replace(
-                known,
-                filter=filter_text,
-                holder=holder,
-                policy=known.policy if wishes.policy is None else wishes.policy,
-                transactions=known.transactions if whole is None else whole,
-            )
-            if subscriber != self._subscribers.get(client_id):
-                try:
-                    await self._save(subscriber)
-                except CanalError:
-                    if client_id not in self._subscribers:
-                        await self._forget(client_id)  # what was opened for it
-                    raise
-        await self._join(client_id, holder, rollback=rollback)
-        return self._epoch
-
-    async def _join(self, client_id: int, holder: str = "", *, rollback: bool = False) -> None:
-        """Let the subscriber in at its cursor, at the line that has what lies behind it."""
-        while not await self._joined(client_id, holder, rollback):
-            continue
-        await self._changed.wake()
-
-    async def _joined(self, client_id: int, holder: str, rollback: bool) -> bool:
-        async with self._turn_at_line(client_id) as line:
-            self._refuse_replaced(client_id, holder)
-            subscriber = self._subscriber(client_id)
-            try:
-                line.store.subscribe(client_id, self.terms(subscriber), subscriber.position)
-            except CursorNotInLog as error:
-                if line is not self._line or self._asides.get(client_id) is not None:
-                    raise
-                self._asides.send(client_id, str(error))
-                return False  # it is not there yet
-            if rollback:
-                line.store.rollback(client_id)
-            return True
-
-    async def filter_of(self, client_id: int) -> str | None:
-        """A subscriber's filter; None: there is no such subscriber."""
-        with contextlib.suppress(NotSubscribed):  # it rests
-            await self._ready_line()
-        known = self._subscribers.get(client_id)
-        return None if known is None else known.filter
-
-    async def change_filter(self, client_id: int, filter_text: str, holder: str = "") -> None:
-        """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
-        NotSubscribed."""
-        self._filter(filter_text)
-        async with self._turn_at_line(client_id):
-            subscriber = self._subscriber(client_id)
-            self._refuse_replaced(client_id, holder)
-            await self._save(dataclasses.replace(subscriber, filter=filter_text))
-        await self._join(client_id)
-
-    async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
-        """The first cursor of a new subscriber. Elsewhere than in the log it begins aside."""
-        store = (await self._ready_line()).store
-        start, whole = wishes.start, wishes.transactions
-        if start is None or start in (HEAD, TAIL):
-            place = store.tail_position if start == TAIL else store.first_position
-            whole = self._config.store.transactions if whole is None else whole
-            if not whole or place == place.boundary:
-                return LogPosition(self._identity, place)
-            start = place.boundary  # the log lacks the beginning of a transaction
-        last_id = store.last_batch_id(client_id)
-        return await self._asides.begin(client_id, last_id, **source_start(start))
-
-    async def unsubscribe(self, client_id: int, holder: str = "") -> None:
-        """Forget the subscriber and its cursor. Durably first: if that fails, it is still one.
-        Raises SubscriberReplaced: it is somebody else's now."""
-        refuse_client_id(client_id)
-        async with self._turn(client_id):
-            await self._ready_line()
-            known = self._subscribers.get(client_id)
-            if known is not None and not may_unsubscribe(holder, known.holder):
-                raise replaced(client_id).at(destination=self._destination)
-            await asyncio.shield(self._removed(client_id, self._epoch))
-            await self._forget(client_id)
-        if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
-            self._deserted = True
-            self._pumping.cancel()
-
-    async def _forget(self, client_id: int) -> None:
-        """Let go of what is in memory for who is no subscriber (any more)."""
-        self._asides.close(client_id)
-        if self._line is not None:
-            self._line.store.release_place(client_id)
-            self._line.store.unsubscribe(client_id)
-            self._line.sweep()
-        await self._changed.wake()
-
-    async def _removed(self, client_id: int, epoch: int) -> None:
-        await self._owned(self._cursors.remove(epoch, client_id))
-        if epoch == self._epoch:
-            self._subscribers.pop(client_id, None)
+class Store(Subscriptions):
+    """Calls of clients: get, ack, rollback."""
 
     async def get_without_ack(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
@@ -406,46 +270,6 @@ class Store(Instance):
         return stats
 
     # --- small parts --------------------------------------------------------------------------
-
-    async def _line_of(self, client_id: int) -> Line:
-        """The line that the subscriber is at, once it is there. Raises ConfigError: no id."""
-        refuse_client_id(client_id)
-        while True:
-            line = await self._ready_line()
-            aside = self._asides.get(client_id)
-            if aside is None:
-                return line
-            if aside.line is not None:
-                return aside.line
-            aside.run()
-            if aside.failure is not None:
-                raise aside.failure
-            await self._changed.wait()
-
-    @contextlib.asynccontextmanager
-    async def _turn_at_line(self, client_id: int) -> AsyncIterator[Line]:
-        """The subscriber's line, and its turn (see `_turn`). Whoever waits for a line, long
-        perhaps, holds up nobody."""
-        while True:
-            line = await self._line_of(client_id)
-            async with self._turn(client_id):
-                if line is self._line_now(client_id):
-                    yield line
-                    return
-
-    def _subscriber(self, client_id: int) -> SubscriberMeta:
-        if client_id not in self._subscribers:
-            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
-        return self._subscribers[client_id]
-
-    def _line_now(self, client_id: int) -> Line | None:
-        aside = self._asides.get(client_id)
-        return self._line if aside is None else aside.line
-
-    def _refuse_replaced(self, client_id: int, holder: str) -> None:
-        known = self._subscribers.get(client_id)
-        if known is not None and not shares(holder, known.holder):
-            raise replaced(client_id).at(destination=self._destination)
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._epoch:
