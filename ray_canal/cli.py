@@ -251,6 +251,9 @@ def decode(
     schema: Annotated[
         Path | None, typer.Option(help="CREATE TABLE statements; where they fit, they count.")
     ] = None,
+    lower_case_table_names: Annotated[
+        int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
+    ] = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
     gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
     gtid_set: Annotated[
@@ -267,6 +270,7 @@ def decode(
         output,
         schema,
         filter,
+        lower_case_table_names=lower_case_table_names,
         time_zone=time_zone,
         gtid=gtid,
         gtid_set=gtid_set,

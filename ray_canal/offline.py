@@ -16,6 +16,7 @@ from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.names import Names
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.views.arrow import batches as arrow_batches
@@ -32,15 +33,17 @@ def decode_chunks(
     paths: Sequence[PathLike],
     *,
     schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
     """Decoded chunks of binlog files, in order.
 
     Schemas come from row metadata and from the DDL in the files. `schema_sql` is a file of CREATE
-    TABLE statements: they count before the DDL where they fit the rows. `on_bytes` hears how many
-    bytes each chunk had. Good events before a bad one come out first; then its error is
-    raised: PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and
-    offset.
+    TABLE statements: they count before the DDL where they fit the rows. `lower_case_table_names` is
+    the server's (None: not known; then a name in other letters is no table's, and a statement that
+    has one makes the table unknown). `on_bytes` hears how many bytes each chunk had. Good events
+    before a bad one come out first; then its error is raised: PositionNotFound, CorruptEvent,
+    UnsupportedEvent, TableMetaMismatch, with file and offset.
     """
     if not paths:
         raise ConfigError("no binlog file given")
@@ -54,7 +57,10 @@ def decode_chunks(
             sql = Path(schema_sql).read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot read {schema_sql}: {error.strerror}") from error
-    parser = EventParser(SchemaRegistry(sql), SchemaKeeper(None))
+    if lower_case_table_names not in (None, 0, 1, 2):
+        raise ConfigError(f"lower_case_table_names is 0, 1 or 2, not {lower_case_table_names}")
+    keeper = SchemaKeeper(None, names=Names(lower_case_table_names))
+    parser = EventParser(SchemaRegistry(sql), keeper)
     source = open_source(config)
     try:
         source.open(None)
@@ -82,13 +88,19 @@ def decode_batches(
     *,
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
     json_diff: bool = False,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[list[pa.RecordBatch]]:
     """The batches of `decode_files`, chunk by chunk: rows of two tables that lie mixed in the log
     are in one list, and none behind it comes before them."""
     wanted = TableFilter(tables)
-    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
+    for info, chunk in decode_chunks(
+        paths,
+        schema_sql=schema_sql,
+        lower_case_table_names=lower_case_table_names,
+        on_bytes=on_bytes,
+    ):
         mask = info.admitted(wanted.admits)
         count = chunk.layout.event_count
         batches = list(arrow_batches(chunk, 0, count, mask, json_diff=json_diff))
@@ -102,16 +114,22 @@ def decode_files(
     *,
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
     json_diff: bool = False,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of binlog files: one table version each, rows in log order.
 
     `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
-    partial JSON updates; `on_bytes` as in `decode_chunks`, which also says what is raised.
+    partial JSON updates; the others as in `decode_chunks`, which also says what is raised.
     """
     for batches in decode_batches(
-        paths, tables=tables, schema_sql=schema_sql, json_diff=json_diff, on_bytes=on_bytes
+        paths,
+        tables=tables,
+        schema_sql=schema_sql,
+        lower_case_table_names=lower_case_table_names,
+        json_diff=json_diff,
+        on_bytes=on_bytes,
     ):
         yield from batches
         del batches  # their memory is the next ones'
@@ -122,6 +140,7 @@ def decode_entries(
     *,
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
@@ -134,7 +153,12 @@ def decode_entries(
     """
     wanted = TableFilter(tables)
     executed = gtid_set
-    for info, chunk in decode_chunks(paths, schema_sql=schema_sql, on_bytes=on_bytes):
+    for info, chunk in decode_chunks(
+        paths,
+        schema_sql=schema_sql,
+        lower_case_table_names=lower_case_table_names,
+        on_bytes=on_bytes,
+    ):
         mask = info.admitted(wanted.admits)
         count = chunk.layout.event_count
         yield from delimited_pieces(

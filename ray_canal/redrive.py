@@ -22,8 +22,9 @@ from ray_canal.errors import ConfigError
 from ray_canal.meta.schema_store import SchemaStore, open_schema_store
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.event_parser import EventParser
+from ray_canal.parse.names import Names
 from ray_canal.parse.quarantine import unpack
-from ray_canal.parse.records import table_record
+from ray_canal.parse.records import log_with_records, names_of, table_record
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.position import EntryPosition
@@ -56,10 +57,13 @@ def redrive(
         parser, server = None, ""
         for chunk in held:
             if parser is None or server != chunk.server:
-                keeper, server = SchemaKeeper(None, "stop"), chunk.server
+                records, server = store.records(destination), chunk.server
+                log = log_with_records(records, server)
+                names = names_of(records, log) or Names(instance.source.names_setting)
+                keeper = SchemaKeeper(None, "stop", names=names)
                 parser = EventParser(SchemaRegistry(), keeper)
                 start = EntryPosition(chunk.journal_name, chunk.position)
-                parser.begin(store.records(destination), server, start)
+                parser.begin(records, log, start)
             info, decoded = parser.decode_chunk(unpack(chunk.data))
             if info.failure is not None:
                 raise info.failure

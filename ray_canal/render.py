@@ -122,29 +122,32 @@ def write_decoded(
     output: Path | None,
     schema: Path | None,
     tables: str,
+    *,
+    lower_case_table_names: int | None = None,
     **entry_options: Any,
 ) -> None:
     """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a
     directory. `entry_options`: of offline.decode_entries."""
     from ray_canal import offline
 
+    read: dict[str, Any] = {
+        "tables": tables, "schema_sql": schema, "lower_case_table_names": lower_case_table_names
+    }  # fmt: skip
     if format == "arrow":
         if output is None:
             raise ConfigError(
                 "--format arrow writes one IPC file per table: give --output DIRECTORY"
             )
-        _write_arrow(offline.decode_files(files, tables=tables, schema_sql=schema), output)
+        _write_arrow(offline.decode_files(files, **read), output)
         return
     with _opened(output) as out, _progress(files, output) as advance:
         if format == "entries":
             for data in offline.decode_entries(
-                files, tables=tables, schema_sql=schema, on_bytes=advance, **entry_options
+                files, on_bytes=advance, **read, **entry_options
             ):
                 out.write(data)
             return
-        for batches in offline.decode_batches(
-            files, tables=tables, schema_sql=schema, on_bytes=advance
-        ):
+        for batches in offline.decode_batches(files, on_bytes=advance, **read):
             for change in changes(batches):
                 line = json.dumps(change, ensure_ascii=False) + "\n"
                 out.write(line.encode())

@@ -7,6 +7,9 @@ fine: those are not in its log.
 from __future__ import annotations
 
 import random
+import re
+
+from ray_canal.parse.names import lowered
 
 Tables = dict[tuple[str, str], list[str]]
 
@@ -38,6 +41,18 @@ _TABLES = ("t1", "t2", "t3", "T4", "`odd ``name`", "`select`", "表")
 # Not ucs2: MySQL 9.7 spoils the labels of an enum that it converts to it.
 _CHARSETS = ("utf8mb4", "latin1", "gbk", "utf8", "big5", "binary", "ascii")
 _DEFAULTS = ("", "", "default null", "comment 'x, y) '", "not null", "null", "comment 'NOT NULL'")
+
+
+_CASELESS = ("Ärger", "ΣΟΦΟΣ", "İstanbul", "e\u0301té", "a\u3000b")
+
+
+def in_any_case(rng: random.Random, text: str) -> str:
+    """The text with each letter in upper or lower case, but for those that have no counterpart of
+    one character that is their own lower case again."""
+    return "".join(
+        rng.choice((c, c.upper())) if len(c.upper()) == 1 and lowered(c.upper()) == c else c
+        for c in text
+    )
 
 
 def quoted(name: str) -> str:
@@ -212,6 +227,9 @@ class DdlMaker:
         name, columns = self.some_table()
         count = self.pick("1", "1", "2", "3")
         actions = [self.action(columns) for _ in range(int(count))]
+        if self.kind == "mysql97" and any(each.startswith("convert to") for each in actions):
+            # Of a column that is changed beside it MySQL 9.7 makes a text of its old length.
+            actions = [each for each in actions if not each.startswith(("modify", "change"))]
         exists = "if exists " if self.kind == "mariadb" and self.chance(0.2) else ""
         return f"{self.pick('alter table', 'ALTER  TABLE')} {exists}{name} {', '.join(actions)}"
 
@@ -333,3 +351,23 @@ class DdlMaker:
             "create procedure pr() begin create table in_pr (a int); end",
             "drop procedure if exists pr",
         )
+
+
+class LetterCaseMaker(DdlMaker):
+    """As DdlMaker, its names of tables and databases in random letters: for servers to which that
+    makes no difference."""
+
+    _named = re.compile(
+        r"(?i)(?<![\w$])(" + "|".join(map(re.escape, (*SCHEMAS, *_TABLES, *_CASELESS, "sq_two",
+                                                       "sq", "tmp_x", "tmp_only"))) + r")(?![\w$])"
+    )  # fmt: skip
+
+    def table(self, *, existing: bool = True) -> str:
+        name = super().table(existing=existing)
+        if not existing and self.chance(0.3):
+            name = self.pick(*_CASELESS)
+        return name
+
+    def statement(self) -> str:
+        made = super().statement()
+        return self._named.sub(lambda found: in_any_case(self.random, lowered(found[0])), made)

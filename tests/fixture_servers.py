@@ -11,11 +11,14 @@ import pytest
 
 from tests.servers import FetchError, Server, start
 from tests.servers.redis import RedisServer, start_redis
+from tests.servers.run import Options
 
 
-def _serve(kind: str, factory: pytest.TempPathFactory) -> Iterator[Server]:
+def _serve(
+    kind: str, factory: pytest.TempPathFactory, options: Options | None = None
+) -> Iterator[Server]:
     try:
-        with start(kind, factory.mktemp(kind)) as server:
+        with start(kind, factory.mktemp(kind), options) as server:
             yield server
     except FetchError as error:
         pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch {kind}")
@@ -43,6 +46,14 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def server(request: pytest.FixtureRequest) -> Server:
     """Each kind in turn."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module", params=["mysql97", "mysql56", "mariadb"])
+def lower_case_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Each kind in turn, with lower_case_table_names=1."""
+    yield from _serve(request.param, tmp_path_factory, {"lower-case-table-names": "1"})
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -206,6 +207,26 @@ class SchemaConformance:
         store.append("d", [elsewhere])
         store.forget_before("d", record(5, "snapshot"))
         assert store.records("d") == [record(5, "snapshot"), record(6), elsewhere]
+
+    def test_logs_of_one_server_are_told_apart(self, store: SchemaStore) -> None:
+        """A8: one that began anew has the old one's places, and is forgotten as a whole."""
+        old = [record(1, "snapshot", server="u#1"), record(2, server="u#1")]
+        new = [record(1, "snapshot", server="u#2"), record(2, server="u#2")]
+        store.append("d", [*old, record(2), *new])
+        store.append("other", old)
+        assert store.records("d") == [*old, record(2), *new]
+        store.forget_before("d", record(2, "snapshot", server="u#2"))
+        assert store.records("d") == [*old, record(2), new[1]]
+        store.forget_log("d", "u#1")
+        assert store.records("d") == [record(2), new[1]]
+        assert store.records("other") == old
+        store.forget_log("d", "nothing")
+
+    def test_order_is_not_the_clocks(self, store: SchemaStore) -> None:
+        """A8: what a clock that stepped back wrote is kept as it came."""
+        found = [replace(record(n), recorded_at=at) for n, at in ((1, 9.0), (2, -1.0), (3, 5.0))]
+        store.append("d", found)
+        assert store.records("d") == found
 
     def test_quarantine_in_the_logs_order(self, store: SchemaStore) -> None:
         chunks = [held(9), held(30, "bin.000001"), held(4)]

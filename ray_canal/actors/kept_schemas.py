@@ -11,7 +11,7 @@ from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import QuarantineFull
 from ray_canal.meta.schema_store import ChunkKey, chunk_key, open_schema_store
 from ray_canal.parse.history import place_of
-from ray_canal.parse.records import expired
+from ray_canal.parse.records import expired, log_number, numbered_log, present_log
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
@@ -92,11 +92,21 @@ class KeptSchemas:
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
         """Forget what nobody needs who starts here."""
+        await self._thread.run(self._forget, start, identity, records)
+
+    def _forget(
+        self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
+    ) -> None:
         server = identity.server_uuid or identity.address
         place = place_of(start.journal_name, start.position)
-        oldest = expired(records, server, time.time(), self._hours, place)
+        log = present_log(records, server)
+        oldest = expired(records, log, time.time(), self._hours, place)
         if oldest is not None:
-            await self._thread.run(lambda: self._store.forget_before(self._destination, oldest))
+            self._store.forget_before(self._destination, oldest)
+        held = {each for of_log, _, _ in self._sizes for each in (of_log, numbered_log(of_log, 1))}
+        for other in {record.server for record in records} - {log} - held:
+            if log_number(server, other) >= 0:  # an older log of this server, which has it no more
+                self._store.forget_log(self._destination, other)
 
     def quarantined(self) -> list[str]:
         return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]

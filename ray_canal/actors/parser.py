@@ -24,6 +24,7 @@ def event_parser(config: InstanceConfig) -> EventParser:
     from ray_canal.driver.catalog_tables import CatalogTables
     from ray_canal.errors import ConfigError
     from ray_canal.malloc import keep_freed_memory
+    from ray_canal.parse.names import Names
     from ray_canal.parse.records import with_period
     from ray_canal.parse.schema_keeper import SchemaKeeper
     from ray_canal.parse.schemas import SchemaRegistry
@@ -47,11 +48,15 @@ def event_parser(config: InstanceConfig) -> EventParser:
         found = tables.table_now(schema, table).tables if tables else ()
         return with_period(found[0]).meta if found else None
 
+    def names() -> Names:
+        return Names(catalog.lower_case_table_names() if catalog else source.names_setting)
+
     schemas = SchemaRegistry(sql, now if tables else None, hidden_key=hidden_key)
     keeper = None
     if tsdb.enable and not sql:
-        keeper = SchemaKeeper(tables, tsdb.on_ddl_error, tsdb.snapshot_interval_hours)
-    return EventParser(schemas, keeper, config.filter.event_filter())
+        given = Names(source.names_setting)
+        keeper = SchemaKeeper(tables, tsdb.on_ddl_error, tsdb.snapshot_interval_hours, given)
+    return EventParser(schemas, keeper, config.filter.event_filter(), names)
 
 
 def begin(

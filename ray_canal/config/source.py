@@ -47,6 +47,8 @@ class SourceConfig(Section):
     connect_timeout_s: float = Field(10.0, gt=0)
     reconnect_max_s: float = Field(20.0, gt=0)
     semi_sync: bool = False
+    # The server's, of binlog files; "auto": a server is asked, of files it is not known.
+    lower_case_table_names: Literal["auto", 0, 1, 2] = "auto"
     # The BIGINT key that the server adds to keyless tables; "auto": Alibaba RDS's and PolarDB-X's.
     hidden_key: str = "auto"
     receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
@@ -68,6 +70,12 @@ class SourceConfig(Section):
         if self.start == "timestamp" or self.timestamp:
             _ = self.start_time_us
         return self
+
+    @property
+    def names_setting(self) -> int | None:
+        """`lower_case_table_names`, where it is given."""
+        found = self.lower_case_table_names
+        return None if found == "auto" else found
 
     @property
     def start_time_us(self) -> int:

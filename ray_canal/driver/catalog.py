@@ -92,6 +92,10 @@ class Catalog:
     def is_mariadb(self) -> bool:
         return "mariadb" in self.version.lower()
 
+    def lower_case_table_names(self) -> int:
+        """How the server compares names of tables and databases (parse/names.py)."""
+        return int(self.variable("lower_case_table_names") or 0)
+
     def server_uuid(self) -> str:
         """MySQL's server_uuid; MariaDB has none, so its server id."""
         return self.variable("server_uuid") or f"mariadb-{self.variable('server_id')}"

@@ -76,7 +76,9 @@ class CatalogTables:
             after = self._read(_NOT_SYSTEM)
             if before == after:
                 tables, charsets = after
-                return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
+                return CatalogSnapshot(
+                    position.journal_name, position.position, tables, charsets, position.gtid
+                )
             before = after
         raise ServerSettingRefused(
             f"MySQL at {self._address}: its tables were altered during each of {_READINGS_MAX} "
@@ -89,6 +91,10 @@ class CatalogTables:
         self._sleep(_PAUSE_S)
         position = self._catalog.position()
         return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
+
+    def lower_case_table_names(self) -> int:
+        """How the server compares names."""
+        return self._catalog.lower_case_table_names()
 
     def has_row_metadata(self) -> bool:
         """Whether rows come with column names now."""

@@ -73,6 +73,12 @@ class MysqlSchemaStore:
                     destination, record.server, record.journal_name, record.position, record.kind,
                 )  # fmt: skip
 
+    def forget_log(self, destination: str, server: str) -> None:
+        self._database.changed(
+            "delete from {d}.canal_schema where destination = %s and server = %s",
+            destination, server,
+        )  # fmt: skip
+
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
         rows = [
             (

@@ -11,7 +11,7 @@ import base64
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray_canal.config import MetaConfig
@@ -62,8 +62,14 @@ class RedisSchemaStore:
             self._server.call("eval", _APPEND, 2, *self._keys(destination), name, text)
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
+        self._forget(destination, lambda record: is_before(record, snapshot))
+
+    def forget_log(self, destination: str, server: str) -> None:
+        self._forget(destination, lambda record: record.server == server)
+
+    def _forget(self, destination: str, which: Callable[[SchemaRecord], bool]) -> None:
         for record in self.records(destination):
-            if is_before(record, snapshot):
+            if which(record):
                 name = _name(*record_key(record))
                 self._server.call("eval", _FORGET, 2, *self._keys(destination), name)
 

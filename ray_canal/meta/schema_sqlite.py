@@ -115,6 +115,13 @@ class SqliteSchemaStore:
                 [(destination, r.server, r.journal_name, r.position, r.kind) for r in gone],
             )
 
+    def forget_log(self, destination: str, server: str) -> None:
+        with self._transaction() as database:
+            database.execute(
+                "delete from schema_record where destination = ? and server = ?",
+                (destination, server),
+            )
+
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
         if not chunks:
             return

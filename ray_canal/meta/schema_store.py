@@ -23,7 +23,11 @@ class SchemaStore(Protocol):
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None: ...
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
-        """Forget the records of the snapshot's server that lie before it."""
+        """Forget the records of the snapshot's log that lie before it."""
+        ...
+
+    def forget_log(self, destination: str, server: str) -> None:
+        """Forget all records of a log (SchemaRecord.server)."""
         ...
 
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None: ...
@@ -74,6 +78,13 @@ class MemorySchemaStore:
             key: record
             for key, record in self._records.get(destination, {}).items()
             if not is_before(record, snapshot)
+        }
+
+    def forget_log(self, destination: str, server: str) -> None:
+        self._records[destination] = {
+            key: record
+            for key, record in self._records.get(destination, {}).items()
+            if record.server != server
         }
 
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:

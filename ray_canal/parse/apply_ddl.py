@@ -2,7 +2,8 @@
 
 One statement in, the tables that it leaves changed out; nothing is changed half. What cannot be
 applied makes its tables `unknown`, with the reason, so that nobody decodes rows with a guess.
-Statements that concern no table (views, procedures, users, temporary tables) change nothing.
+Statements that concern no table (views, procedures, users, temporary tables) change nothing. Names
+are compared as their server compares them (names.py).
 """
 
 from __future__ import annotations
@@ -15,16 +16,25 @@ from ray_canal.parse.alter_table import Alteration, altered, read_alter
 from ray_canal.parse.column_definition import read_charset
 from ray_canal.parse.create_table import is_sequence, read_create
 from ray_canal.parse.keys import read_parts, taken_over, with_hashes
+from ray_canal.parse.names import Name, Names
 from ray_canal.parse.table_state import DdlNotApplied, Session, TableState, unknown
 from ray_canal.parse.words import Words, statement
-
-Name = tuple[str, str]
 
 _VERBS = ("CREATE", "ALTER", "DROP", "RENAME")
 
 
+_WHOSE_LETTERS = (
+    "a statement named it `{}`: whether that is the same table depends on the server's "
+    "lower_case_table_names; say which it has (source.lower_case_table_names, decode "
+    "--lower-case-table-names)"
+)
+
+
 class Known(Protocol):
     """What a statement may ask for: the state just before it."""
+
+    @property
+    def names(self) -> Names: ...
 
     def table(self, name: Name) -> TableState | None: ...
 
@@ -32,31 +42,80 @@ class Known(Protocol):
 
     def charset_of(self, schema: str) -> str: ...
 
+    def alike(self, name: Name) -> list[Name]:
+        """Tables whose names differ from this one in the case of letters alone."""
+        ...
+
+    def schemas_alike(self, schema: str) -> list[str]:
+        """Databases whose names differ from this one in the case of letters alone."""
+        ...
+
 
 class Effects:
     """What a statement changes: tables (None: gone) and databases' default character sets."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self._names = known.names
+        self._missing: set[Name] = set()
+        self._missing_schemas: set[str] = set()
         self.tables: dict[Name, TableState | None] = {}
         self.charsets: dict[str, str] = {}
 
     def table(self, name: Name) -> TableState | None:
+        name = self._names.pair(name)
         return self.tables[name] if name in self.tables else self._known.table(name)
 
+    def existing(self, name: Name) -> TableState | None:
+        """A table that the statement takes for existing."""
+        state = self.table(name)
+        if state is None and self._names.setting is None:
+            self._missing.add(name)
+        return state
+
     def put(self, name: Name, state: TableState | None) -> None:
+        name = self._names.pair(name)
         self.tables[name] = None if state is None else state.renamed(*name)
 
     def move(self, old: Name, new: Name) -> None:
-        state = self.table(old)
+        state = self.existing(old)
         self.put(old, None)
         self.put(new, state or unknown(*new, f"{old[0]}.{old[1]} was not known when renamed"))
 
-    def tables_of(self, schema: str) -> list[Name]:
-        return self._known.tables_of(schema)
+    def drop_schema(self, schema: str) -> None:
+        schema = self._names.one(schema)
+        tables = self._known.tables_of(schema)
+        for name in tables:
+            self.put(name, None)
+        if not tables:
+            self._missing_schemas.add(schema)
+        self.charsets[schema] = ""
 
     def charset_of(self, schema: str) -> str:
+        schema = self._names.one(schema)
         return self.charsets.get(schema) or self._known.charset_of(schema)
+
+    def set_charset(self, schema: str, charset: str, *, is_new: bool) -> None:
+        schema = self._names.one(schema)
+        if not is_new and not self._known.charset_of(schema):
+            self._missing_schemas.add(schema)
+        self.charsets[schema] = charset
+
+    def doubt(self) -> None:
+        """Where it is not known how the server compares names: what the statement may mean beside
+        what it says is not known any more."""
+        if self._names.setting is not None:
+            return
+        for schema in self._missing_schemas:
+            for alike in self._known.schemas_alike(schema):
+                self.charsets.setdefault(alike, "")
+                if self.charsets.get(schema) == "":  # it was dropped
+                    tables = self._known.tables_of(alike)
+                    self._missing.update((schema, table) for _, table in tables)
+        for name in self._missing:
+            for other in self._known.alike(name):
+                problem = _WHOSE_LETTERS.format(".".join(name))
+                self.tables.setdefault(other, unknown(*other, problem))
 
 
 def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
@@ -66,6 +125,7 @@ def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
     verb = words.peek()
     if verb in _VERBS:
         _APPLY[verb](words, session, effects)
+        effects.doubt()
     return effects
 
 
@@ -95,8 +155,10 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
         if create.or_replace:  # MariaDB: the old table is gone, the new one was not made
             effects.put(name, None)
         return
-    if create.if_not_exists and effects.table(name) is not None:
+    if create.if_not_exists and effects.existing(name) is not None:
         return
+    if create.or_replace:
+        effects.existing(name)
     if create.like is None:
         effects.put(name, create.state(effects.charset_of(create.schema)))
         return
@@ -130,9 +192,10 @@ def _create_index(words: Words, session: Session, effects: Effects) -> None:
         using.append(words.token())
         words.skip()
     name = words.name(session.schema)
-    state = effects.table(name)
+    state = effects.existing(name)
     if state is None or state.problem:
-        effects.tables.update({name: state} if state and kind == "UNIQUE" else {})
+        if state and kind == "UNIQUE":
+            effects.put(name, state)
         return
     old = [key for key in taken_over(state) if not replaces or key.name.lower() != index.lower()]
     if maybe and any(key.name.lower() == index.lower() for key in old):
@@ -154,11 +217,11 @@ def _alter(words: Words, session: Session, effects: Effects) -> None:
     head = Words(rest)
     head.take("IF", "EXISTS")
     name = head.name(session.schema)
+    state = effects.existing(name)
     try:
         if session.error_code:
             raise DdlNotApplied(f"it failed with error {session.error_code}")
         change = read_alter(Words(rest), session)
-        state = effects.table(name)
         if state is None or state.problem:
             _alter_unknown(name, state, change, effects)
             return
@@ -196,9 +259,7 @@ def _drop(words: Words, session: Session, effects: Effects) -> None:
     if words.take_any("DATABASE", "SCHEMA"):
         words.take("IF", "EXISTS")
         schema = words.identifier()
-        for name in effects.tables_of(schema):
-            effects.put(name, None)
-        effects.charsets[schema] = ""
+        effects.drop_schema(schema)
         return
     if words.peek() == "INDEX":
         _drop_index(words, session, effects)
@@ -209,7 +270,7 @@ def _drop(words: Words, session: Session, effects: Effects) -> None:
     words.take("IF", "EXISTS")
     while True:
         name = words.name(session.schema)
-        state = effects.table(name)
+        state = effects.existing(name)
         if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state):
             effects.put(name, None)
         if not words.take(","):
@@ -223,7 +284,7 @@ def _drop_index(words: Words, session: Session, effects: Effects) -> None:
     if not words.take("ON"):
         return
     name = words.name(session.schema)
-    state = effects.table(name)
+    state = effects.existing(name)
     if state is None:
         return
     if index == "primary":
@@ -266,7 +327,7 @@ def _database(words: Words, session: Session, effects: Effects, created: bool) -
     if named == "DEFAULT" or (created and not named):
         named = session.server_charset
     if named:
-        effects.charsets[schema] = named
+        effects.set_charset(schema, named, is_new=created and not exists)
 
 
 _APPLY: dict[str, Callable[[Words, Session, Effects], None]] = {

@@ -11,15 +11,17 @@ schemas is not done here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ray_canal.binlog.parsed import KIND_BEGIN, KIND_END, KIND_ROWDATA, QueryEvent, QueryRecord
+from ray_canal.parse.names import Name, Names
 from ray_canal.parse.words import Words, statement
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 CREATE, ALTER, ERASE, QUERY, TRUNCATE, RENAME, CINDEX, DINDEX = 4, 5, 6, 7, 8, 9, 10, 11
 XACOMMIT, XAROLLBACK = 13, 14
 
-_Named = tuple[str, str, tuple[str, str] | None]  # schema, table, name before a RENAME
+_Named = tuple[str, str, Name | None]  # schema, table, name before a RENAME
 _Ddl = tuple[int, Sequence[_Named]]
 _DATABASE = ("DATABASE", "SCHEMA")
 
@@ -50,8 +52,26 @@ _OBJECT_WITHIN_WORDS = 24
 """So far behind CREATE lies what is created: OR REPLACE, ALGORITHM, DEFINER, SQL SECURITY."""
 
 
-def classify(event: QueryEvent) -> list[QueryRecord]:
-    """One record for each table that the statement concerns; one record if it concerns none."""
+def classify(event: QueryEvent, names: Names | None = None) -> list[QueryRecord]:
+    """One record for each table that the statement concerns; one record if it concerns none. Names
+    are the server's: in lower case where it compares them so (`names`), as in its rows."""
+    found = _classified(event)
+    if names is None or not names.setting:
+        return found
+    return [_named(record, names) for record in found]
+
+
+def _named(record: QueryRecord, names: Names) -> QueryRecord:
+    schema, table, former = record.schema, record.table, record.renamed_from
+    return replace(
+        record,
+        schema=schema and names.one(schema),
+        table=table and names.one(table),
+        renamed_from=former and names.pair(former),
+    )
+
+
+def _classified(event: QueryEvent) -> list[QueryRecord]:
     if event.is_annotation:
         table = _annotated_table(event.sql)
         return [QueryRecord(QUERY, "", table, event.sql, "", False)]

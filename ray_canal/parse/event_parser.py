@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from ray_canal.kernels import walk as w
 from ray_canal.parse.apply_ddl import is_ddl
 from ray_canal.parse.by_kind import without_kinds
 from ray_canal.parse.ddl import classify
+from ray_canal.parse.names import Names
 from ray_canal.parse.quarantine import pack
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
@@ -37,17 +38,20 @@ logger = logging.getLogger(__name__)
 
 class EventParser:
     """Parses chunks of one source. With a keeper of schemas, chunks come in the log's order (they
-    may come again); else in any order. Without `wanted`, everything is."""
+    may come again); else in any order. Without `wanted`, everything is. `names`: how the source's
+    server compares names, asked for at `begin` where there is no keeper to know it."""
 
     def __init__(
         self,
         schemas: SchemaRegistry,
         keeper: SchemaKeeper | None = None,
         wanted: EventFilter | None = None,
+        names: Callable[[], Names] | None = None,
     ) -> None:
         self._schemas = schemas
         self._keeper = keeper
         self._wanted = wanted
+        self._ask_names = names
         if keeper is not None:
             schemas.use(keeper.history)
 
@@ -61,6 +65,8 @@ class EventParser:
         """Stand at a place of a server's log, with the schema history that is known of it; see
         SchemaKeeper.begin."""
         if self._keeper is None:
+            if self._ask_names is not None:
+                self._schemas.use_names(self._ask_names())
             return ()
         new = self._keeper.begin(records, server, start, continues)
         self._schemas.use(self._keeper.history)
@@ -149,7 +155,7 @@ class _Chunk:
     def classified(self, event: QueryEvent) -> Sequence[QueryRecord]:
         """The statement's records; what it does to schemas is done."""
         head = self._raw.head
-        records = classify(event)
+        records = classify(event, self._schemas.names)
         if self._keeper is not None and not event.is_annotation and is_ddl(event.sql):
             session = session_of(head, event)
             self.changes += self._keeper.applied(head, event.position, event.sql, session)

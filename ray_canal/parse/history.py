@@ -3,16 +3,20 @@
 It starts from a snapshot of the catalog, or from nothing (binlog files alone), and each DDL of the
 log adds versions of the tables that it changes. A lookup names a place, so that events that are
 read again are decoded with the schema that they had. What is kept durably are records (snapshots
-and DDL statements); the same records give the same history.
+and DDL statements); the same records give the same history. In memory it keeps what can still be
+asked for: `forget` drops what was true only before a place.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
-from ray_canal.parse.apply_ddl import Effects, Name, apply_ddl, is_ddl
+from ray_canal.parse.apply_ddl import Effects, apply_ddl, is_ddl
+from ray_canal.parse.names import Name, Names, lowered
 from ray_canal.parse.table_state import Session, TableState
 from ray_canal.protocol.position import journal_key
 
@@ -20,20 +24,24 @@ log = logging.getLogger(__name__)
 
 Place = tuple[tuple[str, int], int]
 """A place in the log: its file as (base, number), and the offset of an event's start."""
+T = TypeVar("T")
 
 
 def place_of(journal_name: str, position: int) -> Place:
     return journal_key(journal_name), position
 
 
-class Versions:
-    """Versions of one thing by place. Offers the last one at or before a place."""
+class Versions(Generic[T]):
+    """Versions of one thing by place (None: there is none). Offers the last one at or before a
+    place."""
+
+    __slots__ = ("_places", "_values")
 
     def __init__(self) -> None:
         self._places: list[Place] = []
-        self._values: list[TableState | None] = []
+        self._values: list[T | None] = []
 
-    def put(self, place: Place, value: TableState | None) -> None:
+    def put(self, place: Place, value: T | None) -> None:
         """Set what holds from `place` on, until the next version."""
         at = bisect_right(self._places, place)
         if at and self._places[at - 1] == place:
@@ -42,20 +50,23 @@ class Versions:
             self._places.insert(at, place)
             self._values.insert(at, value)
 
-    def at(self, place: Place) -> tuple[bool, TableState | None]:
-        """(whether a version holds at `place`, that version)."""
+    def at(self, place: Place) -> T | None:
+        """The version that holds at `place`."""
         at = bisect_right(self._places, place)
-        return (True, self._values[at - 1]) if at else (False, None)
+        return self._values[at - 1] if at else None
 
-    def behind(self, place: Place) -> TableState | None:
-        """The first table there is behind `place`."""
-        later = self._values[bisect_right(self._places, place) :]
-        return next((state for state in later if state is not None and not state.problem), None)
+    def after(self, place: Place) -> list[T | None]:
+        """The versions that begin behind `place`."""
+        return self._values[bisect_right(self._places, place) :]
 
-    def has(self, place: Place) -> bool:
-        """Whether a version begins at exactly this place."""
+    def forget(self, place: Place) -> bool:
+        """Drop what holds nowhere from `place` on. Whether nothing is left."""
         at = bisect_right(self._places, place)
-        return bool(at) and self._places[at - 1] == place
+        if at and self._values[at - 1] is None:
+            at += 1
+        if at > 1:
+            del self._places[: at - 1], self._values[: at - 1]
+        return not self._places
 
 
 class _At:
@@ -64,36 +75,47 @@ class _At:
     def __init__(self, history: SchemaHistory, place: Place) -> None:
         self._history = history
         self._place = place
+        self.names = history.names
 
     def table(self, name: Name) -> TableState | None:
         return self._history.tracked(name, self._place)
 
     def tables_of(self, schema: str) -> list[Name]:
-        return [
-            name for name in self._history.names() if name[0] == schema and self.table(name)
-        ]
+        known = self._history.known_names()
+        return [name for name in known if name[0] == schema and self.table(name)]
 
     def charset_of(self, schema: str) -> str:
         return self._history.charset_of(schema, self._place)
 
+    def alike(self, name: Name) -> list[Name]:
+        return [other for other in self._history.alike(name) if self.table(other)]
+
+    def schemas_alike(self, schema: str) -> list[str]:
+        return self._history.schemas_alike(schema)
+
 
 class SchemaHistory:
-    """Table versions of one server. Statements must be applied in the log's order; those that
-    were applied before are passed over."""
+    """Table versions of one server, whose names are compared as `names` says. Statements must be
+    applied in the log's order; those that were applied before are passed over."""
 
-    def __init__(self) -> None:
-        self._tables: dict[Name, Versions] = {}
-        self._charsets: dict[str, list[tuple[Place, str]]] = {}
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = names or Names()
+        self._tables: dict[Name, Versions[TableState]] = {}
+        self._charsets: dict[str, Versions[str]] = {}
+        self._alike: dict[Name, set[Name]] = {}  # by name in lower case, where that may matter
         self._applied: Place | None = None
         self._snapshot: Place | None = None
         self._stated: set[tuple[Name, Place]] = set()
+        self._changed: dict[Place, set[Name]] = {}
+        # Where versions begin that make older ones needless: of (schema, table), of (schema,).
+        self._begins: list[tuple[Place, tuple[str, ...]]] = []
 
     @property
     def has_snapshot(self) -> bool:
         return self._snapshot is not None
 
-    def names(self) -> list[Name]:
-        """Every table that ever was."""
+    def known_names(self) -> list[Name]:
+        """Every table that there is, or was at a place that is not forgotten."""
         return list(self._tables)
 
     def apply(self, place: Place, sql: str, session: Session) -> Effects | None:
@@ -106,60 +128,108 @@ class SchemaHistory:
         for name, state in effects.tables.items():
             if state is not None and state.problem:
                 log.warning("table %s.%s at %s: %s", *name, place, state.problem)
+            self._changed.setdefault(place, set()).add(name)
             if (name, place) not in self._stated:
-                self._tables.setdefault(name, Versions()).put(place, state)
+                self._put(name, place, state)
         for schema, charset in effects.charsets.items():
-            self._charsets.setdefault(schema, []).append((place, charset))
+            self._put_charset(schema, place, charset)
         return effects
+
+    def _put(self, name: Name, place: Place, state: TableState | None) -> None:
+        versions = self._tables.get(name)
+        if versions is None:
+            versions = self._tables[name] = Versions()
+            if self.names.setting is None:
+                self._alike.setdefault(_lowered(name), set()).add(name)
+        versions.put(place, state)
+        heapq.heappush(self._begins, (place, name))
+
+    def _put_charset(self, schema: str, place: Place, charset: str) -> None:
+        self._charsets.setdefault(schema, Versions()).put(place, charset or None)
+        heapq.heappush(self._begins, (place, (schema,)))
 
     def take_snapshot(
         self, place: Place, tables: Iterable[TableState], charsets: dict[str, str]
     ) -> None:
         """What the catalog said at `place`. Tables that it does not have are gone from there on."""
-        found = {(state.meta.schema, state.meta.table): state for state in tables}
+        found = {}
+        for state in tables:
+            name = self.names.pair((state.meta.schema, state.meta.table))
+            found[name] = state.renamed(*name)
         for name in {*found, *self._tables}:
-            self._tables.setdefault(name, Versions()).put(place, found.get(name))
+            self._put(name, place, found.get(name))
         for schema, charset in charsets.items():
-            self._charsets.setdefault(schema, []).append((place, charset))
+            self._put_charset(self.names.one(schema), place, charset)
         self._snapshot = place if self._snapshot is None else min(place, self._snapshot)
 
     def put(self, place: Place, state: TableState) -> None:
         """State what a table looks like from `place` on, whatever a statement there makes of it."""
-        name = (state.meta.schema, state.meta.table)
+        name = self.names.pair((state.meta.schema, state.meta.table))
         self._stated.add((name, place))
-        self._tables.setdefault(name, Versions()).put(place, state)
+        self._changed.setdefault(place, set()).add(name)
+        self._put(name, place, state.renamed(*name))
+
+    def forget(self, place: Place) -> None:
+        """Nothing before `place` is asked for any more. What held only there is dropped: versions
+        that were replaced, tables and databases that are gone."""
+        while self._begins and self._begins[0][0] < place:
+            begins, key = heapq.heappop(self._begins)
+            self._changed.pop(begins, None)
+            if len(key) == 1:
+                self._forget_charset(key[0], place)
+            else:
+                self._forget_table((key[0], key[1]), begins, place)
+
+    def _forget_table(self, name: Name, begins: Place, place: Place) -> None:
+        self._stated.discard((name, begins))
+        versions = self._tables.get(name)
+        if versions is not None and versions.forget(place):
+            del self._tables[name]
+            alike = self._alike.get(_lowered(name), set())
+            alike.discard(name)
+            if not alike:
+                self._alike.pop(_lowered(name), None)
+
+    def _forget_charset(self, schema: str, place: Place) -> None:
+        versions = self._charsets.get(schema)
+        if versions is not None and versions.forget(place):
+            del self._charsets[schema]
 
     def tracked(self, name: Name, place: Place) -> TableState | None:
-        """The table's version at a place; None: there is none."""
-        versions = self._tables.get(name)
-        return None if versions is None else versions.at(place)[1]
+        """The table's version at a place, its columns known or not; None: there is none."""
+        versions = self._tables.get(self.names.pair(name))
+        return None if versions is None else versions.at(place)
 
     def at(self, schema: str, table: str, place: Place) -> TableState | None:
-        """The table's version at a place; None: there is none, or it is not known."""
-        versions = self._of(schema, table)
-        return None if versions is None else versions.at(place)[1]
+        """See `tracked`."""
+        return self.tracked((schema, table), place)
 
     def later(self, schema: str, table: str, place: Place) -> TableState | None:
         """The table's next version behind a place: before it, the table may have been another."""
-        versions = self._of(schema, table)
-        return None if versions is None else versions.behind(place)
+        versions = self._tables.get(self.names.pair((schema, table)))
+        after = [] if versions is None else versions.after(place)
+        return next((state for state in after if state is not None and not state.problem), None)
 
-    def _of(self, schema: str, table: str) -> Versions | None:
-        return self._tables.get((schema, table)) or self._tables.get(
-            (schema.lower(), table.lower())
-        )
+    def alike(self, name: Name) -> list[Name]:
+        """Tables whose names differ from this one in the case of letters alone, where it is not
+        known how the server compares names; else none."""
+        return sorted(self._alike.get(_lowered(name), set()) - {name})
+
+    def schemas_alike(self, schema: str) -> list[str]:
+        """Likewise, databases."""
+        if self.names.setting is not None:
+            return []
+        known = {*self._charsets, *(name[0] for name in self._tables)} - {schema}
+        return sorted(other for other in known if lowered(other) == lowered(schema))
 
     def charset_of(self, schema: str, place: Place) -> str:
         """A database's default character set at a place; empty: not known."""
-        found = ""
-        for since, charset in sorted(self._charsets.get(schema, [])):
-            if since <= place:
-                found = charset
-        return found
+        versions = self._charsets.get(self.names.one(schema))
+        return "" if versions is None else versions.at(place) or ""
 
     def states_at(self, place: Place) -> list[TableState]:
         """Every table that there is at a place: what a compacted snapshot holds."""
-        states = (self.tracked(name, place) for name in self._tables)
+        states = (versions.at(place) for versions in self._tables.values())
         return [state for state in states if state is not None]
 
     def charsets_at(self, place: Place) -> dict[str, str]:
@@ -167,9 +237,10 @@ class SchemaHistory:
         return {schema: charset for schema, charset in found.items() if charset}
 
     def changed_at(self, place: Place) -> dict[Name, TableState | None]:
-        """The tables that have a version from exactly this place on."""
-        return {
-            name: versions.at(place)[1]
-            for name, versions in self._tables.items()
-            if versions.has(place)
-        }
+        """The tables that a statement at exactly this place changed, or that were stated there."""
+        names = sorted(self._changed.get(place, ()))
+        return {name: self.tracked(name, place) for name in names}
+
+
+def _lowered(name: Name) -> Name:
+    return lowered(name[0]), lowered(name[1])

@@ -17,17 +17,18 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.format import Query, parse_query
 from ray_canal.binlog.walked import walk
 from ray_canal.kernels import walk as w
-from ray_canal.parse.apply_ddl import Name, apply_ddl, is_ddl
+from ray_canal.parse.apply_ddl import apply_ddl, is_ddl
 from ray_canal.parse.history import Place, SchemaHistory, place_of
-from ray_canal.parse.records import load_history, of_server, snapshot_record, table_record
+from ray_canal.parse.names import Name, Names
+from ray_canal.parse.records import load_history, of_log, snapshot_record, table_record
 from ray_canal.parse.table_state import TableState, session_of, unknown
 from ray_canal.protocol.schema_record import SNAPSHOT, CatalogSnapshot, SchemaRecord
 
 
 @dataclass(slots=True)
 class Touched:
-    """Tables that statements may have changed, by name in lower case, and where the last of these
-    begins; databases whose defaults they may have."""
+    """Tables that statements may have changed, by name as the server compares it, and where the
+    last of these begins; databases whose defaults they may have."""
 
     tables: dict[Name, tuple[str, int]] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
@@ -36,28 +37,35 @@ class Touched:
 class _Supposed:
     """What a statement may ask for, where nothing is known: that every table exists, or none."""
 
-    def __init__(self, exists: bool, names: Iterable[Name]) -> None:
+    def __init__(self, exists: bool, tables: Iterable[Name], names: Names) -> None:
         self._exists = exists
-        self._names = list(names)
+        self._tables = list(tables)
+        self.names = names
 
     def table(self, name: Name) -> TableState | None:
         return unknown(*name, "it was not looked at") if self._exists else None
 
     def tables_of(self, schema: str) -> list[Name]:
-        return [name for name in self._names if name[0].lower() == schema.lower()]
+        return [name for name in self._tables if name[0] == schema]
 
     def charset_of(self, schema: str) -> str:
         return ""
 
+    def alike(self, name: Name) -> list[Name]:
+        return []
+
+    def schemas_alike(self, schema: str) -> list[str]:
+        return []
+
 
 def touched(
-    chunks: Iterable[RawChunk], start: Place, end: Place, names: Iterable[Name]
+    chunks: Iterable[RawChunk], start: Place, end: Place, tables: Iterable[Name], names: Names
 ) -> Touched:
-    """What DDL at start … end (exclusive) may have changed; `names`: what there is at the end. A
+    """What DDL at start … end (exclusive) may have changed; `tables`: what there is at the end. A
     statement counts if it changes a table that exists, or one that does not. Raises DecodeError
     kinds."""
     found = Touched()
-    names = list(names)
+    tables = list(tables)
     for chunk in chunks:
         for position, query in _statements(chunk):
             name = chunk.head.journal_name
@@ -65,10 +73,9 @@ def touched(
                 continue
             session = session_of(chunk.head, query)
             for exists in (True, False):
-                effects = apply_ddl(query.sql, session, _Supposed(exists, names))
-                for schema, table in effects.tables:
-                    found.tables[schema.lower(), table.lower()] = (name, position)
-                found.databases.update(schema.lower() for schema in effects.charsets)
+                effects = apply_ddl(query.sql, session, _Supposed(exists, tables, names))
+                found.tables.update(dict.fromkeys(effects.tables, (name, position)))
+                found.databases.update(effects.charsets)
     return found
 
 
@@ -83,31 +90,30 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
         yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())
 
 
-def oldest_snapshot(records: Iterable[SchemaRecord], server: str) -> SchemaRecord | None:
-    """Before it nothing is known of a server's log."""
-    return next((r for r in of_server(records, server) if r.kind == SNAPSHOT), None)
+def oldest_snapshot(records: Iterable[SchemaRecord], log: str) -> SchemaRecord | None:
+    """Before it nothing is known of a log."""
+    return next((r for r in of_log(records, log) if r.kind == SNAPSHOT), None)
 
 
 def reaching_back(
-    snapshot: SchemaRecord, start: tuple[str, int], chunks: Iterable[RawChunk]
+    snapshot: SchemaRecord, start: tuple[str, int], chunks: Iterable[RawChunk], names: Names
 ) -> list[SchemaRecord]:
     """Records of what a snapshot says of the log from `start` (file, offset) on. `chunks`: of the
     log from there to the snapshot."""
     at = place_of(snapshot.journal_name, snapshot.position)
-    then: SchemaHistory = load_history([snapshot], snapshot.server, at)
+    then: SchemaHistory = load_history([snapshot], snapshot.server, at, names)
     states = [state for state in then.states_at(at) if not state.problem]
-    names = [(state.meta.schema, state.meta.table) for state in states]
-    found = touched(chunks, place_of(*start), at, names)
-    changed = [found.tables.get((schema.lower(), table.lower())) for schema, table in names]
+    tables = [(state.meta.schema, state.meta.table) for state in states]
+    found = touched(chunks, place_of(*start), at, tables, names)
+    changed = [found.tables.get(table) for table in tables]
     before = CatalogSnapshot(
         *start,
         tuple(state for state, place in zip(states, changed, strict=True) if place is None),
-        {s: c for s, c in then.charsets_at(at).items() if s.lower() not in found.databases},
+        {s: c for s, c in then.charsets_at(at).items() if s not in found.databases},
     )
-    # Not newer than what they are made of, so that nothing behind them is taken for stale.
-    server, made = snapshot.server, snapshot.recorded_at
-    return [snapshot_record(server, made, before)] + [
-        table_record(server, made, *place, state)
+    log, made = snapshot.server, snapshot.recorded_at
+    return [snapshot_record(log, made, before, names.setting)] + [
+        table_record(log, made, *place, state)
         for state, place in zip(states, changed, strict=True)
         if place is not None
     ]

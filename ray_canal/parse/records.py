@@ -2,19 +2,25 @@
 
 A snapshot holds every table; a DDL record the statement and the session it ran in, which are
 applied again when the history is loaded; a table record one table that was read or given anew.
+
+Records are of one log (SchemaRecord.server): a server's, with a number that rises when the log
+began anew, or binlog files. Within a log the place orders, nothing else: no clock, and not who
+wrote first, as several upstreams of one destination write.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ray_canal.errors import ConfigError
 from ray_canal.parse.create_table import period_columns, with_row_end_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.names import Names
 from ray_canal.parse.table_state import Session
 from ray_canal.parse.words import Dialect
 from ray_canal.protocol.schema_record import (
@@ -29,13 +35,66 @@ from ray_canal.protocol.schema_record import (
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 
 
-def snapshot_record(server: str, now: float, snapshot: CatalogSnapshot) -> SchemaRecord:
-    """The record of every table at a place."""
+def numbered_log(server: str, number: int) -> str:
+    """What the records of a server's log carry. 0: from before logs had numbers."""
+    return f"{server}#{number}" if number else server
+
+
+def log_number(server: str, log: str) -> int:
+    """The number of a server's log; -1: it is not that server's."""
+    if log == server:
+        return 0
+    found = re.fullmatch(r"#([1-9]\d{0,8})", log[len(server) :]) if log.startswith(server) else None
+    return int(found[1]) if found else -1
+
+
+def present_log(records: Iterable[SchemaRecord], server: str) -> str:
+    """The newest log of a server of which there are records; the server itself: there are none, or
+    they are from before logs had numbers."""
+    numbers = [0, *(log_number(server, log) for log in {record.server for record in records})]
+    return numbered_log(server, max(numbers))
+
+
+def log_with_records(records: Iterable[SchemaRecord], log: str) -> str:
+    """A log, or if there are no records of it, the first one with a number of that server: what was
+    held in quarantine may be from before logs had numbers, records are not."""
+    known = {record.server for record in records}
+    first = numbered_log(log, 1)
+    return first if log not in known and first in known else log
+
+
+def snapshot_record(
+    log: str, now: float, snapshot: CatalogSnapshot, setting: int | None
+) -> SchemaRecord:
+    """The record of every table at a place; `setting` is the server's lower_case_table_names."""
     body = {
         "tables": [_to_tree(state) for state in snapshot.tables],
         "charsets": snapshot.charsets,
+        "lower_case_table_names": setting,
+        "gtid": snapshot.gtid,
     }
-    return _record(server, snapshot.journal_name, snapshot.position, SNAPSHOT, now, body)
+    return _record(log, snapshot.journal_name, snapshot.position, SNAPSHOT, now, body)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a snapshot says of its server: lower_case_table_names, and the GTIDs that were executed
+    (empty: not known)."""
+
+    setting: int | None
+    gtid: str
+
+
+def taken(snapshot: SchemaRecord) -> Taken:
+    """Raises ConfigError: the record cannot be read."""
+    body = _body(snapshot)
+    return Taken(body.get("lower_case_table_names", 0), body.get("gtid", ""))
+
+
+def names_of(records: Iterable[SchemaRecord], log: str) -> Names | None:
+    """How the server of a log compared names, by its newest snapshot; None: there is none."""
+    snapshots = [record for record in of_log(records, log) if record.kind == SNAPSHOT]
+    return Names(taken(snapshots[-1]).setting) if snapshots else None
 
 
 def ddl_record(
@@ -60,55 +119,88 @@ def _record(
     return SchemaRecord(server, journal_name, position, kind, now, packed)
 
 
-def load_history(records: Iterable[SchemaRecord], server: str, start: Place) -> SchemaHistory:
-    """The history that the records of a server give for reading from `start` on.
+def load_history(
+    records: Iterable[SchemaRecord], log: str, start: Place, names: Names | None = None
+) -> SchemaHistory:
+    """The history that the records of a log give for reading from `start` on.
 
-    It begins at the newest snapshot that lies before `start`, else at the oldest. Records from
-    before a server's log began anew (RESET) are passed over. Raises ConfigError: a record that
-    cannot be read.
+    It begins at the newest snapshot that lies before `start`, else at the oldest. Raises
+    ConfigError: a record that cannot be read.
     """
-    mine = of_server(records, server)
+    mine = of_log(records, log)
     snapshots = [r for r in mine if r.kind == SNAPSHOT]
-    base = next((r for r in reversed(snapshots) if _place(r) <= start), None)
+    base = next((r for r in reversed(snapshots) if record_place(r) <= start), None)
     base = base or (snapshots[0] if snapshots else None)
-    history = SchemaHistory()
+    history = SchemaHistory(names)
     for record in mine:
-        if base is not None and _place(record) < _place(base) and base is not snapshots[0]:
+        if base is not None and _order(record) < _order(base) and base is not snapshots[0]:
             continue
         _replay(history, record)
+    history.forget(start)
     return history
 
 
-_KIND_ORDER = {DDL: 0, SNAPSHOT: 1, TABLE: 2}
+_KIND_ORDER = {SNAPSHOT: 0, DDL: 1, TABLE: 2}
+"""At one place: a snapshot is of what was there before the statement that begins there; what is
+stated of a table counts behind it."""
 
 
-def _place(record: SchemaRecord) -> Place:
+def record_place(record: SchemaRecord) -> Place:
     return place_of(record.journal_name, record.position)
 
 
 def _order(record: SchemaRecord) -> tuple[Place, int]:
-    return _place(record), _KIND_ORDER[record.kind]
+    return record_place(record), _KIND_ORDER[record.kind]
 
 
-def of_server(records: Iterable[SchemaRecord], server: str) -> list[SchemaRecord]:
-    """The records of a server's present log, in order. A snapshot stands where the log ended when
-    it was taken: what was recorded before it and lies behind it is of an older log."""
-    records = sorted((r for r in records if r.server == server), key=_order)
-    snapshots = [r for r in records if r.kind == SNAPSHOT]
-    return [
-        record
-        for record in records
-        if not any(
-            record.recorded_at < snapshot.recorded_at and _place(record) > _place(snapshot)
+def of_log(records: Iterable[SchemaRecord], log: str) -> list[SchemaRecord]:
+    """The records of a log, in its order."""
+    return sorted((record for record in records if record.server == log), key=_order)
+
+
+def with_number(records: Iterable[SchemaRecord], server: str, number: int) -> list[SchemaRecord]:
+    """A server's records from before logs had numbers, as those of its log of this number. Then
+    the clock told: what was recorded before a snapshot and lies behind it was of an older log; and
+    a snapshot made of DDL stood where the last one begins."""
+    mine = of_log(records, server)
+    snapshots = [r for r in mine if r.kind == SNAPSHOT]
+    statements = {(record_place(r), r.recorded_at) for r in mine if r.kind == DDL}
+    found = []
+    for record in mine:
+        if any(
+            record.recorded_at < snapshot.recorded_at
+            and record_place(record) > record_place(snapshot)
             for snapshot in snapshots
+        ):
+            continue
+        made = record.kind == SNAPSHOT and (record_place(record), record.recorded_at) in statements
+        found.append(
+            dataclasses.replace(
+                record, server=numbered_log(server, number), position=record.position + made
+            )
         )
-    ]
+    return found
+
+
+def _body(record: SchemaRecord) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = json.loads(zlib.decompress(record.body))
+        return body
+    except (zlib.error, ValueError) as error:
+        raise _unreadable(record, error) from None
+
+
+def _unreadable(record: SchemaRecord, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"the schema record at {record.journal_name}:{record.position} cannot be read "
+        f"({error}); put back a copy of the schema history, or remove it to start from the "
+        "catalog as it is now"
+    )
 
 
 def _replay(history: SchemaHistory, record: SchemaRecord) -> None:
-    place = _place(record)
+    place, body = record_place(record), _body(record)
     try:
-        body = json.loads(zlib.decompress(record.body))
         if record.kind == SNAPSHOT:
             tables = [_from_tree(tree) for tree in body["tables"]]
             history.take_snapshot(place, tables, body["charsets"])
@@ -117,12 +209,8 @@ def _replay(history: SchemaHistory, record: SchemaRecord) -> None:
         else:
             sql = body.pop("sql")
             history.apply(place, sql, Session(**{**body, "dialect": Dialect(**body["dialect"])}))
-    except (zlib.error, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the schema record at {record.journal_name}:{record.position} cannot be read "
-            f"({error}); put back a copy of the schema history, or remove it to start from the "
-            "catalog as it is now"
-        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(record, error) from None
 
 
 def _to_tree(state: TableState) -> dict[str, Any]:
@@ -180,36 +268,27 @@ def with_period(state: TableState) -> TableState:
 
 
 def compacted(
-    history: SchemaHistory, records: Sequence[SchemaRecord], server: str, now: float, hours: float
-) -> SchemaRecord | None:
-    """A snapshot at the last DDL, made of what is known, if the newest one is older than `hours`
-    and there was DDL since."""
-    mine = of_server(records, server)
-    taken = [r.recorded_at for r in mine if r.kind == SNAPSHOT]
-    if not taken or mine[-1].kind == SNAPSHOT or now - max(taken) < hours * 3600:
-        return None
-    last = mine[-1]
-    place = _place(last)
-    snapshot = CatalogSnapshot(
-        last.journal_name,
-        last.position,
-        tuple(history.states_at(place)),
-        history.charsets_at(place),
-    )
-    # Not newer than what it is made of, so that nothing behind it is taken for stale.
-    return snapshot_record(server, last.recorded_at, snapshot)
+    history: SchemaHistory, log: str, now: float, last: tuple[str, int]
+) -> SchemaRecord:
+    """A snapshot right behind the last statement (file, position), made of what is known."""
+    journal_name, position = last[0], last[1] + 1
+    place = place_of(journal_name, position)
+    tables = tuple(history.states_at(place))
+    snapshot = CatalogSnapshot(journal_name, position, tables, history.charsets_at(place))
+    return snapshot_record(log, now, snapshot, history.names.setting)
 
 
 def expired(
-    records: Sequence[SchemaRecord], server: str, now: float, hours: float, start: Place
+    records: Iterable[SchemaRecord], log: str, now: float, hours: float, start: Place
 ) -> SchemaRecord | None:
-    """The newest snapshot older than `hours` that lies before `start`: all before it may go."""
+    """The newest snapshot of a log older than `hours` that lies before `start`: all before it may
+    go."""
     old = [
         record
         for record in records
-        if record.server == server
+        if record.server == log
         and record.kind == SNAPSHOT
         and now - record.recorded_at > hours * 3600
-        and _place(record) <= start
+        and record_place(record) <= start
     ]
     return max(old, key=_order, default=None)

@@ -11,27 +11,47 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
+from ray_canal.errors import ConfigError
 from ray_canal.parse.fit import misfit_of_state
 from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.names import Names
 from ray_canal.parse.prescan import oldest_snapshot, reaching_back
 from ray_canal.parse.records import (
     compacted,
     ddl_record,
     load_history,
-    of_server,
+    log_number,
+    numbered_log,
+    of_log,
+    present_log,
+    record_place,
     snapshot_record,
     table_record,
+    taken,
+    with_number,
     with_period,
 )
 from ray_canal.parse.table_state import Session, TableState
+from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import CatalogSnapshot, SchemaChange, SchemaRecord
+from ray_canal.protocol.schema_record import (
+    DDL,
+    SNAPSHOT,
+    CatalogSnapshot,
+    SchemaChange,
+    SchemaRecord,
+)
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+
+_STATEMENTS_MAX = 5_000
+"""After so many statements a snapshot is made of what is known, however soon that is: it is what
+older records are dropped for."""
 
 OnDdlError = Literal["catalog", "quarantine", "stop"]
 
@@ -51,26 +71,37 @@ class LiveCatalog(Protocol):
         """Whether rows come with column names now."""
         ...
 
+    def lower_case_table_names(self) -> int:
+        """How it compares names (names.py)."""
+        ...
+
     def chunks(self, first: str, last: str) -> Iterable[RawChunk]:
         """The log from the beginning of a file to the present end of another one."""
         ...
 
 
 class SchemaKeeper:
-    """The history of one server, and the records that are to be kept of it."""
+    """The history of one log, and the records that are to be kept of it. `names`: how its server
+    compares them, where no catalog says so."""
 
     def __init__(
         self,
         catalog: LiveCatalog | None,
         on_ddl_error: OnDdlError = "catalog",
         snapshot_interval_hours: float = 24.0,
+        names: Names | None = None,
     ) -> None:
-        self.history = SchemaHistory()
+        self.names = names or Names()
+        self.history = SchemaHistory(self.names)
         self.on_ddl_error = on_ddl_error
         self.server = ""
         self._catalog = catalog
         self._interval_hours = snapshot_interval_hours
         self._new: list[SchemaRecord] = []
+        self._snapshot_at = time.time()  # or when the oldest statement behind it came
+        self._last_statement: tuple[str, int] | None = None  # since the newest snapshot
+        self._statements = 0
+        self._chunk: Place | None = None  # the last one with a statement
 
     def begin(
         self,
@@ -85,28 +116,84 @@ class SchemaKeeper:
 
         Returns the records that are new. Raises SourceError kinds, ConfigError."""
         known = list(records)
-        self.server = server
+        self._new, self._chunk = [], None
+        self._ask_names()
+        self.server, known = self._log_of(known, server)
         place = place_of(start.journal_name, start.position)
-        history = self.history = load_history(known, server, place)
-        self._new = []
-        gap = not continues and _ends_before(known, server, place)
-        if self._catalog is not None and (
-            gap or not history.has_snapshot or _is_anew(known, server, self._catalog.position())
-        ):
-            history = self.history = SchemaHistory() if history.has_snapshot else history
-            snapshot = self._catalog.snapshot()
-            tables = tuple(with_period(state) for state in snapshot.tables)
-            snapshot = CatalogSnapshot(
-                snapshot.journal_name, snapshot.position, tables, snapshot.charsets
-            )
-            at = place_of(snapshot.journal_name, snapshot.position)
-            history.take_snapshot(at, tables, snapshot.charsets)
-            self._new.append(snapshot_record(server, time.time(), snapshot))
+        history = self.history = load_history(known, self.server, place, self.names)
+        gap = not continues and all(record_place(record) < place for record in known)
+        if self._catalog is not None and (gap or not history.has_snapshot):
+            if history.has_snapshot:  # with statements behind it that nobody read
+                history, known = SchemaHistory(self.names), []
+                self.history = history
+            self._take_snapshot(self._catalog)
         else:
-            record = compacted(history, known, server, time.time(), self._interval_hours)
-            self._new.extend([record] if record is not None else [])
+            self._note_statements(known)
+            self._compact()
         self._reach_back(known, start)
+        self.history.forget(place)
         return self.take_records()
+
+    def _ask_names(self) -> None:
+        if self._catalog is None:
+            return
+        setting = self._catalog.lower_case_table_names()
+        if self.names.setting not in (None, setting):
+            raise ConfigError(
+                f"source.lower_case_table_names is {self.names.setting}, the server's is {setting};"
+                ' leave it at "auto" for a server, it is asked'
+            )
+        self.names = Names(setting)
+
+    def _log_of(
+        self, records: list[SchemaRecord], server: str
+    ) -> tuple[str, list[SchemaRecord]]:
+        """Which log of the server is read now, and what is known of it."""
+        if self._catalog is None:
+            return server, of_log(records, server)
+        log = present_log(records, server)
+        number, known = log_number(server, log), of_log(records, log)
+        if known and not number:
+            number, known = 1, with_number(known, server, 1)
+            self._new += known
+        if known and (why := _is_another(known, self._catalog.position(), self.names)):
+            logger.warning("%s: what is known of its schemas is of another log (%s); the catalog "
+                           "is read", server, why)  # fmt: skip
+            number, known, self._new = number + 1, [], []
+        return numbered_log(server, max(number, 1)), known
+
+    def _take_snapshot(self, catalog: LiveCatalog) -> None:
+        snapshot = catalog.snapshot()
+        tables = tuple(with_period(state) for state in snapshot.tables)
+        snapshot = replace(snapshot, tables=tables)
+        at = place_of(snapshot.journal_name, snapshot.position)
+        self.history.take_snapshot(at, tables, snapshot.charsets)
+        self._keep_snapshot(
+            snapshot_record(self.server, time.time(), snapshot, self.names.setting)
+        )
+
+    def _keep_snapshot(self, record: SchemaRecord) -> None:
+        self._new.append(record)
+        self._snapshot_at, self._statements, self._last_statement = record.recorded_at, 0, None
+
+    def _note_statements(self, known: list[SchemaRecord]) -> None:
+        """What is known behind the newest snapshot."""
+        newest = max((at for at, r in enumerate(known) if r.kind == SNAPSHOT), default=-1)
+        since = [record for record in known[newest + 1 :] if record.kind == DDL]
+        self._snapshot_at = known[max(newest, 0)].recorded_at if known else time.time()
+        self._statements = len(since)
+        last = known[-1] if known and newest < len(known) - 1 else None
+        self._last_statement = None if last is None else (last.journal_name, last.position)
+
+    def _compact(self) -> None:
+        """Make a snapshot of what is known, if the newest one is old and there was DDL since."""
+        if self._last_statement is None:
+            return
+        age_s = time.time() - self._snapshot_at
+        if age_s >= self._interval_hours * 3600 or self._statements >= _STATEMENTS_MAX:
+            self._keep_snapshot(
+                compacted(self.history, self.server, time.time(), self._last_statement)
+            )
 
     def _reach_back(self, known: list[SchemaRecord], start: EntryPosition) -> None:
         """Where reading starts before all that is known: learn what the oldest snapshot says of the
@@ -115,18 +202,19 @@ class SchemaKeeper:
         place = place_of(start.journal_name, start.position)
         if self._catalog is None or snapshot is None:
             return
-        if place >= place_of(snapshot.journal_name, snapshot.position):
+        if place >= record_place(snapshot):
             return
         where = f"{snapshot.journal_name}:{snapshot.position}"
         if self._catalog.has_row_metadata():
-            log.warning("reading starts at %s, before the catalog's snapshot at %s: until there, "
-                        "rows without row metadata are refused", start, where)  # fmt: skip
+            logger.warning("reading starts at %s, before the catalog's snapshot at %s: until then "
+                           "rows without row metadata are refused", start, where)  # fmt: skip
             return
-        log.warning("reading starts at %s, before the catalog's snapshot at %s: the log in between "
-                    "is read for DDL first", start, where)  # fmt: skip
+        logger.warning("reading starts at %s, before the catalog's snapshot at %s: the log in "
+                       "between is read for DDL first", start, where)  # fmt: skip
         chunks = self._catalog.chunks(start.journal_name, snapshot.journal_name)
-        self._new += reaching_back(snapshot, (start.journal_name, start.position), chunks)
-        self.history = load_history([*known, *self._new], self.server, place)
+        since = (start.journal_name, start.position)
+        self._new += reaching_back(snapshot, since, chunks, self.names)
+        self.history = load_history([*known, *self._new], self.server, place, self.names)
 
     def take_records(self) -> tuple[SchemaRecord, ...]:
         """The records since the last call."""
@@ -136,21 +224,31 @@ class SchemaKeeper:
     def applied(
         self, head: ChunkHead, position: int, sql: str, session: Session
     ) -> tuple[SchemaChange, ...]:
-        """A statement of the log: the tables that it changed, also when it comes again."""
+        """A statement of the log: the tables that it changed, also when its chunk comes again."""
         place = place_of(head.journal_name, position)
+        self._forget_before_last(place_of(head.journal_name, head.position))
         effects = self.history.apply(place, sql, session)
         if effects is not None and (effects.tables or effects.charsets):
             record = ddl_record(self.server, time.time(), head.journal_name, position, sql, session)
             self._new.append(record)
+            self._statements += 1
+            self._last_statement = (head.journal_name, position)
             for name, state in effects.tables.items():
                 if state is not None and state.problem and self.on_ddl_error != "stop":
                     self._read_anew(name, head, position, lambda _: True)
+            self._compact()
         changes = []
         for (schema, table), state in self.history.changed_at(place).items():
             meta = None if state is None or state.problem else state.meta
             problem = "" if state is None else state.problem
             changes.append(SchemaChange(position, schema, table, meta, problem))
         return tuple(changes)
+
+    def _forget_before_last(self, chunk: Place) -> None:
+        """What held only before the last chunk that had a statement; `chunk` is one that has."""
+        if self._chunk is not None and self._chunk < chunk:
+            self.history.forget(self._chunk)
+        self._chunk = chunk
 
     def found_again(self, table_map: TableMap, head: ChunkHead, position: int) -> bool:
         """Whether a table whose rows do not fit what is known was read anew from the catalog.
@@ -178,7 +276,7 @@ class SchemaKeeper:
         state = with_period(found.tables[0])
         if not fits(state):
             return False
-        log.warning("table %s.%s at %s:%d was read anew from the catalog", *name,
+        logger.warning("table %s.%s at %s:%d was read anew from the catalog", *name,
                     head.journal_name, position)  # fmt: skip
         self.history.put(place_of(head.journal_name, position), state)
         self._new.append(
@@ -187,18 +285,25 @@ class SchemaKeeper:
         return True
 
 
-def _is_anew(records: list[SchemaRecord], server: str, end: EntryPosition) -> bool:
-    """Whether the server's log began anew (RESET): something is known from behind its end."""
+def _is_another(known: list[SchemaRecord], end: EntryPosition, names: Names) -> str:
+    """Why what is known cannot be of the log that ends there now; empty: it can.
+
+    The server's log began anew (RESET, a copy that was put back), or it compares names in another
+    way since, and statements would have to be applied in another way, too."""
     behind = place_of(end.journal_name, end.position)
-    return any(
-        place_of(record.journal_name, record.position) > behind
-        for record in of_server(records, server)
-    )
+    if any(record_place(record) > behind for record in known):
+        return f"it ends at {end} now"
+    newest = next((r for r in reversed(known) if r.kind == SNAPSHOT), None)
+    if newest is not None and taken(newest).setting != names.setting:
+        return f"lower_case_table_names is {names.setting} now"
+    snapshots = (taken(record) for record in reversed(known) if record.kind == SNAPSHOT)
+    executed = next((each.gtid for each in snapshots if each.gtid), "")
+    comparable = _is_gtid_set(executed) and (_is_gtid_set(end.gtid) or not end.gtid)
+    if comparable and not GtidSet.parse(executed).issubset(GtidSet.parse(end.gtid)):
+        return "transactions that it had are gone"
+    return ""
 
 
-def _ends_before(records: list[SchemaRecord], server: str, start: Place) -> bool:
-    """Whether everything that is known of the server's log lies before `start`."""
-    return all(
-        place_of(record.journal_name, record.position) < start
-        for record in of_server(records, server)
-    )
+def _is_gtid_set(text: str) -> bool:
+    """MySQL's; a server of MariaDB may count its positions anew without a RESET."""
+    return ":" in text

@@ -11,6 +11,7 @@ from ray_canal.errors import TableMetaMismatch
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.fit import fitted, lent, misfit, same_type, with_hidden_key
 from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.names import Name, Names, lowered
 from ray_canal.parse.table_state import TableState
 from ray_canal.protocol.table_meta import TableMeta
 
@@ -30,7 +31,8 @@ class SchemaRegistry:
     lends the exact type text (`tinyint(1)`), which row metadata lacks. Known are: a given text,
     where it fits; else the history of the log's DDL; else the catalog, which is asked once per
     table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed; but
-    where the server adds a key of its own to keyless tables, `hidden_key` gives its name.
+    where the server adds a key of its own to keyless tables, `hidden_key` gives its name. `names`
+    says how the server compares those of tables.
     """
 
     def __init__(
@@ -40,15 +42,15 @@ class SchemaRegistry:
         history: SchemaHistory | None = None,
         hidden_key: Callable[[], str] | None = None,
     ) -> None:
-        self._given: dict[tuple[str, str], TableMeta] = {
-            (meta.schema, meta.table): meta for meta in parse_tables(create_table_sql)
-        }
+        self._given_tables = parse_tables(create_table_sql)
         self._catalog = catalog
         self._hidden_key = hidden_key
         self._history = history
         self._known: dict[tuple[str, str], TableMeta | None] = {}
         # What was known when a TABLE_MAP was resolved, and what came of it.
         self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
+        self._given: dict[Name, TableMeta] = {}
+        self.use_names(Names())
 
     def resolve(self, table_map: TableMap, journal_name: str = "", position: int = 0) -> TableMeta:
         """The table's schema at a place. Raises TableMetaMismatch: none is known, or it does not
@@ -137,37 +139,65 @@ class SchemaRegistry:
             where = f" and {state.problem}"
         elif later:
             where = " and what is known of it later need not hold here"
+        elif alike := self._alike(table_map):
+            where = (
+                f", but {alike} is known: if the server's lower_case_table_names is 1 or 2, that "
+                "is the same table; say so (source.lower_case_table_names, decode "
+                "--lower-case-table-names)"
+            )
         return (
             f"no column names for table {table_map.full_name}: the binlog has no row metadata"
             f"{where}; set binlog_row_metadata=FULL on the server, or give its CREATE TABLE "
             "(decode --schema, source.schema_sql)"
         )
 
+    def _alike(self, table_map: TableMap) -> str:
+        """A known table whose name differs in letters' case alone, where that may not matter."""
+        if self._names.setting is not None:
+            return ""
+        name = (table_map.schema, table_map.table)
+        known = [] if self._history is None else self._history.alike(name)
+        for schema, table in [*known, *self._given]:
+            if (lowered(schema or name[0]), lowered(table)) == (lowered(name[0]), lowered(name[1])):
+                return f"{schema or name[0]}.{table}"
+        return ""
+
+    @property
+    def names(self) -> Names:
+        return self._names
+
+    def use_names(self, names: Names) -> None:
+        """Compare names of tables as this server does."""
+        self._names = names
+        self._given = {names.pair((t.schema, t.table)): t for t in self._given_tables}
+        self._resolved.clear()
+
     def use(self, history: SchemaHistory) -> None:
         """Go on with this history, and no catalog but beside a given text."""
-        self._resolved.clear()
+        self.use_names(history.names)
         self._history = history
         if not self._given:
             self._catalog = None
 
     def changed(self, schema: str) -> None:
         """A DDL ran in this schema: what the catalog said of it is out of date."""
-        for key in [key for key in self._known if key[0] == schema]:
+        for key in [key for key in self._known if lowered(key[0]) == lowered(schema)]:
             del self._known[key]
         self._resolved.clear()
 
     def _given_meta(self, table_map: TableMap) -> TableMeta | None:
-        found = self._given.get((table_map.schema, table_map.table))
-        if found is None:
-            found = self._given.get(("", table_map.table))
-            if found is not None:
-                found = dataclasses.replace(found, schema=table_map.schema)
-        return found
+        schema, table = self._names.pair((table_map.schema, table_map.table))
+        found = self._given.get((schema, table)) or self._given.get(("", table))
+        if found is None or (found.schema, found.table) == (table_map.schema, table_map.table):
+            return found
+        return dataclasses.replace(found, schema=table_map.schema, table=table_map.table)
 
     def _catalog_meta(self, table_map: TableMap) -> TableMeta | None:
         key = (table_map.schema, table_map.table)
         if self._catalog is None:
             return None
         if key not in self._known:
+            if len(self._known) >= _RESOLVED_MAX:
+                self._known.clear()
             self._known[key] = self._catalog(*key)
         return self._known[key]

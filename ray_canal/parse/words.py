@@ -59,17 +59,22 @@ _END = Token("", "")
 _DIGITS_MAX = 64
 
 
+_BLANKS = r"\ \t\n\r\f\v"
+"""And no others: every character beyond ASCII is one of a name (MySQL's "Schema Object Names")."""
+
+
 @lru_cache(maxsize=4)
 def _pattern(no_backslash: bool) -> re.Pattern[str]:
     single, double = ("[^']", '[^"]') if no_backslash else (r"[^'\\]", r'[^"\\]')
     return re.compile(
         rf"""
-        (?P<skip> \s+ | \#[^\n]* | --(?=\s|\Z)[^\n]* | /\*(?!M?!).*?(?:\*/|\Z) | \*/ )
+        (?P<skip> [{_BLANKS}]+ | \#[^\n]* | --(?=[{_BLANKS}]|\Z)[^\n]*
+                | /\*(?!M?!).*?(?:\*/|\Z) | \*/ )
       | /\*(?P<maria>M?)!(?P<open>\d*)            # what is inside a conditional comment counts
       | `(?P<back> (?:[^`]+|``)* ) `?
       | '(?P<single> (?:{single}+|\\.|'')* ) '?
       | "(?P<double> (?:{double}+|\\.|"")* ) "?
-      | (?P<word> [\w$@]+ )
+      | (?P<word> [\w$@\u0080-\uffff]+ )
       | (?P<other> . )
         """,
         re.VERBOSE | re.DOTALL,

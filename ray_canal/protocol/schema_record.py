@@ -55,20 +55,23 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
     """Every table that a server's catalog had when its log was at a position, and the default
-    character sets of its databases."""
+    character sets of its databases. `gtid`: what the server had executed then; empty: not known."""
 
     journal_name: str
     position: int
     tables: tuple[TableState, ...] = ()
     charsets: dict[str, str] = field(default_factory=dict)
+    gtid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """One durable fact about the schemas of one server's log. `body` is parse/records.py's.
+    """One durable fact about the schemas of one log. `body` is parse/records.py's.
 
-    Records of one kind at one place of one server are one record: writing it again changes
-    nothing. `recorded_at` is time.time().
+    `server` says which log it is: a server's uuid and, behind a #, a number that rises when the
+    server's log began anew; or binlog files. Records of one kind at one place of one log are one
+    record: writing it again changes nothing. `recorded_at` is time.time(), for expiry alone: it
+    orders nothing.
     """
 
     server: str

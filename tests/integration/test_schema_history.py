@@ -19,6 +19,7 @@ from ray_canal.parse.column_type import column_meta
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.fit import same_type
 from ray_canal.parse.history import SchemaHistory, place_of
+from ray_canal.parse.names import Names
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
@@ -63,9 +64,11 @@ def described(cursor: Any) -> Described:
     return found
 
 
-def run_random(server: Server, seed: int, count: int) -> tuple[list[Step], str, int]:
+def run_random(
+    server: Server, seed: int, count: int, made_by: type[DdlMaker] = DdlMaker
+) -> tuple[list[Step], str, int]:
     """Run random DDL; after each statement (file, position, sql, the server's description)."""
-    maker = DdlMaker(server.kind, seed, TYPES_OF_BUILD.get(server.build, ()))
+    maker = made_by(server.kind, seed, TYPES_OF_BUILD.get(server.build, ()))
     steps = []
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         for sql in ("SET SESSION sql_mode=''", "SET SESSION foreign_key_checks=0"):
@@ -98,12 +101,6 @@ def insert_defaults(cursor: Any, maker: DdlMaker) -> None:
         cursor.execute(f"INSERT INTO {name} VALUES ()")
 
 
-def parser_of(history: SchemaHistory) -> EventParser:
-    keeper = SchemaKeeper(None)
-    keeper.history = history
-    return EventParser(SchemaRegistry(), keeper)
-
-
 def chunks(path: Path, position: int = 4) -> Iterator[Any]:
     config = {"destination": "x", "source": {"files": [str(path)]}, "chunk_bytes": 1 << 16}
     source = open_source(InstanceConfig.model_validate(config))
@@ -132,34 +129,43 @@ def differences(mine: list[ColumnMeta], theirs: list[ColumnMeta]) -> str:
 def test_after_each_ddl_the_history_is_the_catalog(server: Server, seed: int) -> None:
     with server.without_row_metadata():
         steps, file, _ = run_random(server, seed, STATEMENTS)
-    history = SchemaHistory()
-    parser = parser_of(history)
-    for chunk in chunks(server.datadir / file):
-        info, _ = parser.decode_chunk(chunk)
-        assert info.failure is None, info.failure
-    check_every_step(steps, history)
+    history = check_every_step(server.datadir / file, steps, Names(0))
     check_snapshot(server, steps[-1][3], history)
     check_restarts(server.datadir / file, steps, seed)
 
 
-def check_every_step(steps: list[Step], history: SchemaHistory) -> None:
+def check_every_step(path: Path, steps: list[Step], names: Names) -> SchemaHistory:
+    """Read the log; at each step the history is what the server said. Returns the last one."""
+    keeper = SchemaKeeper(None, names=names)
+    parser = EventParser(SchemaRegistry(), keeper)
+    left = list(reversed(steps))
     compared = 0
-    for journal_name, position, sql, expected in steps:
-        place = place_of(journal_name, position - 1)
-        known = {
-            (s.meta.schema, s.meta.table): s
-            for s in history.states_at(place)
-            if s.meta.schema in SCHEMAS
-        }
-        assert not [s.problem for s in known.values() if s.problem], sql
-        assert known.keys() == expected.keys(), sql
-        for name, state in known.items():
-            columns = list(state.columns)
-            mine = columns[:-2] if state.hidden_period else columns
-            problem = differences(mine, expected[name])
-            assert not problem, f"{quoted(name[1])} after {sql}: {problem}"
-            compared += 1
-    assert compared > STATEMENTS
+    for chunk in chunks(path):
+        info, _ = parser.decode_chunk(chunk)
+        assert info.failure is None, info.failure
+        while left and left[-1][1] <= chunk.head.end_position:
+            compared += check_step(left.pop(), keeper.history)
+    assert not left
+    assert compared > len(steps)
+    return keeper.history
+
+
+def check_step(step: Step, history: SchemaHistory) -> int:
+    """How many tables were compared."""
+    journal_name, position, sql, expected = step
+    known = {
+        (s.meta.schema, s.meta.table): s
+        for s in history.states_at(place_of(journal_name, position - 1))
+        if s.meta.schema in SCHEMAS
+    }
+    assert not [s.problem for s in known.values() if s.problem], sql
+    assert known.keys() == expected.keys(), sql
+    for name, state in known.items():
+        columns = list(state.columns)
+        mine = columns[:-2] if state.hidden_period else columns
+        problem = differences(mine, expected[name])
+        assert not problem, f"{quoted(name[1])} after {sql}: {problem}"
+    return len(known)
 
 
 def check_snapshot(server: Server, expected: Described, history: SchemaHistory) -> None:
@@ -182,9 +188,9 @@ def check_snapshot(server: Server, expected: Described, history: SchemaHistory) 
     catalog.close()
 
 
-def check_restarts(path: Path, steps: list[Step], seed: int) -> None:
+def check_restarts(path: Path, steps: list[Step], seed: int, setting: int = 0) -> None:
     """From the records of the first run, a run from any old place gives the same bytes."""
-    keeper = SchemaKeeper(None)
+    keeper = SchemaKeeper(None, names=Names(setting))
     keeper.begin([], "server", EntryPosition(path.name, 4))
     whole, records = entries_from(path, keeper, 4)
     assert len(whole) > 100
@@ -192,7 +198,7 @@ def check_restarts(path: Path, steps: list[Step], seed: int) -> None:
     assert rows > 20
     chooser = random.Random(seed)
     for _, position, *_ in chooser.sample(steps, 5):
-        again = SchemaKeeper(None)
+        again = SchemaKeeper(None, names=Names(setting))
         assert again.begin(records, "server", EntryPosition(path.name, position)) == ()
         part, new = entries_from(path, again, position)
         assert part == [entry for entry in whole if entry[0] >= position]
@@ -248,7 +254,7 @@ def test_ddl_between_a_start_in_the_past_and_the_catalogs_snapshot(server: Serve
         {("past", "altered"), ("past", "gone")},
     )
     again = SchemaKeeper(None, "quarantine")
-    again.begin(records, "server", EntryPosition(file, start))
+    again.begin(records, keeper.server, EntryPosition(file, start))
     assert past_rows(server.datadir / file, again, start) == whole
 
 

@@ -110,26 +110,28 @@ def _user() -> list[str]:
     return ["--user=root"] if os.getuid() == 0 else []
 
 
-def template(build: str) -> Path:
-    """A fresh data directory to copy; made once per build."""
+def template(build: str, lower_case: bool = False) -> Path:
+    """A fresh data directory to copy; made once per build. `lower_case`: for a server with
+    lower_case_table_names=1, which MySQL 8 and later must be made for."""
     fetch(build)
-    target = cache_dir() / f"{build}.data"
-    with locked(f"{build}.data"):
+    target = cache_dir() / (f"{build}-lower.data" if lower_case else f"{build}.data")
+    with locked(target.name):
         if not target.exists():
             making = target.with_suffix(".making")
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()
-            _initialise(build, making)
+            _initialise(build, making, lower_case)
             (making / "auto.cnf").unlink(missing_ok=True)  # each copy makes its own server_uuid
             making.rename(target)
     return target
 
 
-def _initialise(build: str, datadir: Path) -> None:
+def _initialise(build: str, datadir: Path, lower_case: bool) -> None:
     command = [*_program(build), *_user(), f"--datadir={datadir}"]
     script = ""
     if build == "mysql97":
         command += ["--initialize-insecure", "--innodb-redo-log-capacity=32M"]
+        command += ["--lower-case-table-names=1"] * lower_case
     else:
         command += ["--bootstrap", "--innodb-log-file-size=48M"]
         (datadir / "mysql").mkdir()
@@ -316,10 +318,10 @@ def start(kind: str, folder: Path, options: Options | None = None) -> Iterator[S
     kind = OTHER_BUILDS.get(build, kind)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tmp").mkdir(exist_ok=True)
+    lower_case = kind == "mysql97" and (options or {}).get("lower-case-table-names") == "1"
+    made = template(build, lower_case)
     # cp keeps InnoDB's sparse files sparse; shutil would write out every zero.
-    subprocess.run(
-        ["cp", "-a", "--sparse=always", str(template(build)), str(folder / "data")], check=True
-    )
+    subprocess.run(["cp", "-a", "--sparse=always", str(made), str(folder / "data")], check=True)
     server = Server(kind, folder, dict(options or {}), build=build)
     try:
         server.start()

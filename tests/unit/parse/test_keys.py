@@ -128,7 +128,7 @@ def test_like_takes_long_keys_and_no_algorithm() -> None:
 def test_records_keep_keys() -> None:
     state = after("create table t (a int, t text unique, unique (a) using hash)")
     snapshot = CatalogSnapshot("bin.000001", 4, (state,))
-    record = snapshot_record("server", 1.0, snapshot)
+    record = snapshot_record("server", 1.0, snapshot, 0)
     history = load_history([record], "server", place_of("bin.000001", 4))
     assert history.at("s", "t", place_of("bin.000001", 5)) == state
     history.apply(place_of("bin.000001", 9), "alter table t drop key t", MARIADB)
