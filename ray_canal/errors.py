@@ -30,6 +30,7 @@
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
         │   └── MetaUnavailable      (retryable) where cursors live cannot be reached
         ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
+        │   └── EpochLost            (retryable) where cursors live, our epoch was forgotten
         ├── CursorNotInLog           (retryable) the log begins behind a subscriber's cursor
         └── Fenced                   an epoch newer than ours owns the destination
 
@@ -229,6 +230,10 @@ class CursorNotInLog(InstanceError):
     """The log does not have all that lies behind a subscriber's cursor; a catch-up does."""
 
     retryable = True
+
+
+class EpochLost(InstanceRestarted):
+    """Where cursors live, the owner's epoch was forgotten, and perhaps some acks with it."""
 
 
 class MetaUnavailable(InstanceNotRunning):

@@ -5,12 +5,13 @@ it a `backend` and a `reopen`, or `SchemaConformance` and give it a `store`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from ray_canal.errors import Fenced
+from ray_canal.errors import EpochLost, Fenced
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.schema_store import SchemaStore
@@ -68,10 +69,13 @@ class Conformance:
         manager = MetaManager(backend)
         names = ("orders", "Orders", "stock")
         epochs = {name: manager.acquire(name) for name in names}
-        assert manager.acquire("stock") == epochs["stock"] + 1
+        assert manager.acquire("stock") > epochs["stock"]
         manager.save("orders", epochs["orders"], SubscriberMeta(1, "a", None))
         assert manager.load("stock") == manager.load("Orders") == {}
-        assert [backend.epoch(name) for name in (*names, "none")] == [1, 1, 2, 0]
+        assert [backend.epoch(name) for name in ("orders", "Orders")] == [
+            epochs[name] for name in ("orders", "Orders")
+        ]
+        assert backend.epoch("none") == 0
 
     def test_the_timeline_is_fenced_and_no_subscriber(
         self, backend: MetaBackend, reopen: Reopen
@@ -101,7 +105,7 @@ class Conformance:
         manager.save("orders", old, kept)
         manager.refuse_fenced("orders", old)
         new = successor.acquire("orders")
-        assert new == old + 1
+        assert new > old
         fenced = rf"epoch {old} was replaced by epoch {new}.*orders"
         with pytest.raises(Fenced, match=fenced):
             manager.save("orders", old, SubscriberMeta(1, "a", cursor(200)))
@@ -112,39 +116,86 @@ class Conformance:
         assert successor.load("orders") == {1: kept}
         successor.save("orders", new, SubscriberMeta(1, "a", cursor(300)))
 
-    def test_a_destination_that_nobody_acquired_is_fenced(self, backend: MetaBackend) -> None:
-        with pytest.raises(Fenced):
+    def test_what_nobody_acquired_cannot_be_written(self, backend: MetaBackend) -> None:
+        with pytest.raises(EpochLost):
             MetaManager(backend).save("orders", 0 + 1, SubscriberMeta(1, "a", None))
+        assert backend.load("orders") == {}
+
+    def test_epochs_rise_also_where_the_newest_was_forgotten(
+        self, backend: MetaBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """D4: put back from a copy, a Redis that lost its last writes: no epoch is given twice."""
+        before = time.time_ns() // 1_000_000
+        first = backend.acquire("orders", "me")
+        assert first >= before
+        time.sleep(0.01)
+        assert backend.acquire("stock", "me") > first  # also where nothing is known of it
+        # A clock that goes back, a clock that stands: never the same one again.
+        monkeypatch.setattr(time, "time_ns", lambda: 5)
+        assert backend.acquire("orders", "me") == first + 1
+        assert backend.acquire("orders", "me") == first + 2
+
+    def test_an_epoch_that_was_forgotten_is_told_from_one_that_was_replaced(
+        self, backend: MetaBackend
+    ) -> None:
+        """D4: its owner begins anew, it does not give up; it may take a newer epoch."""
+        manager = MetaManager(backend)
+        known = manager.acquire("orders", "me")
+        lost = known + 1000  # what the owner has, where the backend knows of `known` only
+        for call in (
+            lambda: manager.save("orders", lost, SubscriberMeta(1, "a", None)),
+            lambda: manager.remove("orders", lost, 1),
+            lambda: manager.refuse_fenced("orders", lost),
+        ):
+            with pytest.raises(EpochLost, match="put back from a copy"):
+                call()
+        assert manager.acquire("orders", "another name", lost) > known
+        assert manager.acquire("nobody yet", "me", 5) >= known
+
+    def test_batch_ids_that_were_given_out_are_kept(self, backend: MetaBackend) -> None:
+        """a12, D4: they rise over restarts, and begin at 1."""
+        manager = MetaManager(backend)
+        epoch = manager.acquire("orders")
+        assert manager.load_batch_ids("orders") == 0
+        manager.save_batch_ids("orders", epoch, 4096)
+        manager.save("orders", epoch, SubscriberMeta(1, "a", None))
+        assert manager.load_batch_ids("orders") == 4096
+        assert list(manager.load("orders")) == [1]
 
     def test_each_owner_gets_an_epoch_of_its_own(self, reopen: Reopen) -> None:
         epochs: list[int] = []
+        began = time.time_ns() // 1_000_000
 
         def acquire(backend: MetaBackend) -> None:
-            epochs.extend(backend.acquire("orders") for _ in range(8))
+            found = [backend.acquire("orders") for _ in range(8)]
+            assert found == sorted(found)
+            epochs.extend(found)
 
         threads = [threading.Thread(target=acquire, args=(reopen(),)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(epochs) == list(range(1, 33))
+        assert len(set(epochs)) == 32
+        assert min(epochs) >= began
 
     def test_who_was_replaced_does_not_take_it_back(
         self, backend: MetaBackend, reopen: Reopen
     ) -> None:
         old, new = backend, reopen()
-        assert old.acquire("orders", "old", None) == 1
-        assert old.acquire("orders", "old", 1) == 2
-        # Its answer was lost: the owner does not know of its own epoch 3.
-        assert old.acquire("orders", "old", 2) == 3
-        assert old.acquire("orders", "old", 2) == 4
-        assert new.acquire("orders", "new") == 5
-        with pytest.raises(Fenced, match="epoch 4 was replaced by epoch 5"):
-            old.acquire("orders", "old", 4)
+        first = old.acquire("orders", "old", None)
+        second = old.acquire("orders", "old", first)
+        # Its answer was lost: the owner does not know of its own third epoch.
+        third = old.acquire("orders", "old", second)
+        fourth = old.acquire("orders", "old", second)
+        fifth = new.acquire("orders", "new")
+        with pytest.raises(Fenced, match=f"epoch {fourth} was replaced by epoch {fifth}.*stop it"):
+            old.acquire("orders", "old", fourth)
         with pytest.raises(Fenced):
-            old.acquire("orders", "", 4)
-        assert new.acquire("orders", "new", 5) == 6
-        assert old.acquire("orders", "old") == 7
+            old.acquire("orders", "", fourth)
+        sixth = new.acquire("orders", "new", fifth)
+        epochs = [first, second, third, fourth, fifth, sixth, old.acquire("orders", "old")]
+        assert epochs == sorted(set(epochs))
 
     def test_after_a_takeover_nothing_of_the_old_owner_comes(
         self, backend: MetaBackend, reopen: Reopen

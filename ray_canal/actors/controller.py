@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import uuid
 from typing import Any
 
 import ray
@@ -62,7 +63,11 @@ class Controller:
             if name not in places:
                 process = process_for(name, places, share, spawn.STORE_PREFIX)
                 places[name] = Place(
-                    process, share > 0, instance.model_dump_json(), config.meta.model_dump_json()
+                    process,
+                    share > 0,
+                    instance.model_dump_json(),
+                    config.meta.model_dump_json(),
+                    uuid.uuid4().hex,
                 )
                 self._places.put(name, places[name])
         return names

@@ -37,7 +37,8 @@ class StoreActor:
     def _take_up(self, destination: str, place: Place | None) -> Store | None:
         if place is None or place.process != self._process:
             return None
-        store = Store(place.instance_json, place.meta_json, place.shared)
+        claim = self._places.claim(destination, place.owner)
+        store = Store(place.instance_json, place.meta_json, place.shared, claim)
         self._stores[destination] = store
         return store
 

@@ -19,12 +19,13 @@ from typing import Any, TypeVar, cast
 
 from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
+from ray_canal.actors.kept_batch_ids import KeptBatchIds
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
-from ray_canal.actors.ownership import Ownership
+from ray_canal.actors.ownership import Claim, Ownership
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.signal import Signal
@@ -34,6 +35,7 @@ from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
     CursorNotInLog,
     DecodeError,
+    EpochLost,
     Fenced,
     InstanceNotRunning,
     NotSubscribed,
@@ -56,10 +58,6 @@ T = TypeVar("T")
 BACKOFF_MIN_S = 0.2
 _ENDING_S = 30.0
 
-_BATCH_IDS_PER_EPOCH = 1 << 32
-"""Batch ids rise over restarts, too: an epoch's begin here, so that an old one is never taken for a
-new one, even where a client cannot name the epoch."""
-
 STARTING, RUNNING, RESTING = "starting", "running", "resting"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 
@@ -68,9 +66,11 @@ class Instance:
     """The life of one destination. `self._changed` is woken by whatever a waiting call may wait
     for."""
 
-    def __init__(self, instance_json: str, meta_json: str, within: bool = False) -> None:
-        """Inside a running event loop. `within`: whether upstreams are to run in this process,
-        too."""
+    def __init__(
+        self, instance_json: str, meta_json: str, within: bool = False, claim: Claim | None = None
+    ) -> None:
+        """Inside a running event loop. `within`: whether upstreams are to run in this process, too.
+        `claim`: what it knows of its ownership from its life before."""
         self._config = InstanceConfig.model_validate_json(instance_json)
         self._destination = self._config.destination
         meta = MetaConfig.model_validate_json(meta_json)
@@ -85,7 +85,8 @@ class Instance:
         self._state = STARTING
         self._failure: Exception | None = None
         self._epoch = 0
-        self._cursors = Ownership(self._destination, meta, uuid.uuid4().hex)
+        self._cursors = Ownership(self._destination, meta, claim or Claim())
+        self._batch_ids = KeptBatchIds(self._destination)
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
@@ -189,13 +190,14 @@ class Instance:
         start, identity, new_records = await line.open(at, records, delivered)
         self._delivered = None
         # Who has lost the destination to another owner does not take it back.
-        self._epoch = await self._cursors.acquire(self._epoch or None)
+        self._epoch = await self._cursors.acquire()
         if self._failure is not None:
             await self._set(STARTING, None)
         # From here on nobody subscribes or acks: what was handed out is void.
         await self._close_lines()
         await self._cursors.run(self._kept_filter.forget_old, self._epoch)
         await self._cursors.run(self._timeline.enter, self._epoch, identity, start.same_log)
+        batch_ids_from = await self._cursors.run(self._batch_ids.begin, self._epoch)
         self._identity, self._start, self._started_how = identity, start.position, start.how
         await self._schemas.keep_from(start.position, identity, [*records, *new_records])
         await self._schemas.append(new_records)
@@ -207,7 +209,6 @@ class Instance:
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)
             return False
-        batch_ids_from = (self._epoch - 1) * _BATCH_IDS_PER_EPOCH
         store = line.begin(start.position, batch_ids_from, self._timeline.number)
         away = []
         for client_id, subscriber in self._subscribers.items():
@@ -369,9 +370,16 @@ class Instance:
             self._subscribers[subscriber.client_id] = subscriber
 
     async def _owned(self, work: Awaitable[T]) -> T:
-        """Who finds out here that another owner has taken over gives up."""
+        """Who finds out here that another owner has taken over gives up; whose epoch was forgotten
+        begins anew."""
         try:
             return await work
+        except EpochLost as error:
+            if self._line is not None:
+                self._line.fail(error)
+            if self._state == FINISHED and self._life.done():
+                self._life = asyncio.create_task(self._live())
+            raise
         except Fenced as error:
             self._life.cancel()
             await self._set(FAILED, error)

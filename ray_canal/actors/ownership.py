@@ -8,29 +8,50 @@ is seen by the generation that took it, what comes later under the old epoch is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+import uuid
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.config import MetaConfig
-from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
+from ray_canal.errors import Fenced, InstanceNotRunning, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_TAKEOVER_TRIES = 10
 _FRESH_S = 1.0
 """So long, at most, a confirmation counts that came while a call was already there."""
 
 
-class Ownership:
-    """Of one destination. `owner`: see MetaBackend.acquire."""
+class Claim:
+    """What an owner must not forget while it restarts: its name, which nobody else has, and the
+    newest epoch that it knows of. This one is in memory; see places.py for one that lasts."""
 
-    def __init__(self, destination: str, config: MetaConfig, owner: str) -> None:
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner or uuid.uuid4().hex
+        self._epoch: int | None = None
+
+    def epoch(self) -> int | None:
+        """None: this owner has not taken the destination yet."""
+        return self._epoch
+
+    def note(self, epoch: int) -> None:
+        """Raises InstanceNotRunning: it cannot be kept now."""
+        self._epoch = epoch
+
+
+class Ownership:
+    """Of one destination. Whoever takes it for the first time takes it from whoever has it; after
+    that, a restart included, only if nobody else has taken it since."""
+
+    def __init__(self, destination: str, config: MetaConfig, claim: Claim) -> None:
         self._destination = destination
         self._config = config
-        self._owner = owner
+        self._claim = claim
         self._thread = BackendThread(f"cursors of {destination}")
         self._opened: MetaManager | None = None
         self._acquired: int | None = 0  # read and written in the thread alone
@@ -59,19 +80,34 @@ class Ownership:
         """Subscribers by client id. Raises ConfigError: a record is damaged; MetaUnavailable."""
         return await self.run(MetaManager.load, self._destination)
 
-    async def acquire(self, after: int | None = None) -> int:
-        """A new epoch; see MetaBackend.acquire. Raises Fenced, MetaUnavailable."""
+    async def acquire(self) -> int:
+        """A new epoch. Raises Fenced: another owner has taken the destination; MetaUnavailable."""
+        return await self.run(self._acquire)
 
-        return await self.run(self._acquire, after)
-
-    def _acquire(self, manager: MetaManager, after: int | None) -> int:
+    def _acquire(self, manager: MetaManager) -> int:
         before, self._acquired = self._acquired, None
         try:
-            self._acquired = manager.acquire(self._destination, self._owner, after)
+            epoch = self._taken(manager)
         except Fenced:
             self._acquired = before
             raise
-        return self._acquired
+        self._acquired = epoch
+        with contextlib.suppress(InstanceNotRunning):  # the backend knows whose epoch it is
+            self._claim.note(epoch)
+        return epoch
+
+    def _taken(self, manager: MetaManager) -> int:
+        known, owner = self._claim.epoch(), self._claim.owner
+        if known is not None:
+            return manager.acquire(self._destination, owner, known)
+        for _ in range(_TAKEOVER_TRIES):
+            # What is replaced is noted first: whoever dies here knows after its restart what it
+            # was about to replace, and that it may replace nothing newer.
+            known = manager.epoch(self._destination)
+            self._claim.note(known)
+            with contextlib.suppress(Fenced):  # its owner took a new epoch just now
+                return manager.acquire(self._destination, owner, known)
+        return manager.acquire(self._destination, owner)
 
     async def save(self, epoch: int, subscriber: SubscriberMeta) -> None:
         """Durable when it returns. Raises Fenced, MetaUnavailable; InstanceRestarted: this process

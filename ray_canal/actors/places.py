@@ -19,6 +19,9 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 
+from ray_canal.actors.ownership import Claim
+from ray_canal.errors import InstanceNotRunning
+
 FEW_CPUS = 4
 """On clusters of so many, a destination fetches and decodes in the process of its log."""
 
@@ -26,12 +29,39 @@ FEW_CPUS = 4
 @dataclass(frozen=True, slots=True)
 class Place:
     """`process`: the name of the actor that holds the destination. `shared`: whether its upstream
-    runs there, too, and other destinations may."""
+    runs there, too, and other destinations may. `owner`: whose the destination is, from a start to
+    a stop."""
 
     process: str
     shared: bool
     instance_json: str
     meta_json: str
+    owner: str = ""
+
+
+class KeptClaim(Claim):
+    """An owner's claim that outlives its process, as long as the cluster's head. So a store that
+    was restarted does not take the destination from who has taken it meanwhile; a new start, whose
+    owner is another one, does."""
+
+    def __init__(self, key: str, owner: str) -> None:
+        super().__init__(owner)
+        self._key = key
+
+    def epoch(self) -> int | None:
+        if self._epoch is None:
+            found = _internal_kv_get(self._key)
+            owner, _, epoch = ("" if found is None else found.decode()).partition(" ")
+            if owner == self.owner:
+                self._epoch = int(epoch)
+        return self._epoch
+
+    def note(self, epoch: int) -> None:
+        try:
+            _internal_kv_put(self._key, f"{self.owner} {epoch}", overwrite=True)
+        except Exception as error:  # Ray's own, of several kinds: its head does not answer
+            raise InstanceNotRunning(f"the epoch cannot be noted in the cluster: {error}") from None
+        super().note(epoch)
 
 
 class Places:
@@ -39,6 +69,11 @@ class Places:
 
     def __init__(self, namespace: str) -> None:
         self._prefix = f"ray_canal:destination:{namespace}:"
+        self._claims = f"ray_canal:claim:{namespace}:"
+
+    def claim(self, destination: str, owner: str) -> Claim:
+        """What the destination's store knows of its ownership."""
+        return KeptClaim(self._claims + destination, owner)
 
     def put(self, destination: str, place: Place) -> None:
         _internal_kv_put(self._prefix + destination, json.dumps(asdict(place)), overwrite=True)
@@ -49,6 +84,7 @@ class Places:
 
     def remove(self, destination: str) -> None:
         _internal_kv_del(self._prefix + destination)
+        _internal_kv_del(self._claims + destination)
 
     def names(self) -> list[str]:
         """Destinations that have a place."""

@@ -133,6 +133,10 @@ class Store(Subscriptions):
         after `since_s`. Raises Fenced, MetaUnavailable."""
         while True:
             try:
+                last_id = line.store.last_batch_id(client_id)
+                if self._batch_ids.runs_out(last_id):
+                    reserve = self._batch_ids.reserve_behind
+                    await self._owned(self._cursors.write(self._epoch, reserve, last_id))
                 await self._owned(self._cursors.confirm(self._epoch, since_s))
             except InstanceRestarted:  # a new generation is about to begin
                 await self._changed.wait(time.monotonic() + BACKOFF_MIN_S)

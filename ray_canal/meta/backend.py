@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
-from ray_canal.errors import Fenced
+from ray_canal.errors import EpochLost, Fenced, InstanceError
+
+
+def clock_epoch() -> int:
+    """The lowest epoch that may be given now: milliseconds since 1970. So an epoch is higher than
+    those before it also where the newest one was forgotten: a file put back from a copy, a server
+    that lost its last writes, cursors in memory."""
+    return time.time_ns() // 1_000_000
 
 
 class MetaBackend(Protocol):
     """A durable map (destination, client id) -> text, guarded by an epoch per destination.
 
     An owner takes the destination by `acquire`; each of its writes names the epoch it got. A write
-    under another epoch than the destination's newest is refused with Fenced and changes nothing. A
-    backend that cannot be reached raises MetaUnavailable; after that a write may or may not have
-    happened, and writing it again is safe.
+    under another epoch than the destination's newest is refused and changes nothing: with Fenced,
+    if the newest one is higher; with EpochLost, if it is lower, so that the backend has forgotten
+    the owner's. A backend that cannot be reached raises MetaUnavailable; after that a write may or
+    may not have happened, and writing it again is safe.
     """
 
     where: str
     """What an error calls it: the file, or the server and its tables or keys."""
 
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
-        """Raise the destination's epoch by one and return it; every earlier owner is fenced.
+        """Give the destination a higher epoch and return it: the newest one plus one, or
+        `clock_epoch()` if that is more. Every earlier owner is fenced.
 
-        With `after`, only if that is the newest epoch, or `owner` (any text that nobody else has)
-        has made the newest one: so who was replaced does not take it back. Else raises Fenced.
+        With `after`, only if no epoch above that was given, or `owner` (any text that nobody else
+        has) was given the newest one: so who was replaced does not take it back. Else raises
+        Fenced.
         """
         ...
 
@@ -46,8 +57,22 @@ class MetaBackend(Protocol):
     def close(self) -> None: ...
 
 
-def fenced(destination: str, epoch: int, newest: int) -> Fenced:
+def refused(destination: str, epoch: int, newest: int) -> InstanceError:
     """The error of an owner whose epoch is not the newest one."""
-    error = Fenced(f"epoch {epoch} was replaced by epoch {newest}: another owner has taken over")
+    if newest < epoch:
+        return EpochLost(
+            f"epoch {epoch} is not known where the cursors are, the newest there is {newest}: they "
+            "were put back from a copy, or the server lost its last writes. A new epoch is taken; "
+            "what was acked since then comes again"
+        ).at(destination=destination)
+    return fenced(destination, epoch, newest)
+
+
+def fenced(destination: str, epoch: int, newest: int) -> Fenced:
+    """The error of an owner that another one has replaced."""
+    error = Fenced(
+        f"epoch {epoch} was replaced by epoch {newest}: another owner has taken over; to take the "
+        "destination back, stop it here and start it again"
+    )
     error.at(destination=destination)
     return error

@@ -13,7 +13,7 @@ from typing import Any
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
-from ray_canal.meta.backend import MetaBackend, fenced
+from ray_canal.meta.backend import MetaBackend, refused
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
@@ -74,9 +74,9 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-_FILTER_RECORD, _TIMELINE_RECORD = -1, -2
+_FILTER_RECORD, _TIMELINE_RECORD, _BATCH_IDS_RECORD = -1, -2, -3
 """What is the destination's own is kept as if it were these clients' records, so that it is fenced,
-copied and restored with the cursors: its filter and its timeline."""
+copied and restored with the cursors: its filter, its timeline, the batch ids given out."""
 
 
 class MetaManager:
@@ -90,6 +90,10 @@ class MetaManager:
         """Own the destination: a new epoch, which fences every earlier owner. Raises Fenced: see
         MetaBackend.acquire."""
         return self._backend.acquire(destination, owner, after)
+
+    def epoch(self, destination: str) -> int:
+        """The newest epoch, 0 if nobody ever acquired the destination."""
+        return self._backend.epoch(destination)
 
     def load(self, destination: str) -> dict[int, SubscriberMeta]:
         """Subscribers by client id. Raises ConfigError: a record is damaged."""
@@ -132,6 +136,21 @@ class MetaManager:
         """Raises Fenced."""
         self._backend.save(destination, epoch, _TIMELINE_RECORD, _sealed(timeline.to_json()))
 
+    def load_batch_ids(self, destination: str) -> int:
+        """The highest batch id that may have been given out; 0: none was. Raises ConfigError."""
+        record = self._backend.load(destination).get(_BATCH_IDS_RECORD)
+        try:
+            return 0 if record is None else int(_unsealed(record))
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of batch ids (client {_BATCH_IDS_RECORD}) is "
+                f"damaged: {error}. Remove it: then they begin at 1 again"
+            ).at(destination=destination) from None
+
+    def save_batch_ids(self, destination: str, epoch: int, highest: int) -> None:
+        """Raises Fenced."""
+        self._backend.save(destination, epoch, _BATCH_IDS_RECORD, _sealed(str(highest)))
+
     def _opened(self, destination: str, client_id: int, record: str) -> SubscriberMeta:
         try:
             subscriber = SubscriberMeta.from_json(_unsealed(record))
@@ -146,10 +165,11 @@ class MetaManager:
         return subscriber
 
     def refuse_fenced(self, destination: str, epoch: int) -> None:
-        """Raises Fenced if `epoch` is not the destination's newest, MetaUnavailable."""
+        """Raises Fenced or EpochLost if `epoch` is not the destination's newest,
+        MetaUnavailable."""
         newest = self._backend.epoch(destination)
         if newest != epoch:
-            raise fenced(destination, epoch, newest)
+            raise refused(destination, epoch, newest)
 
     def save(self, destination: str, epoch: int, subscriber: SubscriberMeta) -> None:
         """Raises Fenced; ConfigError: no subscriber has this id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ray_canal.meta.backend import fenced
+from ray_canal.meta.backend import clock_epoch, fenced, refused
 
 
 class MemoryBackend:
@@ -20,10 +20,12 @@ class MemoryBackend:
 
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         with self._lock:
-            if after is not None and not (owner and self._owners.get(destination) == owner):
-                self._guard(destination, after)
+            newest = self.epoch(destination)
+            is_mine = bool(owner) and self._owners.get(destination) == owner
+            if after is not None and newest > after and not is_mine:
+                raise fenced(destination, after, newest)
             self._owners[destination] = owner
-            self._epochs[destination] = self.epoch(destination) + 1
+            self._epochs[destination] = max(newest + 1, clock_epoch())
             return self._epochs[destination]
 
     def epoch(self, destination: str) -> int:
@@ -48,4 +50,4 @@ class MemoryBackend:
     def _guard(self, destination: str, epoch: int) -> None:
         newest = self.epoch(destination)
         if epoch != newest:
-            raise fenced(destination, epoch, newest)
+            raise refused(destination, epoch, newest)

@@ -9,7 +9,7 @@ As durable as the server's commits are (innodb_flush_log_at_trx_commit = 1).
 from __future__ import annotations
 
 from ray_canal.config import MetaConfig
-from ray_canal.meta.backend import fenced
+from ray_canal.meta.backend import clock_epoch, fenced, refused
 from ray_canal.meta.mysql_database import MetaDatabase
 
 _NAME = "character set ascii collate ascii_bin not null"
@@ -22,12 +22,13 @@ _TABLES = {
 }
 # LAST_INSERT_ID carries the new value out of the statement that made it.
 _ACQUIRE = (
-    "insert into {d}.canal_epoch values (%s, last_insert_id(1), %s)"
-    " on duplicate key update epoch = last_insert_id(epoch + 1), owner = %s"
+    "insert into {d}.canal_epoch values (%s, last_insert_id(%s), %s)"
+    " on duplicate key update epoch = last_insert_id(greatest(epoch + 1, %s)), owner = %s"
 )
+_KNOW = "insert ignore into {d}.canal_epoch values (%s, 0, '')"
 _ACQUIRE_AGAIN = (
-    "update {d}.canal_epoch set epoch = last_insert_id(epoch + 1), owner = %s"
-    " where destination = %s and (epoch = %s or (owner = %s and owner <> ''))"
+    "update {d}.canal_epoch set epoch = last_insert_id(greatest(epoch + 1, %s)), owner = %s"
+    " where destination = %s and (epoch <= %s or (owner = %s and owner <> ''))"
 )
 _EPOCH = "select epoch from {d}.canal_epoch where destination = %s"
 _LOAD = "select client_id, record from {d}.canal_cursor where destination = %s"
@@ -51,9 +52,12 @@ class MysqlBackend:
         self.where = self._database.where
 
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
+        least = clock_epoch()
         if after is None:
-            return self._database.changed_and_id(_ACQUIRE, destination, owner, owner)[1]
-        values = (owner, destination, after, owner)
+            given = (destination, least, owner, least, owner)
+            return self._database.changed_and_id(_ACQUIRE, *given)[1]
+        self._database.changed(_KNOW, destination)  # of tables that were emptied
+        values = (least, owner, destination, after, owner)
         changed, epoch = self._database.changed_and_id(_ACQUIRE_AGAIN, *values)
         if not changed:
             raise fenced(destination, after, self.epoch(destination))
@@ -70,13 +74,13 @@ class MysqlBackend:
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
         values = (client_id, record, destination, epoch, record)
         if not self._database.changed(_SAVE, *values):
-            raise fenced(destination, epoch, self.epoch(destination))
+            raise refused(destination, epoch, self.epoch(destination))
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
         if not self._database.changed(_REMOVE, destination, client_id, destination, epoch):
             newest = self.epoch(destination)
             if newest != epoch:
-                raise fenced(destination, epoch, newest)
+                raise refused(destination, epoch, newest)
 
     def close(self) -> None:
         self._database.close()

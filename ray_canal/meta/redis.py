@@ -12,7 +12,7 @@ import logging
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import MetaUnavailable
-from ray_canal.meta.backend import fenced
+from ray_canal.meta.backend import clock_epoch, fenced, refused
 from ray_canal.meta.redis_server import RedisServer
 
 log = logging.getLogger(__name__)
@@ -20,9 +20,11 @@ log = logging.getLogger(__name__)
 _ACQUIRE = """
 local newest = tonumber(redis.call('get', KEYS[1]) or '0')
 local mine = ARGV[1] ~= '' and redis.call('get', KEYS[2]) == ARGV[1]
-if ARGV[2] ~= '' and newest ~= tonumber(ARGV[2]) and not mine then return -1 end
+if ARGV[2] ~= '' and newest > tonumber(ARGV[2]) and not mine then return '' end
+local epoch = string.format('%.0f', math.max(newest + 1, tonumber(ARGV[3])))
 redis.call('set', KEYS[2], ARGV[1])
-return redis.call('incr', KEYS[1])
+redis.call('set', KEYS[1], epoch)
+return epoch
 """
 _SAVE = """
 local newest = tonumber(redis.call('get', KEYS[1]) or '0')
@@ -67,10 +69,10 @@ class RedisBackend:
         epoch_key, _ = self._keys(destination)
         keys = (epoch_key, epoch_key.removesuffix("epoch") + "owner")
         expected = "" if after is None else after
-        epoch = int(self._server.call("eval", _ACQUIRE, 2, *keys, owner, expected))
-        if epoch == -1:
+        epoch = self._server.call("eval", _ACQUIRE, 2, *keys, owner, expected, clock_epoch())
+        if not epoch:
             raise fenced(destination, after or 0, self.epoch(destination))
-        return epoch
+        return int(epoch)
 
     def epoch(self, destination: str) -> int:
         return int(self._server.call("get", self._keys(destination)[0]) or 0)
@@ -89,7 +91,7 @@ class RedisBackend:
         keys = self._keys(destination)
         newest = int(self._server.call("eval", script, 2, *keys, epoch, *values))
         if newest != -1:
-            raise fenced(destination, epoch, newest)
+            raise refused(destination, epoch, newest)
 
     def close(self) -> None:
         self._server.close()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
-from ray_canal.meta.backend import fenced
+from ray_canal.meta.backend import clock_epoch, fenced, refused
 from ray_canal.meta.copies import advice, keep_copy
 
 log = logging.getLogger(__name__)
@@ -119,14 +119,15 @@ class SqliteBackend:
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         with self._transaction() as database:
             newest = self._newest(destination)
-            if after is not None and newest != after and not self._made_by(destination, owner):
+            if after is not None and newest > after and not self._made_by(destination, owner):
                 raise fenced(destination, after, newest)
+            epoch = max(newest + 1, clock_epoch())
             database.execute(
-                "insert into epoch values (?, 1, ?)"
-                " on conflict do update set epoch = epoch + 1, owner = excluded.owner",
-                (destination, owner),
+                "insert into epoch values (?, ?, ?)"
+                " on conflict do update set epoch = excluded.epoch, owner = excluded.owner",
+                (destination, epoch, owner),
             )
-            return self._newest(destination)
+            return epoch
 
     def _made_by(self, destination: str, owner: str) -> bool:
         row = self._database.execute(
@@ -176,7 +177,7 @@ class SqliteBackend:
         with self._transaction() as database:
             newest = self._newest(destination)
             if newest != epoch:
-                raise fenced(destination, epoch, newest)
+                raise refused(destination, epoch, newest)
             yield database
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -170,6 +171,45 @@ def test_a_replaced_head_that_reconnects_does_not_take_the_destination_back(
             insert(mysql97, name, 1)
             assert next_ids(new, 1) == [1]
             assert state("back_new")["generations"] == 1
+
+
+def test_a_replaced_store_that_is_restarted_does_not_take_the_destination_back(
+    mysql97: Server,
+) -> None:
+    """B3: its head slept for longer than its controller's patience, and then its store died."""
+    name = "restarted"
+    table(mysql97, name)
+    old_config, new_config = (deployment(mysql97, name, f"{name}_{x}") for x in ("old", "new"))
+    others = set(running(STORE) + running(CONTROLLER))
+
+    def state(namespace: str) -> Any:
+        return canal.status(name, namespace=f"{name}_{namespace}")[name]
+
+    with started(old_config):
+        (store,) = set(running(STORE)) - others
+        sleeping = set(running(STORE) + running(CONTROLLER)) - others
+        time.sleep(6)  # its controller has an answer of it
+        with stopped(*sleeping):
+            canal.start(new_config)
+            time.sleep(16)
+        with started(new_config), canal.connect(name, CLIENT, namespace=f"{name}_new") as new:
+            new.subscribe()
+            time.sleep(8)
+            assert store in running(STORE), "its controller has killed it as it woke up"
+            send(store, signal.SIGKILL)
+            wait_for(lambda: store not in running(STORE), 60, "the store is gone")
+            insert(mysql97, name, 1)
+            wait_for(lambda: "Fenced" in (state("old")["error"] or ""), 180, "old is fenced")
+            assert next_ids(new, 1) == [1]
+            assert state("new")["state"] == "running"
+            assert state("new")["generations"] == 1
+        # Whoever wants it back starts it anew.
+        canal.stop(name, namespace=f"{name}_old")
+        canal.start(old_config)
+        insert(mysql97, name, 2)
+        with canal.connect(name, CLIENT, namespace=f"{name}_old") as old:
+            old.subscribe()
+            assert next_ids(old, 1) == [2]
 
 
 def test_a_fetcher_that_sleeps_is_replaced_and_delivers_nothing_when_it_wakes(

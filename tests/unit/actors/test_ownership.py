@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.ownership import Ownership
+from ray_canal.actors.ownership import Claim, Ownership
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
@@ -18,8 +18,8 @@ from tests.meta_conformance import cursor
 ME = SubscriberMeta(1, "a", cursor(100))
 
 
-async def opened(path: Path, owner: str = "me") -> Ownership:
-    ownership = Ownership("orders", MetaConfig(path=str(path / "meta.db")), owner)
+async def opened(path: Path, claim: Claim | None = None) -> Ownership:
+    ownership = Ownership("orders", MetaConfig(path=str(path / "meta.db")), claim or Claim())
     await ownership.open()
     return ownership
 
@@ -44,7 +44,7 @@ def test_what_comes_behind_an_own_takeover_is_void_not_fenced(tmp_path: Path) ->
         ownership = await opened(tmp_path)
         old = await ownership.acquire()
         before = asyncio.ensure_future(ownership.save(old, ME))
-        taking = asyncio.ensure_future(ownership.acquire(old))
+        taking = asyncio.ensure_future(ownership.acquire())
         behind = asyncio.ensure_future(ownership.save(old, SubscriberMeta(2, "a", None)))
         loading = asyncio.ensure_future(ownership.load())
         await before
@@ -65,13 +65,13 @@ def test_a_successor_in_another_process_fences_every_call(tmp_path: Path) -> Non
         ownership = await opened(tmp_path)
         epoch = await ownership.acquire()
         await ownership.save(epoch, ME)
-        other = await opened(tmp_path, "other")
+        other = await opened(tmp_path)
         await other.acquire()
         for call in (
             ownership.save(epoch, ME),
             ownership.remove(epoch, 1),
             ownership.confirm(epoch, time.monotonic()),
-            ownership.acquire(epoch),
+            ownership.acquire(),
         ):
             with pytest.raises(Fenced):
                 await call
@@ -123,13 +123,59 @@ def test_an_epoch_whose_answer_was_lost_is_nobody_elses(
         old = await ownership.acquire()
         monkeypatch.setattr(MetaManager, "acquire", lost)
         with pytest.raises(MetaUnavailable):
-            await ownership.acquire(old)
+            await ownership.acquire()
         monkeypatch.undo()
         with pytest.raises(MetaUnavailable, match="not known"):
             await ownership.save(old, ME)
-        new = await ownership.acquire(old)
+        new = await ownership.acquire()
         await ownership.save(new, ME)
         assert open_backend(MetaConfig(path=str(tmp_path / "meta.db"))).epoch("orders") == new
         await ownership.close()
+
+    asyncio.run(go())
+
+
+def test_a_restarted_owner_takes_back_nothing(tmp_path: Path) -> None:
+    """B3: its claim outlives it; whoever starts anew has another one."""
+
+    async def go() -> None:
+        mine, theirs = Claim("mine"), Claim("theirs")
+        first = await opened(tmp_path, mine)
+        await first.acquire()
+        again = await opened(tmp_path, mine)  # as an actor that was restarted
+        epoch = await again.acquire()
+        other = await opened(tmp_path, theirs)
+        taken = await other.acquire()
+        assert taken > epoch
+        restarted = await opened(tmp_path, mine)
+        with pytest.raises(Fenced, match="stop it here and start it again"):
+            await restarted.acquire()
+        assert await (await opened(tmp_path, theirs)).acquire() > taken
+        assert await (await opened(tmp_path, Claim("started anew"))).acquire() > taken
+
+    asyncio.run(go())
+
+
+def test_who_dies_in_a_takeover_replaces_nothing_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B3: noted before it is taken, so that no moment is left in which a restart could not know."""
+
+    async def go() -> None:
+        claim = Claim("mine")
+        dying = await opened(tmp_path, claim)
+
+        def die(*_: Any) -> int:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(MetaManager, "acquire", die)
+        with pytest.raises(KeyboardInterrupt):
+            await dying.acquire()
+        monkeypatch.undo()
+        assert claim.epoch() == 0
+        other = await opened(tmp_path)
+        await other.acquire()
+        with pytest.raises(Fenced):
+            await (await opened(tmp_path, claim)).acquire()
 
     asyncio.run(go())

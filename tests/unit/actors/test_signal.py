@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from ray_canal.actors import signal
 from ray_canal.actors.signal import Signal, within
 
 
@@ -39,6 +40,24 @@ def test_what_is_waited_for_comes_or_is_late_or_fails() -> None:
             await within(0.01, late)
         await asyncio.sleep(0)
         assert late.cancelled()
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_who_slept_takes_the_answer_that_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B3: a controller that was stopped for longer than its patience kills nobody as it goes on."""
+    monkeypatch.setattr(signal, "_SLICE_S", 0.05)
+    monkeypatch.setattr(signal, "_WAKING_S", 0.5)
+
+    async def test() -> None:
+        answer = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(within(0.3, answer))
+        await asyncio.sleep(0)
+        time.sleep(1.0)  # stopped; the one who answers was, too
+        asyncio.get_running_loop().call_later(0.2, answer.set_result, 7)
+        assert await waiting == 7
+        with pytest.raises(asyncio.TimeoutError):
+            await within(0.3, asyncio.get_running_loop().create_future())
 
     asyncio.run(asyncio.wait_for(test(), 10))
 

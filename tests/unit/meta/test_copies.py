@@ -58,7 +58,8 @@ def test_the_advice_for_a_damaged_file_works(tmp_path: Path, ended: str) -> None
     assert command == f"rm -f {path}-wal {path}-shm; mv {path}.1 {path}"
     subprocess.run(command, shell=True, check=True)
     backend = SqliteBackend(str(path))
-    assert (backend.load("orders"), backend.acquire("orders")) == ({1: "kept"}, 2)
+    assert backend.load("orders") == {1: "kept"}
+    assert backend.acquire("orders") > epoch
     backend.close()
 
 
