@@ -202,7 +202,7 @@ def test_a_locked_file_is_an_error_and_the_next_write_works(
     backend.save("orders", epoch, 1, "b")
     assert backend.load("orders") == {1: "b"}
     with pytest.raises(Fenced):
-        backend.save("orders", epoch + 1, 1, "c")
+        backend.save("orders", epoch - 1, 1, "c")
     backend.save("orders", epoch, 1, "d")
     backend.close()
 
