@@ -6,7 +6,7 @@
     │   ├── ConnectionLost           (retryable) the connection ended or fell silent
     │   ├── AuthenticationFailed     wrong user, password, or authentication plugin
     │   ├── PrivilegeMissing         a grant is missing; says which, and how to give it
-    │   ├── PositionNotFound         no such binlog file, or a position past its end
+    │   ├── PositionNotFound         no such binlog file, or nothing that fits begins there
     │   ├── PositionPurged           the server has purged what we need; `lost` says what
     │   ├── TransactionsMissing      (retryable) a server lacks transactions that we delivered
     │   └── ServerSettingRefused     a server variable that we cannot work with
@@ -90,7 +90,13 @@ class ConfigError(CanalError):
 
 
 class SourceError(CanalError):
-    """The source (server, file, network) is at fault."""
+    """The source (server, file, network) is at fault.
+
+    `other_log`: the server's log is not the one that a cursor belongs to, although the server is:
+    it was reset, restored from a copy, or replaced (source.on_reset).
+    """
+
+    other_log = False
 
 
 class ConnectionLost(SourceError):
@@ -108,7 +114,7 @@ class PrivilegeMissing(SourceError):
 
 
 class PositionNotFound(SourceError):
-    """No such binlog file, or a position past its end."""
+    """No such binlog file, a position past its end, or one where another log goes on."""
 
 
 @dataclass(frozen=True, slots=True)

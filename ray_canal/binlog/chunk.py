@@ -132,7 +132,7 @@ class ChunkHead:
 
     `events` and `gtids` count the chunk's own events (but FORMAT_DESCRIPTION), and the GTID events
     among them, so that who walks them asks for as much memory as they need; 0 where nobody has
-    counted them.
+    counted them. `created_s`: when the server created the file, as EntryPosition has it.
     """
 
     sequence: int
@@ -148,6 +148,7 @@ class ChunkHead:
     received_at: float = 0.0  # time.time() when the first byte was read
     events: int = 0
     gtids: int = 0
+    created_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ import numpy as np
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHead, RawChunk
 from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.inflate import opened
-from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
 from ray_canal.kernels import scan as walk
 from ray_canal.malloc import large
-from ray_canal.protocol.position import BINLOG_START
+from ray_canal.protocol.position import BINLOG_START, utc_text
 
 _SMALL_TAIL_BYTES = 256 << 10
 """So much of a buffer's unread end is copied to the next chunk's buffer at once."""
@@ -57,6 +57,7 @@ class ChunkCutter:
         sequence: int = 0,
     ) -> None:
         self.journal_name = ""
+        self.created_s = 0  # when the server created that file; 0: not told yet
         self.heartbeat_position = 0
         self.server_version = ""
         self.flavor = FLAVOR_MYSQL
@@ -124,7 +125,8 @@ class ChunkCutter:
         self._filled = int(self._state[walk.AT])
 
     def set_format(self, event: bytes) -> None:
-        """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent."""
+        """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent;
+        PositionNotFound: it is another file's of the name of the one that was read so far."""
         if len(event) < walk.HEADER_BYTES + 57 or event[4] != walk.FORMAT_EVENT:
             raise self._corrupt("FORMAT_DESCRIPTION event is too short, or is none")
         body = event[walk.HEADER_BYTES :]
@@ -134,6 +136,7 @@ class ChunkCutter:
                 f"binlog version {version} with {header_bytes}-byte event headers; only version 4 "
                 "with 19 (MySQL 5.0 and later) is supported"
             ).at(self.journal_name, self.position)
+        self._learn_created(int.from_bytes(event[:4], "little"))
         self.server_version = raw_name.split(b"\0")[0].decode("latin-1")
         is_mariadb = "mariadb" in self.server_version.lower()
         self.flavor = FLAVOR_MARIADB if is_mariadb else FLAVOR_MYSQL
@@ -151,6 +154,17 @@ class ChunkCutter:
         self._state[walk.TRAILER_BYTES] = 4 * self.has_checksum
         self._state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
         self._state[walk.MARIADB] = is_mariadb
+
+    def _learn_created(self, created_s: int) -> None:
+        if self._state[walk.CONTIGUOUS] and self.created_s:
+            return  # a relay log has its source's FORMAT_DESCRIPTION, too
+        if self.created_s and created_s != self.created_s:
+            raise PositionNotFound(
+                f"{self.journal_name} is another file than before: it was created "
+                f"{utc_text(created_s)}, and what was read so far is of one created "
+                f"{utc_text(self.created_s)}; was the server's log reset, or restored from a copy?"
+            ).at(self.journal_name, self.position)
+        self.created_s = created_s
 
     # ---- bytes in
 
@@ -258,6 +272,7 @@ class ChunkCutter:
                 received_at=self._received_at,
                 events=int(state[walk.EVENTS]),
                 gtids=int(state[walk.GTIDS]),
+                created_s=self.created_s,
             ),
             data=data,
         )
@@ -390,6 +405,7 @@ class ChunkCutter:
 
     def _enter(self, journal_name: str, position: int) -> None:
         self.journal_name = journal_name
+        self.created_s = 0
         state = self._state
         state[walk.POSITION] = position
         state[walk.IN_TRANSACTION] = 0

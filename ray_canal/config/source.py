@@ -33,6 +33,8 @@ class SourceConfig(Section):
     timestamp: str = ""  # ISO 8601 with a zone, to the microsecond; or Canal's milliseconds
     # What to do where the server has purged what we need.
     on_purged: Literal["fail", "earliest", "latest"] = "fail"
+    # What to do where its log is not the one that the cursors are of: reset, restored, replaced.
+    on_reset: Literal["fail", "earliest", "latest"] = "fail"
     # Warn when the retention may take the oldest cursor's file sooner than this.
     purge_warning_hours: float = Field(2.0, ge=0)
     # Without GTIDs: how far before the last event to start on another server.

@@ -167,6 +167,14 @@ class Catalog:
         name = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
         return self.text(name).replace("\n", "")
 
+    def known_gtids(self) -> str:
+        """All executed GTIDs. Of MariaDB: of each domain the last of every server that wrote in it,
+        as the server's log has it, and what it has from another one."""
+        if not self.is_mariadb:
+            return self.gtid_executed()
+        found = [self.text(name) for name in ("gtid_binlog_state", "gtid_slave_pos")]
+        return ",".join(filter(None, found)).replace("\n", "")
+
     def gtid_purged(self) -> str:
         """GTIDs whose events are gone (MySQL)."""
         return self.text("gtid_purged").replace("\n", "")

@@ -28,8 +28,8 @@ def choose(
 ) -> Opened:
     """What `open_at` gives for the first server that can be used. `probe` gives a server's uuid.
 
-    `source.on_purged` counts only where no server has what is needed. Raises what kept the first
-    server from being used; of one that answered rather than of one that is away.
+    `source.on_purged` and `on_reset` count only where no server has what is needed. Raises what
+    kept the first server from being used; of one that answered rather than of one that is away.
     """
     configs = [source.at(address) for address in source.addresses]
     if len(configs) == 1:
@@ -46,13 +46,13 @@ def choose(
     well.sort(key=lambda found: found[0] not in own)  # stable: else as configured
     for _, config in well:
         try:
-            return open_at(config.model_copy(update={"on_purged": "fail"}))
+            return open_at(config.model_copy(update={"on_purged": "fail", "on_reset": "fail"}))
         except SourceError as error:
             log.warning("%s", error)
             failures.append(error)
-    if source.on_purged != "fail":
-        for _, config in well:
-            if any(isinstance(error, PositionPurged) for error in failures):
-                return open_at(config)
+    purged = any(isinstance(error, PositionPurged) for error in failures)
+    reset = any(error.other_log for error in failures)
+    if (purged and source.on_purged != "fail") or (reset and source.on_reset != "fail"):
+        return open_at(well[0][1])
     answered = [error for error in failures if not isinstance(error, ConnectionLost)]
     raise (answered or failures)[0]

@@ -21,6 +21,7 @@ from ray_canal.protocol.position import (
     LogPosition,
     SourceIdentity,
     journal_key,
+    utc_text,
 )
 from ray_canal.protocol.start import Start
 
@@ -89,12 +90,28 @@ class BinlogFiles:
         """See the port. Files belong to nobody: a cursor is in the file of its name, and its log is
         the same if that file lies where it did."""
         places = tuple(cursor.position for cursor in cursors)
+        for place in places:
+            self._refuse_other_file(place)
         position = self.open(min(places) if places else None)
         how = "saved cursor" if places else self._config.start
         same_log = bool(cursors) and all(map(self._is_of_these, cursors))
         start = Start(position, places, how=how, same_log=same_log)
         decided(start, self._identity)
         return start
+
+    def _refuse_other_file(self, place: EntryPosition) -> None:
+        """Raises PositionNotFound: the file of its name is not the one that was read."""
+        paths = [path for path in list_binlogs(self._given) if path.name == place.journal_name]
+        if not place.created_s or not paths:
+            return
+        with FileIO(paths[0]) as file:
+            created_s = int.from_bytes(_first_event(file)[:4], "little")
+        if created_s != place.created_s:
+            raise PositionNotFound(
+                f"{paths[0]} was created {utc_text(created_s)}, and the cursor is in a file of "
+                f"that name that was created {utc_text(place.created_s)}; put that one back, or "
+                "start with another meta.path"
+            ).at(place.journal_name, place.position)
 
     def _is_of_these(self, cursor: LogPosition) -> bool:
         name = cursor.position.journal_name

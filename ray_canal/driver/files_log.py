@@ -1,4 +1,4 @@
-"""Local binlog files as a log to search (log_search.py's port)."""
+"""Local binlog files as a log to search (log_file.py's port)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.driver.files import MAGIC, check_magic
-from ray_canal.driver.log_search import Search, is_mysql_set, read_head
+from ray_canal.driver.log_file import read_head
+from ray_canal.driver.log_search import Search, is_mysql_set
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 _HEAD_BYTES = 64 << 10
@@ -41,6 +42,9 @@ class FilesLog:
 
     def executed(self) -> str:
         return self.end().gtid
+
+    def known_gtids(self) -> str:
+        return self.executed()
 
     def purged(self) -> str:
         gtids = read_head(self, next(iter(self._paths))).gtids

@@ -30,10 +30,11 @@ from ray_canal.driver.checks import refuse_settings
 from ray_canal.driver.choice import choose
 from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.health import HealthCheck, probe
+from ray_canal.driver.log_file import read_head
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
-from ray_canal.errors import CanalError, ConnectionLost, SourceError
+from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound, SourceError
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.start import Start
 
@@ -50,6 +51,9 @@ and half as large after each pause (as a server makes between two files). So wha
 goes through the stages side by side."""
 _BULK_RECEIVE_BYTES = 1 << 20
 """Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
+
+_SILENT_LOG_S = 60.0
+"""After so long without an event it is looked whether the log is still the same."""
 
 
 class LiveSource:
@@ -76,6 +80,7 @@ class LiveSource:
         self._heartbeat_time = 0.0
         self._last_error = ""
         self._failure: CanalError | None = None
+        self._silent_at, self._silent_since = ("", 0), 0.0
         self._ready: deque[RawChunk] = deque()
         self._streams = False  # the last chunk was full, so more is under way
 
@@ -147,6 +152,7 @@ class LiveSource:
         """Dump from there on; the position with the file that the server found, if by GTID."""
         self._cutter = self._new_cutter()
         self._cutter.begin_file(position.journal_name, position.position)
+        self._cutter.created_s = position.created_s
         self._failure = None
         self._ready.clear()
         self._connect(position, by_gtid=by_gtid or _by_gtid(self._config.gtid, position))
@@ -162,7 +168,7 @@ class LiveSource:
                 chunk = self._cutter.next()
                 if chunk is not None:
                     self._ready.append(chunk)
-                if self._cutter.journal_name:
+                if self._cutter.journal_name and self._cutter.created_s:
                     break
         if position.journal_name:
             return position
@@ -170,7 +176,8 @@ class LiveSource:
         name, offset = self._cutter.journal_name, self._cutter.head_position
         if self._ready:
             name, offset = self._ready[0].head.journal_name, self._ready[0].head.position
-        return replace(position, journal_name=name, position=offset)
+        created_s = self._cutter.created_s
+        return replace(position, journal_name=name, position=offset, created_s=created_s)
 
     def _connect(self, position: EntryPosition, *, by_gtid: bool) -> None:
         dump = BinlogDump(self._config, self._cutter)
@@ -214,6 +221,7 @@ class LiveSource:
                 continue
             self._streams = False
             if time.monotonic() >= end:
+                self._look_at_silent_log()
                 half = self._cutter.chunk_bytes // 2
                 self._cutter.chunk_bytes = max(half, self._first_chunk_bytes)
                 return self._cutter.flush()
@@ -293,6 +301,35 @@ class LiveSource:
                 f"{self._identity.server_uuid}): its file positions differ; reading starts "
                 "again where the cursors lie there"
             )
+
+    def _look_at_silent_log(self) -> None:
+        """Now and then, where nothing comes: a server may be silent for ever once its log was reset
+        under the dump (MySQL 5.6 in its first file). Raises PositionNotFound."""
+        here, now = (self._cutter.journal_name, self._cutter.position), time.monotonic()
+        if here != self._silent_at:
+            self._silent_at, self._silent_since = here, now
+        if self._dump is None or now - self._silent_since < _SILENT_LOG_S:
+            return
+        self._silent_since = now
+        catalog = Catalog(self._config)
+        try:
+            files = catalog.binlogs()
+            if not files or files[-1] == here:
+                return
+            created_s = 0
+            if here[0] in dict(files):
+                server_log = ServerLog(self._config, catalog, self._wake_out)
+                created_s = read_head(server_log, here[0]).created_s
+        except SourceError as error:
+            log.warning("%s; the log was not looked at", error)
+            return
+        finally:
+            catalog.close()
+        if created_s != self._cutter.created_s:
+            raise PositionNotFound(
+                f"MySQL at {self._config.address} sends nothing, and {here[0]} is not the file "
+                "any more that was read so far: its log was reset, or it was restored from a copy"
+            ).at(*here)
 
     def status(self) -> SourceStatus:
         cutter = self._cutter

@@ -1,182 +1,38 @@
 """Searching a log's files: by time, by GTID set, by commit time; where transactions begin.
 
 Files are bisected by their heads: a few events each, at most log2(files) + 2 heads. In the file
-that is left, event headers are walked and no row is decoded. Pure over the port `Log`, which a live
-server and a directory of files both have. Times are microseconds since the epoch: the commit time
-that MySQL 8.0.1 and later write, else the header's second.
+that is left, event headers are walked and no row is decoded (log_file.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog import types
-from ray_canal.binlog.chunk import (
-    EVENT_IN_TRANSACTION,
-    FLAVOR_MARIADB,
-    GTID_ANONYMOUS,
-    RawChunk,
-)
+from ray_canal.binlog.chunk import GTID_ANONYMOUS
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
 from ray_canal.binlog.walked import digest_pieces, walk
-from ray_canal.kernels import walk as w
+from ray_canal.driver.log_file import (
+    MICROS,
+    WALK_CHUNK_BYTES,
+    FileHead,
+    Log,
+    Surroundings,
+    Transactions,
+    closed_before,
+    event_at,
+    read_head,
+    transactions,
+    transactions_of,
+)
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity
+from ray_canal.protocol.position import BINLOG_START, EntryPosition
 
-MICROS = 1_000_000
-_HEAD_CHUNK_BYTES = 16 << 10
-_WALK_CHUNK_BYTES = 4 << 20
-_PREVIOUS_GTIDS, _GTID_LIST = 35, 163
-
-Ints = npt.NDArray[np.int64]
-
-
-class Log(Protocol):
-    """What a search asks of a log. Raises SourceError kinds."""
-
-    @property
-    def identity(self) -> SourceIdentity: ...
-
-    @property
-    def is_mariadb(self) -> bool: ...
-
-    def files(self) -> Sequence[tuple[str, int]]:
-        """(name, size in bytes), oldest first; at least one."""
-        ...
-
-    def end(self) -> EntryPosition:
-        """Where the log ends now, with the GTIDs executed up to there."""
-        ...
-
-    def executed(self) -> str:
-        """GTIDs of all that the server has; empty where there are none."""
-        ...
-
-    def purged(self) -> str:
-        """GTIDs of what the server has executed and its log does not have."""
-        ...
-
-    def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
-        """One file from its beginning to its present end; reads ahead about a chunk."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class FileHead:
-    """The first events of a file. `gtids`: executed before it; `created_s`: when it was begun;
-    `first_us`: commit time of its first transaction, 0 if it has none or none is written."""
-
-    journal_name: str
-    created_s: int
-    gtids: str = ""
-    first_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Transactions:
-    """Transactions of a piece of a file, in its order: where each begins, its time, the commit time
-    on the server where it was written (0: not written). `gtids` has a record for each, or none at
-    all in logs from before GTIDs. `exact`: whether the time has microseconds, else it is a whole
-    second."""
-
-    journal_name: str
-    position: Ints
-    time_us: Ints
-    original_us: Ints
-    gtids: npt.NDArray[np.void]
-    exact: npt.NDArray[np.bool_]
-
-    def not_before(self, time_us: int) -> npt.NDArray[np.bool_]:
-        """Which may be of this time or a later one."""
-        whole_second = time_us // MICROS * MICROS
-        return self.time_us >= np.where(self.exact, time_us, whole_second)
-
-
-def read_head(log: Log, journal_name: str) -> FileHead:
-    """The head of a file. Raises SourceError, DecodeError kinds."""
-    head = FileHead(journal_name, 0)
-    for chunk in log.chunks(journal_name, _HEAD_CHUNK_BYTES):
-        if not head.created_s:
-            head = _control_events(chunk, journal_name)
-        found = _transactions(chunk)
-        if len(found.position):
-            first_us = int(found.gtids["commit_us"][0]) if len(found.gtids) else 0
-            return FileHead(journal_name, head.created_s, head.gtids, first_us)
-    return head
-
-
-def _control_events(chunk: RawChunk, journal_name: str) -> FileHead:
-    """FORMAT_DESCRIPTION's time, and the GTIDs that PREVIOUS_GTIDS or GTID_LIST names."""
-    data, trailer = chunk.data, types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
-    at, created_s, gtids = 0, 0, ""
-    while at + types.HEADER_BYTES <= data.size:
-        length = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
-        kind = int(data[at + 4])
-        body = data[at + types.HEADER_BYTES : at + length - trailer]
-        if kind == types.FORMAT_DESCRIPTION_EVENT:
-            created_s = int.from_bytes(data[at : at + 4].tobytes(), "little")
-        elif kind == _PREVIOUS_GTIDS:
-            gtids = str(GtidSet.decode(body.tobytes()))
-        elif kind == _GTID_LIST and chunk.head.flavor == FLAVOR_MARIADB:
-            gtids = str(MariadbGtid.decode(body.tobytes()))
-        else:
-            break
-        at += length
-    return FileHead(journal_name, created_s, gtids)
-
-
-def transactions(log: Log, journal_name: str) -> Iterator[Transactions]:
-    """All transactions of a file, piece by piece."""
-    for chunk in log.chunks(journal_name, _WALK_CHUNK_BYTES):
-        yield _transactions(chunk)
-
-
-def _transactions(chunk: RawChunk) -> Transactions:
-    walked = walk(chunk)
-    if walked.failure is not None:
-        raise walked.failure
-    head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
-    if not len(gtids):
-        starts = _starts_without_gtids(walked.events)
-        found = walked.events[starts]
-        none = np.zeros(len(starts), np.int64)
-        return Transactions(
-            head.journal_name,
-            found["position"],
-            found["timestamp"].astype(np.int64) * MICROS,
-            none,
-            gtids,
-            none > 0,
-        )
-    own = gtids["position"] >= head.position  # one from before the chunk was carried along
-    gtids, seconds = gtids[own], seconds[own]
-    commit_us = gtids["commit_us"].astype(np.int64)
-    return Transactions(
-        head.journal_name,
-        gtids["position"].astype(np.int64),
-        np.where(commit_us > 0, commit_us, seconds * MICROS),
-        gtids["original_us"].astype(np.int64),
-        gtids,
-        commit_us > 0,
-    )
-
-
-def _alone(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which of them are statements that are a transaction each."""
-    in_transaction = events["flags"] & EVENT_IN_TRANSACTION != 0
-    return np.asarray((events["kind"] == w.KIND_SPECIAL) & ~in_transaction)
-
-
-def _starts_without_gtids(events: npt.NDArray[np.void]) -> Ints:
-    starts: Ints = np.flatnonzero((events["kind"] == w.KIND_BEGIN) | _alone(events))
-    carried = events["gtid"] >= 0  # its transaction began in an earlier piece
-    return np.asarray(starts[~carried[starts]])
+_FAR = 1 << 62  # behind every file's end
 
 
 class Search:
@@ -214,7 +70,9 @@ class Search:
 
         Where only seconds are written, those of the same second count as not earlier.
         """
-        if not self._begun_before(self._names[0], time_us):
+        # A replica's log may be younger than the first transaction in it.
+        older = 0 < self.first.first_time_us < time_us // MICROS * MICROS
+        if not older and not self._begun_before(self._names[0], time_us):
             return None
         return self._first(self._since(time_us), lambda some: some.not_before(time_us))
 
@@ -243,9 +101,9 @@ class Search:
                     index = int(match[0]) + (not inside) if found else 0
                 if found and index < len(some.position):
                     gtids = gtid_set_after(gtids, some.gtids[:index])
-                    return EntryPosition(name, int(some.position[index]), gtid=gtids)
+                    return self._at(name, int(some.position[index]), gtids)
                 gtids = gtid_set_after(gtids, some.gtids)
-        return self._log.end() if found else None
+        return self.end() if found else None
 
     def trail(
         self, trail: str, last_us: int, window_us: int
@@ -259,7 +117,7 @@ class Search:
         wanted = np.array(digests_of(trail), np.uint64)
         for name in self._since(last_us - window_us):
             folding = Folding()
-            for chunk in self._log.chunks(name, _WALK_CHUNK_BYTES):
+            for chunk in self._log.chunks(name, WALK_CHUNK_BYTES):
                 walked = walk(chunk)
                 if walked.failure is not None:
                     raise walked.failure
@@ -277,7 +135,7 @@ class Search:
         if place is None:
             return None
         at, twice = place
-        found = EntryPosition(names[at - 1], behind[at - 1])
+        found = self._at(names[at - 1], behind[at - 1])
         if self._log.executed():
             found = self.boundary(found.journal_name, found.position)
         passed = np.array(digests[:at], np.uint64)
@@ -286,27 +144,67 @@ class Search:
     def boundary(self, journal_name: str, position: int) -> EntryPosition:
         """The position, or the beginning of the transaction that it is inside of; with the GTIDs
         executed before it."""
-        gtids = self.head(journal_name).gtids
+        return self.surroundings(journal_name, position).start
+
+    def surroundings(self, journal_name: str, position: int) -> Surroundings:
+        """What the file has around an offset. It is read up to there."""
+        gtids, last = self.head(journal_name).gtids, None
         start = behind = BINLOG_START
-        last = None
-        for chunk in self._log.chunks(journal_name, _WALK_CHUNK_BYTES):
-            some = _transactions(chunk)
+        is_event = position == BINLOG_START
+        entries = before_s = at_s = last_us = next_us = 0
+        for chunk in self._log.chunks(journal_name, WALK_CHUNK_BYTES):
+            walked = walk(chunk)
+            some = transactions_of(chunk, walked)
             before = int(np.count_nonzero(some.position < position))
             if before:
                 gtids = gtids if last is None else gtid_set_after(gtids, last)
                 gtids = gtid_set_after(gtids, some.gtids[: before - 1])
                 last = some.gtids[before - 1 : before]
                 start = behind = int(some.position[before - 1])
-            behind = max(behind, _closed_before(chunk, position))
+                last_us, entries = int(some.original_us[before - 1]), 0
+            next_us = next_us or int(some.original_us[some.position == position].sum())
+            events = walked.events
+            behind = max(behind, closed_before(events, position))
+            passed = events[events["position"] + events["length"] <= position]
+            if len(passed):
+                entries += int(np.count_nonzero(passed["position"] >= start))
+                before_s = int(passed["timestamp"][-1])
             if chunk.head.end_position >= position:
+                is_event |= chunk.head.end_position == position
+                found, at_s = event_at(chunk, position)
+                is_event |= found
+            if chunk.head.end_position > position:
                 break
-        if last is None:
-            return EntryPosition(journal_name, position, gtid=gtids)
-        if behind > start:  # that transaction is over
-            return EntryPosition(journal_name, position, gtid=gtid_set_after(gtids, last))
-        return EntryPosition(journal_name, start, gtid=gtids)
+        place = self._at(journal_name, position, gtids)
+        if last is not None and behind > start:  # that transaction is over
+            place = replace(place, gtid=gtid_set_after(gtids, last))
+        elif last is not None:
+            place = replace(place, position=start)
+        inside = entries if place.position < position else 0
+        return Surroundings(place, is_event, inside, before_s, at_s, last_us, next_us)
+
+    def last_before(self, place: EntryPosition) -> Surroundings | None:
+        """What lies before a place where a transaction begins, or the log ends; None: nothing, it
+        is the log's beginning."""
+        names = self._names[: self._names.index(place.journal_name) + 1]
+        position = place.position
+        for name in reversed(names):
+            found = self.surroundings(name, position)
+            if found.before_s:
+                return found
+            position = _FAR
+        return None
+
+    def end(self) -> EntryPosition:
+        """Where the log ends now."""
+        end = self._log.end()
+        return replace(end, created_s=self.head(end.journal_name).created_s)
 
     # ---- parts
+
+    def _at(self, journal_name: str, position: int, gtids: str = "") -> EntryPosition:
+        created_s = self.head(journal_name).created_s
+        return EntryPosition(journal_name, position, gtid=gtids, created_s=created_s)
 
     def _begun_before(self, journal_name: str, time_us: int) -> bool:
         """Whether all that lies before this file is earlier than `time_us`."""
@@ -340,19 +238,10 @@ class Search:
                     index = int(match[0])
                     self.found_us = int(some.original_us[index])
                     gtids = gtid_set_after(gtids, some.gtids[:index])
-                    return EntryPosition(name, int(some.position[index]), gtid=gtids)
+                    return self._at(name, int(some.position[index]), gtids)
                 gtids = gtid_set_after(gtids, some.gtids)
         self.found_us = 0
-        return self._log.end()
-
-
-def _closed_before(chunk: RawChunk, position: int) -> int:
-    """Where the last transaction of the chunk that ends at or before `position` ends; 0: none."""
-    events = walk(chunk).events
-    ends = (events["kind"] == w.KIND_END) | _alone(events)
-    behind = (events["position"] + events["length"])[ends]
-    behind = behind[behind <= position]
-    return int(behind[-1]) if len(behind) else 0
+        return self.end()
 
 
 def missing_gtids(wanted: str, have: str) -> str:
@@ -365,6 +254,22 @@ def missing_gtids(wanted: str, have: str) -> str:
             part for part in wanted.split(",") if not MariadbGtid.parse(part).issubset(position)
         )
     return str(GtidSet.parse(wanted).subtract(GtidSet.parse(have)))
+
+
+def unknown_gtids(wanted: str, known: str) -> str:
+    """What of a cursor's GTIDs a server never had (Log.known_gtids). A sequence number of MariaDB
+    means something only together with the server that gave it."""
+    if not wanted or is_mysql_set(wanted):
+        return missing_gtids(wanted, known if is_mysql_set(known) else "")
+    newest: dict[tuple[str, str], int] = {}
+    for part in filter(None, [] if is_mysql_set(known) else known.split(",")):
+        domain, server, sequence = part.strip().split("-")
+        newest[domain, server] = max(int(sequence), newest.get((domain, server), 0))
+    return ",".join(
+        f"{domain}-{server}-{sequence}"
+        for domain, server, sequence in (part.split("-") for part in wanted.split(","))
+        if newest.get((domain, server), 0) < int(sequence)
+    )
 
 
 def is_mysql_set(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""A live server's binlog as a log to search (log_search.py's port): each file over a dump of its
+"""A live server's binlog as a log to search (log_file.py's port): each file over a dump of its
 own, which ends where the search has seen enough."""
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ class ServerLog:
 
     def executed(self) -> str:
         return self._catalog.gtid_executed()
+
+    def known_gtids(self) -> str:
+        return self._catalog.known_gtids()
 
     def purged(self) -> str:
         return self._catalog.gtid_purged()

@@ -1,6 +1,7 @@
 """Where reading starts: Canal's order of decisions, over a log that can be searched. No I/O here.
 
-1. Cursors of the server that we are at: each where it is.
+1. Cursors of the server that we are at: each where it is, once it is clear that the server's log is
+   still the one that it was written for (own_log.py); else `source.on_reset` decides.
 2. Cursors of another server (a standby, or a new server behind the address), in this order: by the
    GTID sets that they have executed; behind the very transaction that they ended with, found by its
    commit time in microseconds; behind the transactions that they ended with, found by what these
@@ -13,21 +14,29 @@ What is needed and has been purged is `source.on_purged`'s to decide.
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ray_canal.config import SourceConfig
-from ray_canal.driver.log_search import MICROS, Log, Search, is_mysql_set, missing_gtids
+from ray_canal.driver.log_file import MICROS, Log
+from ray_canal.driver.log_search import Search, is_mysql_set, missing_gtids, unknown_gtids
+from ray_canal.driver.own_log import misfit_of_times, own_place
 from ray_canal.errors import (
     LostRange,
     PositionNotFound,
     PositionPurged,
+    SourceError,
     TransactionsMissing,
 )
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, LogPosition, journal_key
+from ray_canal.protocol.position import (
+    BINLOG_START,
+    EntryPosition,
+    LogPosition,
+    journal_key,
+    utc_text,
+)
 from ray_canal.protocol.start import Start
 
 log = logging.getLogger(__name__)
@@ -95,7 +104,7 @@ class _Decision:
     def _configured(self) -> EntryPosition:
         source = self._source
         if source.start == "latest":
-            return self._log.end()
+            return self.search.end()
         if source.start == "earliest":
             return self._earliest()
         if source.start == "gtid":
@@ -107,7 +116,9 @@ class _Decision:
 
     def _earliest(self) -> EntryPosition:
         first = self.search.first
-        return EntryPosition(first.journal_name, BINLOG_START, gtid=first.gtids)
+        return EntryPosition(
+            first.journal_name, BINLOG_START, gtid=first.gtids, created_s=first.created_s
+        )
 
     def _from_gtid_set(self) -> EntryPosition:
         """The server finds the file: it leaves out single transactions, too."""
@@ -121,15 +132,16 @@ class _Decision:
             raise self._purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
         return EntryPosition("", gtid=wanted)
 
-    def _from_time(self, time_us: int, what: str) -> EntryPosition:
+    def _from_time(self, time_us: int, what: str, *, moved: bool = False) -> EntryPosition:
+        """`moved`: by the time of a cursor of another server; this one may have begun later."""
         found = self.search.time(time_us)
         if found is not None:
             return found
         first = self.search.first
-        if journal_key(first.journal_name)[1] <= 1:  # the first file of all: nothing is gone
+        if not moved and journal_key(first.journal_name)[1] <= 1:  # of all: nothing is gone
             return self._earliest()
         seconds = time_us // MICROS
-        raise self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {_time(seconds)}")
+        raise self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
 
     # ---- cursors
 
@@ -139,29 +151,76 @@ class _Decision:
             if cursor.is_foreign(self._log.identity):
                 return self._moved(cursor)
             return self._own(cursor)
-        except PositionPurged as error:
+        except SourceError as error:
             self.displaced = True
-            return self._after_purge(error)
+            if isinstance(error, PositionPurged):
+                return self._after_purge(error)
+            return self._after_reset(error)
 
     def _own(self, cursor: LogPosition) -> EntryPosition:
+        """Of this server, if its log is still the cursor's: where it is; of a file that is gone or
+        renamed, by GTID."""
         position = cursor.position
-        if position.journal_name in dict(self._log.files()):
-            if position.gtid or not self._log.executed():
-                return position
-            # It was written where nobody knew of GTIDs (Canal's own, say): learn them now.
-            place = self.search.boundary(position.journal_name, position.position)
-            same = place.position == position.position
-            return replace(position, gtid=place.gtid) if same else place
-        try:
-            self._refuse_absent(position)
-        except PositionNotFound:
-            found = self.search.gtids(position.gtid) if position.gtid else None
-            if found is None:
-                raise
-            self.displaced = True
-            self.reasons.append(f"no file {position.journal_name!r} any more; found by GTID")
-            return found
-        raise AssertionError("unreachable")
+        lacking = unknown_gtids(position.gtid, self._log.known_gtids()) if position.gtid else ""
+        place = own_place(self._log, self.search, cursor, lacking)
+        if place.position is not None:
+            return place.position
+        if lacking:
+            raise self._other_log(
+                TransactionsMissing,
+                f"lacks transactions that were delivered already: {lacking}; {place.why}",
+                position,
+            )
+        by_gtid = bool(position.gtid and self._log.executed())
+        if not by_gtid:
+            self._refuse_purged(position)
+        if not by_gtid or self._should_be_listed(position):
+            raise self._other_log(PositionNotFound, place.why, position)
+        found = self.search.gtids(position.gtid)
+        if found is None:
+            lost = missing_gtids(self.search.first.gtids, position.gtid)
+            raise self._purged(position, lost, f"what comes behind the cursor ({place.why})")
+        before = self.search.last_before(found)
+        if before is not None:
+            before = replace(before, next_us=self.search.found_us)
+            other = misfit_of_times(position, before)
+            if other:
+                raise self._other_log(
+                    TransactionsMissing,
+                    "has other transactions under the GTIDs of those that were delivered "
+                    f"({position.gtid}): where they end, {other}; {place.why}",
+                    position,
+                )
+        self.displaced = True
+        self.reasons.append(f"{place.why}; found by GTID")
+        return replace(
+            found,
+            row=position.row,
+            entry=position.entry,
+            timestamp=position.timestamp,
+            commit_us=position.commit_us,
+        )
+
+    def _should_be_listed(self, position: EntryPosition) -> bool:
+        """Whether its file is not older than the oldest one: a log's numbers only rise."""
+        base, number = journal_key(position.journal_name)
+        first_base, first_number = journal_key(self._log.files()[0][0])
+        return base == first_base and number >= first_number
+
+    def _other_log(
+        self, kind: type[SourceError], why: str, position: EntryPosition
+    ) -> SourceError:
+        """It is the cursor's server, and another log."""
+        here = self._log.identity
+        error = kind(
+            f"MySQL at {here.address} (server {here.server_uuid}), of which the cursor {position} "
+            f"is: {why}. Its log is not the one that was read: it was reset, restored from a copy, "
+            'or the server was replaced. Choose with source.on_reset: "earliest" goes on with all '
+            'that its log has now, "latest" at its end; "fail" waits for you'
+        )
+        error.other_log = True
+        error.retryable = False
+        return error.at(position.journal_name, position.position)
 
     def _moved(self, cursor: LogPosition) -> EntryPosition:
         position, here = cursor.position, self._log.identity
@@ -194,8 +253,8 @@ class _Decision:
                 self.reasons.append(f"{switch}, behind the last transactions by their rows{again}")
                 return _with_rows(position, found, certain=False)
         since = position.timestamp * MICROS - window_us
-        self.reasons.append(f"{switch}, from {_time(since // MICROS)} on: some will come twice")
-        return self._from_time(since, f"the cursor, {switch}:")
+        self.reasons.append(f"{switch}, from {utc_text(since // MICROS)} on: some will come twice")
+        return self._from_time(since, f"what is behind the cursor ({switch}),", moved=True)
 
     def _is_open_one(self, old: EntryPosition) -> bool:
         """Whether the transaction that was just found is certainly the one that the cursor is
@@ -207,11 +266,11 @@ class _Decision:
 
     def refuse_behind(self, wanted: Sequence[str]) -> None:
         """Raises TransactionsMissing where this server lacks what was delivered."""
-        have = self._log.executed()
-        if not have:
+        if not self._log.executed():
             return
+        have = self._log.known_gtids()
         for gtids in wanted:
-            lacking = missing_gtids(gtids, have)
+            lacking = unknown_gtids(gtids, have)
             if lacking:
                 raise TransactionsMissing(
                     f"MySQL at {self._log.identity.address} (server "
@@ -233,14 +292,18 @@ class _Decision:
                 f"position {position.position} is past the end of {name}, which has {sizes[name]} "
                 "bytes"
             ).at(name, position.position)
-        first, last = files[0][0], files[-1][0]
-        base, number = journal_key(name)
+        self._refuse_purged(position)
+        raise PositionNotFound(
+            f"{where} has no binlog file {name!r}; it has {files[0][0]} … {files[-1][0]}"
+        ).at(name, position.position)
+
+    def _refuse_purged(self, position: EntryPosition) -> None:
+        """Raises PositionPurged: its file is older than the oldest one."""
+        first = self._log.files()[0][0]
+        base, number = journal_key(position.journal_name)
         if base == journal_key(first)[0] and 0 <= number < journal_key(first)[1]:
             lost = missing_gtids(self.search.first.gtids, position.gtid) if position.gtid else ""
-            raise self._purged(position, lost, f"binlog file {name!r}")
-        raise PositionNotFound(
-            f"{where} has no binlog file {name!r}; it has {first} … {last}"
-        ).at(name, position.position)
+            raise self._purged(position, lost, f"binlog file {position.journal_name!r}")
 
     def _purged(self, wanted: EntryPosition, gtids: str, what: str) -> PositionPurged:
         first = self.search.first
@@ -265,7 +328,7 @@ class _Decision:
         policy = self._source.on_purged
         if policy == "fail" or error.lost is None:
             raise error
-        position = self._earliest() if policy == "earliest" else self._log.end()
+        position = self._earliest() if policy == "earliest" else self.search.end()
         lost = error.lost
         if policy == "latest":
             gtids = missing_gtids(position.gtid, self._wanted_gtids) if lost.gtids else ""
@@ -273,6 +336,15 @@ class _Decision:
         self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe(lost)}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         return position
+
+    def _after_reset(self, error: SourceError) -> EntryPosition:
+        """What source.on_reset says of another log of the cursor's server; raises other errors."""
+        policy = self._source.on_reset
+        if policy == "fail" or not error.other_log:
+            raise error
+        self.reasons.append(f"another log, on_reset = {policy!r}: {error}")
+        log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
+        return self._earliest() if policy == "earliest" else self.search.end()
 
 
 def _with_rows(old: EntryPosition, found: EntryPosition, *, certain: bool) -> EntryPosition:
@@ -290,11 +362,8 @@ def describe(lost: LostRange) -> str:
     if lost.gtids:
         parts.append(f"transactions {lost.gtids}")
     if lost.start_time or lost.end_time:
-        start = _time(lost.start_time) if lost.start_time else "an unknown time"
-        end = _time(lost.end_time) if lost.end_time else "now"
+        start = utc_text(lost.start_time) if lost.start_time else "an unknown time"
+        end = utc_text(lost.end_time) if lost.end_time else "now"
         parts.append(f"{start} … {end}")
     return ", ".join(parts)
 
-
-def _time(seconds: int) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -5,6 +5,7 @@ No I/O and no reading of binlogs here; GTID sets live in `gtid.py`.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass, replace
 from functools import total_ordering
@@ -26,6 +27,11 @@ def journal_key(journal_name: str) -> tuple[str, int]:
     return (found["base"], int(found["number"])) if found else (journal_name, -1)
 
 
+def utc_text(seconds: int) -> str:
+    """A time for people."""
+    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryPosition:
@@ -38,7 +44,9 @@ class EntryPosition:
     last consumed transaction (or the one that the position is inside of) was committed on the
     server where it was written, in microseconds (0 = unknown): replicas keep it, so it names the
     transaction there. `trail` does that where neither GTIDs nor such times are written: digests of
-    the last transactions before `position` (binlog/trail.py).
+    the last transactions before `position` (binlog/trail.py). `created_s` is when the server
+    created the file (header time of its first event, seconds; 0 = unknown): with the name it tells
+    the file from one of another log, as after RESET or on a server made of an older copy.
     Equality and order look at file, position, row and entry alone.
     """
 
@@ -50,6 +58,7 @@ class EntryPosition:
     entry: int = 0
     commit_us: int = 0
     trail: str = ""
+    created_s: int = 0
 
     def key(self) -> tuple[tuple[str, int], int, int, int]:
         return journal_key(self.journal_name), self.position, self.row, self.entry

@@ -83,6 +83,7 @@ class LogChunk:
             inside,
             int(info.gtids["original_us"][last]) if last >= 0 else 0,
             self.closed.trail_at(self.trail, position),
+            info.head.created_s,
         )
 
     def resumes(self) -> tuple[Ints, Ints, Ints]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import subprocess
+import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ray_canal.driver import live
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
-from ray_canal.errors import TransactionsMissing
+from ray_canal.driver.log_search import Search
+from ray_canal.errors import PositionNotFound, SourceError, TransactionsMissing
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from tests.integration.test_driver import instance, read_until
+from tests.integration.test_positions import log_of
+from tests.proxy import Proxy
 from tests.servers import Server, start
 
 
@@ -35,6 +43,215 @@ def reading(server: Server, **settings: object) -> Iterator[LiveSource]:
         yield source
     finally:
         source.close()
+
+
+SERVERS = [
+    ("mysql97", True), ("mysql97", False), ("mysql56", True), ("mysql56", False), ("mariadb", True)
+]  # fmt: skip
+"""Kind, and whether GTIDs are on."""
+
+GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+
+
+def reset(server: Server) -> None:
+    """RESET, in another second than the log was begun in."""
+    time.sleep(1.1)
+    new = server.kind == "mysql97"
+    server.execute("RESET BINARY LOGS AND GTIDS" if new else "RESET MASTER")
+
+
+def write(server: Server, first: int, count: int, *, files: int = 0) -> None:
+    """A transaction for each id, then so many new files."""
+    with contextlib.closing(server.connect()) as connection:
+        cursor = connection.cursor()
+        for number in range(first, first + count):
+            cursor.execute(f"INSERT INTO l.t VALUES ({number}, 1)")
+        for _ in range(files):
+            cursor.execute("FLUSH BINARY LOGS")
+
+
+def cursor_at_end(server: Server) -> LogPosition:
+    """As a subscriber has it that acked everything."""
+    with reading(server) as source:
+        end = source.resume(()).position
+        assert end.created_s
+        identity = source.identity
+    with log_of(server) as log:
+        around = Search(log).surroundings(end.journal_name, end.position)
+    known = replace(end, timestamp=around.before_s, commit_us=around.last_us)
+    return LogPosition(identity, known)
+
+
+def refusal(server: Server, cursor: LogPosition) -> SourceError:
+    with reading(server) as source, pytest.raises(SourceError) as caught:
+        source.resume([cursor])
+    return caught.value
+
+
+def kinds(lacks: bool) -> type[SourceError]:
+    """Which transactions are missing is told while the server has fewer than were delivered."""
+    return TransactionsMissing if lacks else PositionNotFound
+
+
+def read_to_an_error(source: LiveSource) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        source.read(0.0, 0.2)
+
+
+def known_less(cursor: LogPosition) -> list[LogPosition]:
+    """The cursor, and as an earlier version had written it."""
+    return [cursor, replace(cursor, position=replace(cursor.position, created_s=0))]
+
+
+@pytest.mark.parametrize(("kind", "gtids"), SERVERS)
+def test_a_reset_while_nobody_reads(kind: str, gtids: bool, tmp_path: Path) -> None:
+    """A1, A12: RESET under a stopped destination: whatever the log has grown to since, and whether
+    there is a file of the cursor's number, the cursor is refused; nothing is skipped."""
+    with serving(kind, tmp_path, **({} if gtids else GTIDS_OFF)) as server:
+        write(server, 0, 20, files=2)
+        write(server, 20, 5)
+        cursor = cursor_at_end(server)
+        with reading(server) as source:
+            start = source.resume(known_less(cursor))
+            assert start.position == cursor.position
+            assert start.same_log
+        reset(server)
+        steps = [
+            (0, 0),  # nothing is there
+            (10, 0),  # less than there was, and no such file
+            (2, 2),  # a file of that number
+            (60, 1),  # more than there was
+        ]
+        first = 100
+        for count, files in steps:
+            write(server, first, count, files=files)
+            first += count
+            for known in known_less(cursor):
+                error = refusal(server, known)
+                assert isinstance(error, kinds(gtids and first < 160))
+                assert error.other_log
+                assert "on_reset" in str(error)
+        with reading(server, on_reset="earliest") as source:
+            start = source.resume([cursor])
+            assert (start.position.journal_name, start.position.position) == ("mysql-bin.000001", 4)
+            assert not start.same_log
+            chunks = read_until(source, *server.position())
+            assert chunks[0].head.position == 4
+
+
+@pytest.mark.parametrize("files", [0, 2])
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
+def test_a_reset_under_a_dump(
+    kind: str, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A1: RESET under a running destination ends its reading, by the server's word or, where that
+    says nothing, by a look at the log."""
+    monkeypatch.setattr(live, "_SILENT_LOG_S", 1.0)
+    with serving(kind, tmp_path) as server:
+        write(server, 0, 10, files=files)
+        with reading(server, heartbeat_s=0.3, reconnect_max_s=0.5) as source:
+            source.resume(())
+            write(server, 10, 10)
+            read_until(source, *server.position())
+            reset(server)
+            write(server, 100, 50)
+            with pytest.raises(SourceError) as caught:
+                read_to_an_error(source)
+        assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(("kind", "gtids"), SERVERS)
+def test_a_reset_while_the_connection_is_away(kind: str, gtids: bool, tmp_path: Path) -> None:
+    """A1: a reconnect within a generation looks whose file it is, too: here the number exists
+    again, and at the offset a transaction begins again."""
+    with serving(kind, tmp_path, **({} if gtids else GTIDS_OFF)) as server:
+        server.execute("DROP DATABASE l")
+        reset(server)
+        proxy = Proxy((server.host, server.port))
+        settings = {"address": proxy.address, "reconnect_max_s": 0.5}
+        with reading(server, start="earliest", **settings) as source:
+            source.resume(())
+            again(server, 10)
+            place = server.position()
+            read_until(source, *place)
+            proxy.refuse(True)
+            reset(server)
+            again(server, 30)
+            events = server.execute(f"SHOW BINLOG EVENTS IN '{place[0]}'")
+            assert place[1] in {int(row[1]) for row in events}
+            assert source.read(0.0, 0.5) is None
+            proxy.refuse(False)
+            with pytest.raises(PositionNotFound, match="is another file than before"):
+                read_to_an_error(source)
+
+
+def again(server: Server, count: int) -> None:
+    """The same transactions in the log, in the same bytes but for times."""
+    with contextlib.closing(server.connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute("DROP DATABASE IF EXISTS l")
+        cursor.execute("SET sql_log_bin = 1")
+        cursor.execute("CREATE DATABASE l")
+        cursor.execute("CREATE TABLE l.t (id INT PRIMARY KEY, v INT)")
+    write(server, 0, count)
+
+
+@pytest.mark.parametrize(("kind", "gtids"), SERVERS)
+def test_a_restored_copy(kind: str, gtids: bool, tmp_path: Path) -> None:
+    """A1: a server that was put back to an older copy of its data has the same identity. A cursor
+    from before the copy goes on; one from behind it is refused, also when the log has grown past
+    it."""
+    with serving(kind, tmp_path, **({} if gtids else GTIDS_OFF)) as server:
+        write(server, 0, 10, files=1)
+        write(server, 10, 3)
+        early = cursor_at_end(server)
+        write(server, 13, 3)
+        server.stop()
+        copy = tmp_path / "copy"
+        subprocess.run(["cp", "-a", "--sparse=always", str(server.datadir), str(copy)], check=True)
+        server.start()
+        write(server, 100, 10)
+        late = cursor_at_end(server)
+        with reading(server) as source:
+            assert source.resume(known_less(late)).same_log
+        server.stop()
+        shutil.rmtree(server.datadir)
+        copy.rename(server.datadir)
+        time.sleep(1.1)
+        server.start()
+        first = 1000
+        for count in (0, 10, 40):  # less, as much to the byte, more
+            write(server, first, count)
+            first += count
+            for known in known_less(late):
+                error = refusal(server, known)
+                assert isinstance(error, kinds(gtids and first < 1010))
+                assert error.other_log
+        with reading(server) as source:
+            start = source.resume(known_less(early))
+            assert start.position == early.position
+            assert start.same_log
+            chunks = read_until(source, *server.position())
+            assert chunks[0].head.position == early.position.position
+
+
+@pytest.mark.parametrize("server_id", ["1", "7"])
+def test_a_replaced_mariadb(server_id: str, tmp_path: Path) -> None:
+    """A12: another MariaDB behind the address, with the server_id of the one before (1 by default)
+    or not: its log is not the cursor's, whatever its sequence numbers say."""
+    with serving("mariadb", tmp_path / "old") as server:
+        write(server, 0, 10)
+        cursor = cursor_at_end(server)
+    time.sleep(1.1)
+    with serving("mariadb", tmp_path / "new", server_id=server_id) as server:
+        for first, count in ((0, 5), (5, 5), (10, 30)):  # less, as much, more
+            write(server, first, count)
+            for known in known_less(cursor):
+                error = refusal(server, known)
+                assert isinstance(error, kinds(first == 0 or server_id != "1"))
+                assert error.other_log == (server_id == "1")
 
 
 @pytest.mark.parametrize("kind", ["mysql97", "mysql56"])

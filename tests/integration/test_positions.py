@@ -18,7 +18,8 @@ import ray_canal as canal
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.live import LiveSource
-from ray_canal.driver.log_search import MICROS, Search, transactions
+from ray_canal.driver.log_file import MICROS, transactions
+from ray_canal.driver.log_search import Search
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ConnectionLost, PositionPurged
 from ray_canal.protocol.gtid import GtidSet

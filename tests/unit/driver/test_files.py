@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,27 @@ def test_a_cursor_is_of_the_same_log_while_its_file_lies_where_it_did(folder: Pa
     reader = source(folder)
     assert not reader.resume(()).same_log
     reader.close()
+
+
+def test_another_file_of_the_name_is_refused(folder: Path) -> None:
+    """A1: a file that was put in another one's place is told by the second it was created in."""
+    reader = source(folder)
+    reader.resume(())
+    chunk = reader.read(0, 0)
+    assert chunk is not None
+    reader.close()
+    created_s = chunk.head.created_s
+    assert created_s == 1
+    place = EntryPosition("bin.000009", chunk.head.end_position, created_s=created_s)
+    for known, is_other in ((0, False), (created_s, False), (created_s + 1, True)):
+        cursor = LogPosition(source(folder).identity, replace(place, created_s=known))
+        reader = source(folder)
+        if is_other:
+            with pytest.raises(PositionNotFound, match=r"bin\.000009 was created 1970"):
+                reader.resume([cursor])
+        else:
+            assert reader.resume([cursor]).position == place
+        reader.close()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.walked import walk
 from ray_canal.demo import binlog_files
 from ray_canal.driver.files_log import FilesLog
-from ray_canal.driver.log_search import MICROS, Search, missing_gtids, read_head, transactions
+from ray_canal.driver.log_file import MICROS, read_head, transactions
+from ray_canal.driver.log_search import Search, missing_gtids, unknown_gtids
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.position import EntryPosition
 
@@ -138,3 +139,43 @@ def test_few_heads_are_read() -> None:
 )
 def test_missing_gtids(wanted: str, have: str, missing: str) -> None:
     assert missing_gtids(wanted, have) == missing
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "unknown"),
+    [
+        ("", "", ""),
+        ("0-1-5", "0-1-9", ""),
+        ("0-1-5", "0-1-4,0-2-9", "0-1-5"),  # another server's number says nothing of this one's
+        ("0-1-5,7-1-3", "0-2-9,0-1-5", "7-1-3"),
+        ("0-1-5", "0-1-3,0-1-8", ""),  # of the log, and of what was replicated
+        ("0-1-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9", "0-1-5"),
+        (f"{'3e11fa47-71ca-11e1-9e33-c80aa9429562'}:1-5", "0-1-9",
+         "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
+    ],
+)  # fmt: skip
+def test_what_a_server_never_had(wanted: str, known: str, unknown: str) -> None:
+    """A12: a MariaDB that was replaced does not pass for one that has the same domain."""
+    assert unknown_gtids(wanted, known) == unknown
+
+
+def test_what_lies_around_every_offset() -> None:
+    """A1: what an own cursor is checked against, where it does not know its file's age."""
+    for kind in ("mysql97", "mysql56", "mariadb"):
+        log = FilesLog(LOGS[kind])
+        search = Search(log)
+        name = log.files()[0][0]
+        data = log._paths[name].read_bytes()
+        at, begins = 4, {}
+        while at < len(data):
+            begins[at] = int.from_bytes(data[at : at + 4], "little")
+            at += int.from_bytes(data[at + 9 : at + 13], "little")
+        places = sorted(begins)[:: max(1, len(begins) // 12)]
+        for place in places:
+            around = search.surroundings(name, place)
+            assert around.is_event
+            assert around.at_s == begins[place]
+            assert around.start.position <= place
+            assert around.start.created_s == begins[4]
+            assert not search.surroundings(name, place + 1).is_event
+        assert search.surroundings(name, len(data)).is_event

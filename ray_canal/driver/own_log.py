@@ -1,0 +1,111 @@
+"""Is a cursor's place still that place of the same log? A server keeps its identity when its log
+is reset (RESET BINARY LOGS AND GTIDS, RESET MASTER), when it is restored from an older copy, and,
+as far as MariaDB's server_id goes, when it is replaced. Pure, over a log that can be searched.
+
+A file is known by its name and the second in which the server created it: no reset, restore or
+replacement keeps both, as a server begins a new file whenever it starts. A cursor that does not
+know that second (of an earlier version, or Canal's) is checked by what lies around it in the file:
+where events begin, GTIDs, commit times, event times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ray_canal.driver.log_file import Log, Surroundings
+from ray_canal.driver.log_search import Search, missing_gtids
+from ray_canal.protocol.position import EntryPosition, LogPosition, utc_text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`position` with all that is known of it now; None: it is not there, `why` says why not."""
+
+    position: EntryPosition | None
+    why: str = ""
+
+
+def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Place:
+    """A cursor's place in a file of its name. `lacking`: GTIDs of the cursor that the server does
+    not count as executed. Raises SourceError and DecodeError kinds."""
+    position = cursor.position
+    name, size = position.journal_name, dict(log.files()).get(position.journal_name)
+    if size is None:
+        files = log.files()
+        return Place(None, f"it has no {name}, but {files[0][0]} … {files[-1][0]}")
+    if position.position > size:
+        return Place(None, f"{name} ends at {size}")
+    created_s = search.head(name).created_s
+    if position.created_s and position.created_s != created_s:
+        return Place(
+            None,
+            f"its {name} was created {utc_text(created_s)}, the cursor's "
+            f"{utc_text(position.created_s)}",
+        )
+    knows_gtids = position.gtid or not log.executed()
+    if position.created_s and not lacking and knows_gtids:
+        return Place(position)
+    around = search.surroundings(name, position.position)
+    if not cursor.identity.server_uuid:
+        return _imported(position, around, lacking)
+    why = _misfit(position, around, log.purged())
+    if why:
+        return Place(None, f"at {position.position} in {name}, {why}")
+    gtid = position.gtid or (around.start.gtid if log.executed() else "")
+    return Place(replace(position, created_s=created_s, gtid=gtid))
+
+
+def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
+    """Why a place between two transactions is not the cursor's; empty: all that is known fits."""
+    if not around.is_event:
+        return "no event begins"
+    if around.start.position != position.position:
+        return f"a transaction goes on that began at {around.start.position}"
+    if position.gtid and around.start.gtid:
+        here, there = around.start.gtid, position.gtid
+        lacking = missing_gtids(there, here)
+        if lacking:
+            return f"transactions {lacking} have not been executed yet"
+        more = missing_gtids(missing_gtids(here, there), purged)
+        if more:
+            return f"transactions {more} have been executed already"
+    return misfit_of_times(position, around)
+
+
+def misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
+    """Why a place behind the cursor's last transaction (or before the one that it is inside of) is
+    none, by their times; empty: these fit, or are not known."""
+    commit_us = around.next_us if position.is_inside else around.last_us
+    if position.commit_us and commit_us:
+        if position.commit_us == commit_us:
+            return ""
+        return (
+            f"the transaction was committed {utc_text(commit_us // 1_000_000)}, the cursor's "
+            f"{utc_text(position.commit_us // 1_000_000)}"
+        )
+    last_s = around.before_s
+    if not position.is_inside and position.timestamp and last_s not in (0, position.timestamp):
+        return (
+            f"the event before is of {utc_text(last_s)}, the cursor's of "
+            f"{utc_text(position.timestamp)}"
+        )
+    return ""
+
+
+def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> Place:
+    """Of Canal, whose cursor is where the last acked entry begins, and has that entry's time."""
+    where = f"at {position.position} in {position.journal_name}"
+    if lacking:
+        return Place(None, f"it has not executed {lacking}")
+    if not around.is_event:
+        return Place(None, f"{where}, no event begins")
+    if not position.timestamp:
+        return Place(None, f"{where}: the cursor names neither a server nor a time to know it by")
+    if around.at_s not in (0, position.timestamp):
+        return Place(
+            None,
+            f"{where} is an event of {utc_text(around.at_s)}, the cursor's is of "
+            f"{utc_text(position.timestamp)}",
+        )
+    start = around.start
+    return Place(replace(start, entry=around.entries, timestamp=position.timestamp))
