@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
     from ray_canal.client.connector import Connector as Connector
     from ray_canal.client.message import Message as Message
+    from ray_canal.client.subscribers import subscribers as subscribers
+    from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.config import load as load_config
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
@@ -51,6 +53,8 @@ _WHERE = {
     "set_instance_filter": "ray_canal.client.api",
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
+    "subscribers": "ray_canal.client.subscribers",
+    "unsubscribe": "ray_canal.client.subscribers",
     "connect": "ray_canal.client.connecting",
     "connect_async": "ray_canal.client.connecting",
     "Connector": "ray_canal.client.connector",
@@ -83,6 +87,8 @@ __all__ = [
     "status",
     "stop",
     "stop_serving",
+    "subscribers",
+    "unsubscribe",
 ]
 
 

@@ -44,6 +44,11 @@ NAMESPACE = "ray_canal"  # the default of ray.namespace
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
 
 
+OptionalConfig = Annotated[
+    Path | None, typer.Option("--config", help="The deployment's TOML file.")
+]
+
+
 class Format(str, Enum):
     entries = "entries"
     json = "json"
@@ -180,6 +185,45 @@ def tail(
     with connected as connector, _until_signal() as stopped:
         connector.subscribe(filter, where=where or None)
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
+
+
+@app.command()
+def subscribers(
+    destination: Annotated[
+        str | None, typer.Argument(help="One destination; all if left out.")
+    ] = None,
+    config: OptionalConfig = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it from going
+    on. Also while a destination starts or has failed; with --config, while it is down."""
+    import ray_canal as canal
+    from ray_canal.render import subscriber_lines
+
+    found = canal.subscribers(destination, config=config, namespace=namespace)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, records in found.items():
+        typer.echo(f"{name}: {'subscribers' if records else 'no subscriber'}")
+        for line in subscriber_lines(records) if records else ():
+            typer.echo(f"  {line}")
+
+
+@app.command()
+def unsubscribe(
+    destination: Destination,
+    client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
+    config: OptionalConfig = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Remove a subscriber and its cursor: the log no longer waits for it. Also while the
+    destination starts or has failed; with --config, while it is down."""
+    import ray_canal as canal
+
+    canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
+    typer.echo(f"{destination}: client {client_id} is no subscriber any more")
 
 
 @app.command("filter")

@@ -106,6 +106,41 @@ def status_table(name: str, value: dict[str, Any]) -> Table:
     return table
 
 
+def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
+    """One destination's subscribers for a terminal: a heading, then a line each."""
+    rows = [("client", "state", "cursor", "bytes behind", "last call", "by", "policy", "filter")]
+    for record in records:
+        called, behind = record["called_at"], record["bytes_behind"]
+        rows.append(
+            (
+                str(record["client_id"]),
+                _state(record),
+                record["cursor"] or "none",
+                "-" if behind is None else f"{behind:,}",
+                "-" if called is None else _time(called),
+                record["held_by"] or "-",
+                record["policy"] or "-",
+                record["filter"],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    failed = [each for each in records if each["failure"]]
+    return lines + [f"{each['client_id']}: {each['failure']}" for each in failed]
+
+
+def _state(record: dict[str, Any]) -> str:
+    if record["failure"]:
+        return "failed"
+    if record["detached"]:
+        return "own dump"
+    return "-" if record["entries_behind"] is None else "in the log"
+
+
+def _time(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():

@@ -44,13 +44,18 @@ def instance(files: list[Path] | None = None, **more: Any) -> InstanceConfig:
     return InstanceConfig.model_validate({**tree, **more})
 
 
+def new_store(folder: Path, config: InstanceConfig | None = None) -> Store:
+    """One that begins to start; to be stopped."""
+    meta = MetaConfig(path=str(folder / "meta.db"))
+    return Store((config or instance()).model_dump_json(), meta.model_dump_json(), True)
+
+
 @contextlib.asynccontextmanager
 async def running(folder: Path, config: InstanceConfig | None = None) -> AsyncIterator[Store]:
     """A Store that stands at its source; stopped at the end."""
-    meta = MetaConfig(path=str(folder / "meta.db"))
     patch = pytest.MonkeyPatch()
     patch.setattr(fetcher, "SMALL_CHUNK_BYTES", 1 << 30)
-    store = Store((config or instance()).model_dump_json(), meta.model_dump_json(), True)
+    store = new_store(folder, config)
     try:
         await store.wait_running(60)
         yield store

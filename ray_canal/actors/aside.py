@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
-from ray_canal.actors.answers import plain
+from ray_canal.actors.answers import described, plain
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import Signal
@@ -308,5 +308,6 @@ class Asides:
                 "bytes_behind": None,
                 **own.get(str(client_id), {}),
                 "detached": True,
+                "failure": None if aside.failure is None else described(aside.failure),
             }
         return found

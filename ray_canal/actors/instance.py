@@ -9,6 +9,7 @@ the constructor is recovery; a failure of any stage starts the next one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -28,7 +29,7 @@ from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.ownership import Claim, Ownership
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
-from ray_canal.actors.signal import Signal
+from ray_canal.actors.signal import Signal, within
 from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -82,6 +83,7 @@ class Instance:
         self._timeline = KeptTimeline(self._destination)
         self._changing = asyncio.Lock()
         self._changed = Signal()
+        self._again = asyncio.Event()  # what has failed may go now, sooner than the pause ends
         self._state = STARTING
         self._failure: Exception | None = None
         self._epoch = 0
@@ -120,6 +122,7 @@ class Instance:
         pause_s = BACKOFF_MIN_S
         while True:
             began = time.monotonic()
+            self._again.clear()
             try:
                 await self._open_backends()
                 await self._rest()
@@ -139,7 +142,8 @@ class Instance:
                 await self._end_upstream()
             if time.monotonic() - began > 10 * pause_s:
                 pause_s = BACKOFF_MIN_S
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(pause_s, self._again.wait())
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
 
     async def _open_backends(self) -> None:
@@ -312,9 +316,8 @@ class Instance:
                 raise InstanceNotRunning("the instance was stopped, should start first")
             self._config.filter.changed(changes)  # refused before anything else
             await self._open_backends()
-            if not self._epoch:  # it has not been at its source yet
-                self._epoch = await self._cursors.acquire()
-            await self._owned(self._cursors.run(self._kept_filter.save, self._epoch, changes))
+            epoch = await self._epoch_to_write()
+            await self._owned(self._cursors.run(self._kept_filter.save, epoch, changes))
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             await self._close_lines()
@@ -353,6 +356,12 @@ class Instance:
                 destination=self._destination
             )
         return self._line
+
+    async def _epoch_to_write(self) -> int:
+        """The epoch of this owner, also if it has not been at its source yet. Raises Fenced."""
+        if not self._epoch:
+            self._epoch = await self._cursors.acquire()
+        return self._epoch
 
     def _turn(self, client_id: int) -> asyncio.Lock:
         """To be held by a call that changes what is durable of a subscriber: they come one after

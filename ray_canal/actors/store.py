@@ -197,7 +197,8 @@ class Store(Subscriptions):
             cursor = line.store.cursor_after(client_id, batch_id)
             known = self._subscribers[client_id]
             # The durable cursor first: if that write fails, the batch stays outstanding.
-            await self._save(dataclasses.replace(known, cursor=LogPosition(self._identity, cursor)))
+            place, now_s = LogPosition(self._identity, cursor), int(time.time())
+            await self._save(dataclasses.replace(known, cursor=place, called=now_s))
             if line is self._line_now(client_id):  # else its successor begins behind the cursor
                 line.store.ack(client_id, batch_id, keep=keep)
                 line.sweep()
@@ -265,15 +266,6 @@ class Store(Subscriptions):
         lines, subscribers = 1 + len(self._asides.places()), len(self._subscribers)
         found = limits(self._config, decoders=decoders, subscribers=subscribers, lines=lines)
         return None if found is None else dataclasses.asdict(found)
-
-    def _stats(self) -> dict[str, Any]:
-        if self._line is None:
-            return {}
-        stats = {**self._line.store.stats(), **self._line.disk_report()}
-        stats["subscribers"].update(self._asides.places())
-        return stats
-
-    # --- small parts --------------------------------------------------------------------------
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._epoch:

@@ -9,14 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 from ray_canal.actors.answers import replaced
 from ray_canal.actors.aside import source_start
-from ray_canal.actors.instance import Instance
+from ray_canal.actors.instance import STOPPED, Instance
 from ray_canal.actors.line import Line
-from ray_canal.errors import CanalError, CursorNotInLog, NotSubscribed
-from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.errors import (
+    CanalError,
+    ConfigError,
+    CursorNotInLog,
+    InstanceNotRunning,
+    NotSubscribed,
+)
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.subscribers import described
 from ray_canal.protocol.position import LogPosition
 from ray_canal.protocol.subscription import (
     HEAD,
@@ -48,6 +57,7 @@ class Subscriptions(Instance):
         wishes = wishes or Subscription()
         self._filter(filter_text)  # refused before anything is started for it
         refuse_wishes(wishes)
+        await self._ready_line(wanted=True)
         async with self._turn(client_id):
             await self._ready_line(wanted=True)
             known = self._subscribers.get(client_id)
@@ -63,6 +73,7 @@ class Subscriptions(Instance):
                 holder=holder,
                 policy=known.policy if wishes.policy is None else wishes.policy,
                 transactions=known.transactions if whole is None else whole,
+                called=int(time.time()),
             )
             if subscriber != self._subscribers.get(client_id):
                 try:
@@ -125,20 +136,54 @@ class Subscriptions(Instance):
         last_id = store.last_batch_id(client_id)
         return await self._asides.begin(client_id, last_id, **source_start(start))
 
-    async def unsubscribe(self, client_id: int, holder: str = "") -> None:
-        """Forget the subscriber and its cursor. Durably first: if that fails, it is still one.
-        Raises SubscriberReplaced: it is somebody else's now."""
+    async def unsubscribe(self, client_id: int, holder: str = "") -> bool:
+        """Forget the subscriber and its cursor, also while the destination starts or has failed.
+        Durably first: if that fails, it is still one. Returns whether there was one. Raises
+        SubscriberReplaced: it is somebody else's now."""
         refuse_client_id(client_id)
         async with self._turn(client_id):
-            await self._ready_line()
-            known = self._subscribers.get(client_id)
-            if known is not None and not may_unsubscribe(holder, known.holder):
+            known = await self._to_remove(client_id)
+            if known is None:
+                return False
+            if not may_unsubscribe(holder, known.holder):
                 raise replaced(client_id).at(destination=self._destination)
-            await asyncio.shield(self._removed(client_id, self._epoch))
+            epoch = await self._epoch_to_write()
+            await asyncio.shield(self._removed(client_id, epoch))
             await self._forget(client_id)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
             self._pumping.cancel()
+        self._again.set()  # it may be what kept the destination from its start
+        return True
+
+    async def subscribers(self) -> list[dict[str, Any]]:
+        """Each subscriber, also while the destination starts or has failed: plain values."""
+        places = self._stats().get("subscribers", {})
+        known = await self._known()
+        return [described(known[i], places.get(str(i), {})) for i in sorted(known)]
+
+    async def _to_remove(self, client_id: int) -> SubscriberMeta | None:
+        try:
+            return (await self._known()).get(client_id)
+        except ConfigError:  # a record is damaged: this one, perhaps
+            ids = await self._cursors.run(MetaManager.client_ids, self._destination)
+            return SubscriberMeta(client_id, "", None) if client_id in ids else None
+
+    async def _known(self) -> dict[int, SubscriberMeta]:
+        """Who has subscribed, by client id, whether there is a log or not."""
+        if self._state == STOPPED:
+            raise InstanceNotRunning("the instance was stopped, should start first").at(
+                destination=self._destination
+            )
+        await self._open_backends()
+        return self._subscribers if self._line is not None else await self._cursors.load()
+
+    def _stats(self) -> dict[str, Any]:
+        if self._line is None:
+            return {}
+        stats = {**self._line.store.stats(), **self._line.disk_report()}
+        stats["subscribers"].update(self._asides.places())
+        return stats
 
     async def _forget(self, client_id: int) -> None:
         """Let go of what is in memory for who is no subscriber (any more)."""

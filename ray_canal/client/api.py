@@ -183,6 +183,11 @@ def set_instance_filter(
     return found
 
 
+def call_store(destination: str, namespace: str, method: str, *arguments: Any) -> Any:
+    """Call a destination's store, once. Raises InstanceNotFound, and what the store raises."""
+    return _get(getattr(spawn.find_store(destination, namespace), method).remote(*arguments))
+
+
 def _get(reference: Any) -> Any:
     try:
         return ray.get(reference)

@@ -24,8 +24,8 @@ from ray_canal.protocol.timeline import Timeline
 @dataclass(frozen=True, slots=True)
 class SubscriberMeta:
     """What is durable of a subscriber: its id, its filter, the cursor of what it has acked, and
-    what else it asked for (policy "" and transactions None: as the destination
-    has it)."""
+    what else it asked for (policy "" and transactions None: as the destination has it). `called`:
+    when it last subscribed or acked, in seconds since the epoch; 0: not known."""
 
     client_id: int
     filter: str
@@ -33,6 +33,7 @@ class SubscriberMeta:
     policy: str = ""
     transactions: bool | None = None
     holder: str = ""
+    called: int = 0
 
     @property
     def position(self) -> EntryPosition | None:
@@ -65,6 +66,7 @@ class SubscriberMeta:
                 str(tree.get("policy", "")),
                 tree.get("transactions"),
                 str(tree.get("holder", "")),
+                int(tree.get("called", 0)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
@@ -102,6 +104,10 @@ class MetaManager:
             for client_id, record in self._backend.load(destination).items()
             if client_id >= 0
         }
+
+    def client_ids(self, destination: str) -> list[int]:
+        """Who has a record, damaged or not."""
+        return sorted(i for i in self._backend.load(destination) if i >= 0)
 
     def load_filter(self, destination: str) -> str:
         """The record of the instance's filter; empty: there is none. Raises ConfigError."""
@@ -159,8 +165,8 @@ class MetaManager:
         except ConfigError as error:
             raise ConfigError(
                 f"{self._backend.where}: the record of client {client_id} is damaged: {error}. "
-                "Put back a copy, or remove the record: its subscriber then starts where the "
-                "configuration says"
+                f"Put back a copy, or remove it (`ray-canal unsubscribe {destination} {client_id} "
+                "--config CONFIG`): its subscriber then starts anew"
             ).at(destination=destination) from None
         return subscriber
 

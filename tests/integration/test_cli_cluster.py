@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,3 +70,33 @@ def test_start_stops_what_it_started_in_its_namespace(tmp_path: Path) -> None:
         stopped = command("stop", "early", "--namespace", NAMESPACE)
     assert "early: stopped" in stopped.output
     assert canal.destinations(namespace=NAMESPACE) == []
+
+
+def test_subscribers_are_shown_and_removed(tmp_path: Path) -> None:
+    """b2: of a destination that runs, has failed, or is down."""
+    config = written(tmp_path, "held")
+    canal.start(str(config))
+    try:
+        with canal.connect("held", 7, namespace=NAMESPACE) as connector:
+            connector.subscribe()
+            assert connector.get(1, timeout=10)
+        for more in (("--namespace", NAMESPACE), ("--config", config)):
+            shown = json.loads(command("subscribers", "--json", *more).output)
+            assert [each["client_id"] for each in shown["held"]] == [7]
+            assert "mysql-bin" in command("subscribers", "held", *more).output
+        with pytest.raises(errors.NotSubscribed, match="no subscriber 8"):
+            command("unsubscribe", "held", 8, "--namespace", NAMESPACE)
+        done = command("unsubscribe", "held", 7, "--namespace", NAMESPACE)
+        assert "client 7 is no subscriber any more" in done.output
+        assert canal.subscribers("held", namespace=NAMESPACE) == {"held": []}
+        with canal.connect("held", 9, namespace=NAMESPACE) as connector:
+            connector.subscribe()
+    finally:
+        canal.stop("held", namespace=NAMESPACE)
+    with pytest.raises(errors.InstanceNotFound):
+        command("subscribers", "held", "--namespace", NAMESPACE)
+    shown = json.loads(command("subscribers", "--json", "--config", config).output)
+    assert [each["client_id"] for each in shown["held"]] == [9]
+    done = command("unsubscribe", "held", 9, "--config", config)
+    assert done.exit_code == 0
+    assert "held: no subscriber" in command("subscribers", "--config", config).output

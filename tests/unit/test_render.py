@@ -8,7 +8,7 @@ import decimal
 import pytest
 
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.render import plain
+from ray_canal.render import plain, subscriber_lines
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,25 @@ def test_plain_of_a_record() -> None:
         "timestamp": 0,
         "commit_us": 0,
         "trail": "",
+        "created_s": 0,
     }
+
+
+def test_subscribers_for_a_terminal() -> None:
+    """b2: who holds what is seen at a glance, and why one cannot go on."""
+    record = {
+        "client_id": 7, "filter": "", "cursor": "bin.000001:4711", "held_by": "ray",
+        "called_at": 0.0, "policy": "block", "bytes_behind": 12345, "entries_behind": 5,
+        "failure": None, "detached": False,
+    }  # fmt: skip
+    other = {
+        **record, "client_id": 1001, "held_by": None, "called_at": None, "bytes_behind": None,
+        "entries_behind": None, "detached": True, "failure": "PositionPurged: it is gone",
+    }  # fmt: skip
+    assert subscriber_lines([record, other]) == [
+        "client  state       cursor           bytes behind  last call             by   policy  "
+        "filter",
+        "7       in the log  bin.000001:4711  12,345        1970-01-01 00:00:00Z  ray  block",
+        "1001    failed      bin.000001:4711  -             -                     -    block",
+        "1001: PositionPurged: it is gone",
+    ]

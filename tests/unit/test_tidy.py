@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "server": "errors config filter protocol binlog views",
     "actors": "errors malloc limits config filter protocol kernels binlog parse store meta driver "
     "server",
-    "client": "errors config filter protocol binlog views actors",
+    "client": "errors config filter protocol binlog views meta actors",
     "offline": "errors config filter protocol binlog views parse store driver",
     "migration": "errors config",
     "redrive": "errors config protocol binlog parse meta views",
@@ -142,6 +142,7 @@ TESTED_ELSEWHERE = {
     "actors/store": "tests/integration/test_main_job.py",
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
+    "client/subscribers": "tests/integration/test_cli_cluster.py",
     "client/joining": "tests/fault/test_faults.py",
     "client/transport": "tests/integration/test_main_job.py",
     "binlog/charset_data": "tests/integration/test_charsets.py",

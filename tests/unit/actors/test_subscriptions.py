@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.errors import ConfigError, MetaUnavailable, SubscriberReplaced
+from ray_canal.errors import ConfigError, MetaUnavailable, PositionNotFound, SubscriberReplaced
 from ray_canal.meta.manager import MetaManager
 from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
 from tests.real_store import (
@@ -19,6 +21,7 @@ from tests.real_store import (
     instance,
     lose_source,
     meta_away,
+    new_store,
     run,
     running,
     take,
@@ -215,5 +218,77 @@ def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Pa
             assert await store._cursors.run(MetaManager.load_filter, NAME)
         async with running(tmp_path) as store:
             assert store._config.filter.black_tables == r"shop\.secrets"
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path) -> None:
+    """b2: what keeps the destination from its start can be seen and removed without a log."""
+
+    async def story() -> None:
+        files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL, holder="a connector")
+            assert await take(store, 7, holder="a connector")
+        store = new_store(tmp_path, instance(files[1:]))
+        try:
+            with pytest.raises(PositionNotFound):
+                await store.wait_running(30)
+            (found,) = await store.subscribers()
+            assert (found["client_id"], found["held_by"]) == (7, "ray")
+            assert found["cursor"].startswith(files[0].name)
+            with pytest.raises(SubscriberReplaced):
+                await store.unsubscribe(7, "somebody else")
+            assert await store.unsubscribe(7)
+            assert not await store.unsubscribe(7)
+            await until(lambda: store._state == "running")
+            assert await store.subscribers() == []
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_starts(tmp_path: Path) -> None:
+    """b2: an upstream that takes minutes to open holds up no list and no removal."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with SlowOpening() as opening:
+            store = new_store(tmp_path)
+            try:
+                await opening.began.wait()
+                assert [found["client_id"] for found in await store.subscribers()] == [7, 8]
+                assert await store.unsubscribe(7)
+                assert [found["client_id"] for found in await store.subscribers()] == [8]
+                opening.go.set()
+                await store.wait_running(30)
+                assert list((await store.status())["store"]["subscribers"]) == ["8"]
+            finally:
+                await store.stop()
+
+    run(story())
+
+
+def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
+    """b2: the error names the command, and the command works."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with sqlite3.connect(tmp_path / "meta.db") as database:
+            database.execute("update subscriber set record = '{}' where client_id = 7")
+        store = new_store(tmp_path)
+        try:
+            with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
+                await store.wait_running(30)
+            assert await store.unsubscribe(7)
+            await until(lambda: store._state == "running")
+            assert [found["client_id"] for found in await store.subscribers()] == [8]
+        finally:
+            await store.stop()
 
     run(story())

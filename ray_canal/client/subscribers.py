@@ -1,0 +1,81 @@
+"""subscribers and unsubscribe: who holds what in a destination, whether it runs or not."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ray_canal.actors import spawn
+from ray_canal.client.api import call_store
+from ray_canal.client.joining import connect_ray
+from ray_canal.config import CanalConfig, load
+from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
+from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
+
+Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
+
+
+def subscribers(
+    destination: str | None = None,
+    *,
+    config: Config | None = None,
+    namespace: str = spawn.NAMESPACE,
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the subscribers of one or all destinations, by destination: client id, filter, cursor,
+    policy, when it last called, how far it is behind, what keeps it from going on.
+
+    Also of a destination that starts or has failed. With `config`, of one of its destinations that
+    does not run, too: from where it keeps its cursors. Raises InstanceNotFound; ConfigError.
+    """
+    canal = None if config is None else load(config)
+    running = _running(canal, namespace)
+    names = [destination] if destination else sorted({*running, *_names(canal)})
+    found = {}
+    for name in names:
+        if name in running or canal is None:
+            found[name] = call_store(name, _namespace(canal, namespace), "subscribers")
+        else:
+            found[name] = kept_subscribers(canal, name)
+    return found
+
+
+def unsubscribe(
+    destination: str,
+    client_id: int,
+    *,
+    config: Config | None = None,
+    namespace: str = spawn.NAMESPACE,
+) -> None:
+    """Remove a subscriber and its cursor, whoever has it: the log no longer waits for it.
+
+    Also in a destination that starts or has failed. With `config`, in one that does not run, too.
+    Raises NotSubscribed: there is no such subscriber; InstanceNotFound; ConfigError.
+    """
+    canal = None if config is None else load(config)
+    if canal is None or destination in _running(canal, namespace):
+        done = call_store(destination, _namespace(canal, namespace), "unsubscribe", client_id)
+    else:
+        done = forget_subscriber(canal, destination, client_id)
+    if not done:
+        raise NotSubscribed(
+            f"there is no subscriber {client_id}; `ray-canal subscribers {destination}` names all"
+        ).at(destination=destination)
+
+
+def _namespace(canal: CanalConfig | None, namespace: str) -> str:
+    return namespace if canal is None else canal.ray.namespace
+
+
+def _names(canal: CanalConfig | None) -> list[str]:
+    return [] if canal is None else [instance.destination for instance in canal.instance]
+
+
+def _running(canal: CanalConfig | None, namespace: str) -> list[str]:
+    """The destinations of the cluster. Without a cluster and with a configuration: none."""
+    try:
+        connect_ray(canal, local=False)
+    except (ConfigError, InstanceNotRunning):
+        if canal is None:
+            raise
+        return []
+    return spawn.destinations(_namespace(canal, namespace))
