@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -97,9 +97,15 @@ class Connection:
     """One client's connection, from its first byte to its last."""
 
     def __init__(
-        self, shared: Shared, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        shared: Shared,
+        place: Hashable,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
+        """`place`: by which it is known to `shared.places`."""
         self._shared = shared
+        self._place = place
         self._reader = reader
         self._writer = writer
         self._session = Session(shared.config.packet_bytes_max, shared.config.requests_max)
@@ -273,7 +279,7 @@ class Connection:
         if user is None:
             await self._send(self._session.deny(f"auth failed for user:{login.username[:64]}"))
             return
-        if not shared.places.admit(self):
+        if not shared.places.admit(self._place):
             text = f"too many connections (server.connections_max is {config.connections_max})"
             await self._send(self._session.deny(text))
             return

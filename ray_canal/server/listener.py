@@ -43,10 +43,6 @@ class TcpServer:
     async def start(self) -> None:
         """Listen. Raises ConfigError: the port is taken, the host is not ours."""
         config = self._config
-        options: dict[str, Any] = {}
-        if self._tls is not None:
-            options["ssl"] = self._tls
-            options["ssl_handshake_timeout"] = config.login_timeout_s
         try:
             self._server = await asyncio.start_server(
                 self._accept,
@@ -54,7 +50,6 @@ class TcpServer:
                 config.port,
                 backlog=1024,
                 reuse_port=True if config.replicas > 1 else None,
-                **options,
             )
         except OSError as error:
             raise ConfigError(
@@ -74,21 +69,28 @@ class TcpServer:
         return port
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, which counts from here on: also while it negotiates TLS."""
         task = asyncio.current_task()
         if task is None:
             return
         self._tasks.add(task)
+        self._shared.places.enter(task, task.cancel)
+        transport = writer.transport
         raw = writer.get_extra_info("socket")
-        if raw is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(self._shared, reader, writer)
-        self._shared.places.enter(connection, task.cancel)
         try:
-            await connection.serve()
+            if raw is not None:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            secured = reader, writer  # the plain ones stay: without them, their transport would go
+            if self._tls is not None:
+                secured = await _secured(writer, self._tls, self._config.login_timeout_s)
+            await Connection(self._shared, task, *secured).serve()
         except asyncio.CancelledError:
-            writer.transport.abort()  # displaced, or the server closes
+            transport.abort()  # displaced, or the server closes
+        except OSError as error:  # ssl.SSLError is one
+            logger.info("%s: no TLS: %s", writer.get_extra_info("peername"), error)
+            transport.abort()
         finally:
-            self._shared.places.leave(connection)
+            self._shared.places.leave(task)
             self._tasks.discard(task)
 
     def status(self) -> dict[str, Any]:
@@ -115,6 +117,26 @@ class TcpServer:
         if self._server is not None:
             await self._server.wait_closed()
         self._shared.executor.shutdown(wait=False)
+
+
+async def _secured(
+    plain: asyncio.StreamWriter, context: ssl.SSLContext, timeout_s: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """TLS over a connection of which nothing was read yet. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = await loop.start_tls(
+        plain.transport,
+        protocol,
+        context,
+        server_side=True,
+        ssl_handshake_timeout=timeout_s,
+    )
+    if transport is None:
+        raise ConnectionAbortedError("the connection ended during the handshake")
+    protocol.connection_made(transport)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def _tls(config: ServerConfig) -> ssl.SSLContext | None:

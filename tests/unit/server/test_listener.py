@@ -182,6 +182,51 @@ def test_a_flood_of_wrong_logins_and_of_silent_peers_keeps_nobody_out(shop: Deco
     run(test)
 
 
+def test_peers_that_never_negotiate_tls_have_no_more_places(shop: Decoded, tmp_path: Path) -> None:
+    """D11: a connection counts from its first moment, so `logins_max` bounds these, too."""
+    cert, key = make_certificate(tmp_path)
+
+    async def test() -> None:
+        tls = {"cert": str(cert), "key": str(key)}
+        options = {"logins_max": 10, "login_timeout_s": 30, "tls": tls}
+        async with serving({"shop": LocalStore(shop)}, **options) as server:
+            silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(40)]
+            displaced = [reader for reader, _ in silent[:30]]
+            ended = asyncio.gather(*(reader.read() for reader in displaced), return_exceptions=True)
+            await asyncio.wait_for(ended, 20)
+            assert server.status()["logging_in"] == 10
+            context = ssl.create_default_context(cafile=str(cert))
+            client = await RawClient.logged_in(
+                server.port, ssl=context, server_hostname="localhost"
+            )
+            assert (await client.subscribe("shop")).error_code == 0
+            assert server.status()["logging_in"] < 10
+            for _, writer in silent:
+                writer.close()
+            await client.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\x00"])
+def test_peers_whose_tls_is_none_leave_nothing(tmp_path: Path, garbage: bytes) -> None:
+    """D11: their places are given back."""
+    cert, key = make_certificate(tmp_path)
+
+    async def test() -> None:
+        tls = {"cert": str(cert), "key": str(key)}
+        async with serving({}, tls=tls, login_timeout_s=1) as server:
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(garbage)
+                assert b"Traceback" not in await asyncio.wait_for(reader.read(), 20)
+                writer.close()
+            while server.status()["logging_in"]:
+                await asyncio.sleep(0.01)
+
+    run(test)
+
+
 def test_too_many_clients_are_told_so(shop: Decoded) -> None:
     async def test() -> None:
         async with serving({}, connections_max=2) as server:
