@@ -23,6 +23,7 @@ from rich.table import Table
 
 from ray_canal.client.connector import Connector
 from ray_canal.errors import ConfigError
+from ray_canal.views.presence import PRESENT_OF
 
 _POLL_S = 0.5
 
@@ -62,10 +63,25 @@ def changes(batches: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
         metadata = batch.schema.metadata
         schema, table = (metadata[k].decode() for k in (b"canal.schema", b"canal.table"))
         for row in batch.to_pylist():
-            change = {"schema": schema, "table": table, **plain(row)}
+            change = {"schema": schema, "table": table, **plain(without_absent(row))}
             found.append(((row["position"], row["row"]), change))
     found.sort(key=lambda item: item[0])
     return [change for _, change in found]
+
+
+def without_absent(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a batch whose images have the columns that the server wrote, no more. Those of which
+    it wrote but a change are named in `after_unknown`."""
+    row = dict(row)
+    for image, name in PRESENT_OF.items():
+        present = row.pop(name, None)
+        if present is None or row[image] is None:
+            continue
+        row[image] = {key: value for key, value in row[image].items() if present[key]}
+        unknown = [key for key, is_there in present.items() if is_there is None]
+        if unknown:
+            row[f"{image}_unknown"] = unknown
+    return row
 
 
 def print_changes(

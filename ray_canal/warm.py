@@ -13,6 +13,7 @@ import dataclasses
 import sys
 import time
 
+import numpy as np
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
@@ -27,6 +28,7 @@ from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
 from ray_canal.views.masking import Hashing
+from ray_canal.views.presence import with_presence
 
 
 def warm() -> float:
@@ -56,7 +58,9 @@ def warm() -> float:
 
 def _render(chunk: DecodedChunk) -> None:
     count = chunk.layout.event_count
-    list(batches(chunk, 0, count))
+    tables = [table for table in chunk.layout.tables if table.rows]
+    for batch, table in zip(batches(chunk, 0, count), tables, strict=True):
+        with_presence(batch.slice(0, 0), chunk, table, np.zeros(0, np.int32), 0)
     Hashing(b"key").hashed(pa.array(["value"]), "value")
     render_entries(chunk, 0, count)
 

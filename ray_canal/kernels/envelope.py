@@ -45,13 +45,14 @@ SPAN_ROWS: Final = 0
 SPAN_LOW: Final = 1
 SPAN_HIGH: Final = 2
 SPAN_FIRST: Final = 3  # number of the event
-SPAN_FIELDS: Final = 4
+SPAN_PARTIAL: Final = 4  # 1: some event's images lack columns
+SPAN_FIELDS: Final = 5
 
 
 @bare
 def row_spans(events, wanted, spans):  # type: ignore[no-untyped-def]
-    """Of each table, how many rows the wanted events have, between which rows they lie and the
-    first of them. `spans` has a line for each table, all zero before."""
+    """Of each table, how many rows the wanted events have, between which rows they lie, the first
+    of them, and whether some lack columns. `spans` has a line for each table, all zero before."""
     for i in range(wanted.size):
         if not wanted[i]:
             continue
@@ -64,6 +65,8 @@ def row_spans(events, wanted, spans):  # type: ignore[no-untyped-def]
             spans[table, SPAN_FIRST] = i
         spans[table, SPAN_ROWS] += rows
         spans[table, SPAN_HIGH] = event["row"] + rows
+        if event["present"] >= 0:
+            spans[table, SPAN_PARTIAL] = 1
 
 
 @bare

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
+from ray_canal.spark.merge import Absent, merged
 from ray_canal.spark.place import order_of
+from ray_canal.views.presence import PRESENT
 
 KEY_NOTE = "canal.key"
 
@@ -23,17 +26,31 @@ def key_columns(frame: DataFrame) -> tuple[str, ...]:
     return ()
 
 
-def latest(frame: DataFrame, key: Sequence[str] | None = None) -> DataFrame:
+def latest(
+    frame: DataFrame,
+    key: Sequence[str] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    absent: Absent = "error",
+) -> DataFrame:
     """The rows that are left when the changes in `frame` are applied in order: the columns of
     `after`.
 
     `key`: the key columns; None takes the primary key that the frame carries. An UPDATE that
     changes the key removes the old key. Rows that no change touches are not in it. Raises
     ConfigError: no key.
+
+    Where images lack columns (binlog_row_image MINIMAL, NOBLOB), each column has its last known
+    value. `defaults` are values of columns that an INSERT leaves out: those of the table's DDL,
+    which are not in the log. `absent` says what becomes of a value that nothing tells: Spark raises
+    an error when it is read ("error"), NULL, or "flag": NULL, and a last column `present`, a struct
+    of booleans, says which values are known (NULL: it changed, but not to what).
     """
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
+    if any(name in frame.columns for name in PRESENT) or absent == "flag":
+        return merged(frame, names, defaults or {}, absent)
     order = [f"order_{n}" for n, _ in enumerate(order_of(frame.columns))]
     images = frame.select(
         *(column.alias(name) for column, name in zip(order_of(frame.columns), order, strict=True)),

@@ -34,6 +34,7 @@ from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.kernels.jit import read_only
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.irregular import Irregular, refuse_irregular
+from ray_canal.views.presence import with_presence
 from ray_canal.views.sql_types import storage_code
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
@@ -81,7 +82,8 @@ def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
 
 
 def arrow_schema(meta: TableMeta) -> pa.Schema:
-    """The schema that `batches` gives a table version, known before any row of it comes.
+    """The schema that `batches` gives a table version, known before any row of it comes; where
+    images lack columns, two more follow (views/presence.py).
 
     Raises UnsupportedEvent: a column type that is not decoded.
     """
@@ -110,6 +112,9 @@ def batches(
     `json_diff` adds a last column of that name: what a partial update changed in JSON columns, as
     JSON text (docs/types.md); null where the server wrote whole values, and where `fields` leaves
     out a JSON column of the table.
+
+    Where images lack columns (binlog_row_image MINIMAL, NOBLOB), two more columns follow `after`,
+    before_present and after_present: views/presence.py says what is in them.
     """
     events = chunk.events
     wanted = np.zeros(len(events), np.bool_)
@@ -117,19 +122,22 @@ def batches(
     spans = np.zeros((len(chunk.layout.tables), e.SPAN_FIELDS), np.int64)
     e.row_spans(read_only(events), wanted, spans)
     gtid_texts: pa.Array | None = None
-    for table, (rows, low, high, event) in zip(chunk.layout.tables, spans.tolist(), strict=True):
+    for whole, span in zip(chunk.layout.tables, spans.tolist(), strict=True):
+        rows, low, high, event, is_partial = span
         if not rows:
             continue
-        row_event = _array(chunk, table.row_event, table.rows, np.int32)
+        row_event = _array(chunk, whole.row_event, whole.rows, np.int32)
         if gtid_texts is None:
             gtid_texts = _gtid_texts(chunk)
-        table = _shown(table, fields)
+        table = _shown(whole, fields)
         if irregular == "error":
             refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
         try:
             batch = _batch(chunk, table, row_event, low, high, gtid_texts, timeline)
         except TableMetaMismatch as error:
             raise error.at(chunk.layout.journal_name, int(events["position"][event])) from None
+        if is_partial:
+            batch = with_presence(batch, chunk, whole, row_event[low:high], low)
         if json_diff:
             batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
         is_whole = rows == high - low

@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from ray_canal.errors import ConfigError
+from ray_canal.views.presence import PRESENT, lacks
 from ray_canal.views.sql_values import (
     Columns,
     Kind,
@@ -58,7 +59,9 @@ class Predicate:
     def __init__(self, tree: exp.Expression, schema: pa.Schema) -> None:
         try:
             self._text = _sql(tree)
-            self._value = _Compiler(_columns(_no_rows(schema))).truth(tree)
+            compiler = _Compiler(_columns(_no_rows(schema)))
+            self._value = compiler.truth(tree)
+            self._used = compiler.used
         except RecursionError:
             raise ConfigError(_TOO_DEEP) from None
         except ConfigError as error:
@@ -67,7 +70,14 @@ class Predicate:
             raise ConfigError(f"where {self._text}: {error}") from None
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for which it is true. Raises ConfigError: a number is out of its range."""
+        """The rows for which it is true. Raises ConfigError: a number is out of its range; a row
+        lacks a column, so it cannot be told."""
+        for name in sorted(self._used):
+            if lacks(batch, *name.split(".", 1)):
+                raise ConfigError(
+                    f"where {self._text}: {name} is not in every row, as the server leaves columns "
+                    "out (binlog_row_image MINIMAL or NOBLOB); set it to FULL, or leave out `where`"
+                )
         try:
             found = self._value.run(_columns(batch))
         except pa.ArrowInvalid as error:
@@ -87,6 +97,8 @@ def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """A batch's columns by name; an image's are NULL where there is no such image."""
     found: dict[str, pa.Array] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name in PRESENT:
+            continue
         if field.name not in IMAGES:
             found[field.name] = column
             continue
@@ -100,6 +112,7 @@ class _Compiler:
 
     def __init__(self, empty: Columns) -> None:
         self._empty = empty
+        self.used: set[str] = set()  # before.COLUMN and after.COLUMN
 
     def truth(self, node: exp.Expression) -> Value:
         """An expression as a condition: a number is true unless it is zero."""
@@ -129,6 +142,8 @@ class _Compiler:
             raise ConfigError(f"{_sql(node)}: expected before.COLUMN or after.COLUMN")
         name = f"{node.table.lower()}.{node.name}" if node.table else node.name
         found = self._spelled(name)
+        if found.startswith(("before.", "after.")):
+            self.used.add(found)
         column = self._empty[found]
         if pa.types.is_dictionary(column.type):
             text = column.type.value_type

@@ -20,6 +20,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.views.masking import Hashing, Mask, masked
 from ray_canal.views.predicate import IMAGES, Predicate, parse
+from ray_canal.views.presence import PRESENT
 
 _FITTED_MAX = 1024
 
@@ -130,7 +131,7 @@ class _Fitted:
         if not self._images:
             return batch
         columns = [
-            self._image(column) if field.name in IMAGES else column
+            self._changed(field.name, column)
             for field, column in zip(batch.schema, batch.columns, strict=True)
         ]
         fields = [
@@ -141,6 +142,22 @@ class _Fitted:
         keep = [k for k, field in enumerate(fields) if field.name != "json_diff"]
         schema = pa.schema([fields[k] for k in keep], self._metadata(batch.schema.metadata))
         return pa.RecordBatch.from_arrays([columns[k] for k in keep], schema=schema)
+
+    def _changed(self, name: str, column: pa.Array) -> pa.Array:
+        if name in IMAGES:
+            return self._image(column)
+        return self._flags(column) if name in PRESENT else column
+
+    def _flags(self, present: pa.StructArray) -> pa.StructArray:
+        """Which columns an image has, of those that are shown."""
+        if self._shown is None:
+            return present
+        chosen = [k for k, field in enumerate(present.type) if field.name in self._shown]
+        if not chosen:
+            return pa.nulls(len(present), pa.struct([]))
+        children = [present.field(k) for k in chosen]
+        fields = [present.type.field(k) for k in chosen]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=present.is_null())
 
     def _image(self, image: pa.StructArray) -> pa.StructArray:
         fields, children = [], []

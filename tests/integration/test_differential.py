@@ -126,7 +126,8 @@ class Replay:
                 self._end_of_phase()
             elif name == self.table.name:
                 data = entries[position, name].rowDatas[number]
-                presence = _presence(chunk, position)
+                presence = _seen_presence(row, len(types))
+                assert presence == _presence(chunk, position)
                 self._change(row, presence, types, data)
 
     def _change(self, row: Any, presence: Any, types: Any, data: pb.RowData) -> None:
@@ -184,6 +185,19 @@ class Replay:
                     theirs = None
                 what = f"{self.table.server.kind} {image} {self.table.name} c{number} {kind.ddl}"
                 assert kind.seen(ours) == theirs, f"{what}: {ours!r} is not {theirs!r}"
+
+
+def _seen_presence(row: Any, count: int) -> tuple[list[bool], list[bool]]:
+    """Which columns a row's images have, by the columns that a batch has for that (A10)."""
+    before, after = (row.get(name) for name in ("before_present", "after_present"))
+    whole = [True] * count
+    if before is None and after is None:
+        return whole, whole
+    # An image that is not there has no columns in the binlog.
+    return tuple(  # type: ignore[return-value]
+        [False] * count if row[side] is None else whole if bits is None else list(bits.values())
+        for side, bits in (("before", before), ("after", after))
+    )
 
 
 def _presence(chunk: DecodedChunk, position: int) -> tuple[list[bool], list[bool]]:

@@ -171,6 +171,7 @@ TESTED_ELSEWHERE = {
     "kernels/entry_bytes": "tests/golden/test_entries.py",
     "kernels/entry_rows": "tests/golden/test_entries.py",
     "kernels/entry_columns": "tests/golden/test_entries.py",
+    "kernels/presence": "tests/unit/views/test_presence.py",
     "kernels/envelope": "tests/unit/views/test_arrow.py",
     "kernels/text_check": "tests/unit/binlog/test_hostile.py",
     "kernels/protobuf": "tests/golden/test_entries.py",
