@@ -135,7 +135,8 @@ def test_what_a_user_may_not_do_is_not_done(shop: Decoded) -> None:
             assert store.outstanding(7) == [message.batch_id]
             bob.send(pb.UNSUBSCRIPTION, pb.Unsub(destination="shop", client_id="7"))
             assert "may not remove" in (await bob.ack()).error_message
-            # The id is Ann's own.
+            # The id is Ann's own, once she has subscribed last.
+            assert (await ann.subscribe("shop", "7")).error_code == 0
             ann.send(pb.UNSUBSCRIPTION, pb.Unsub(destination="shop", client_id="7"))
             assert (await ann.ack()).error_code == 0
             assert await store.call_async("filter_of", 7, repeat=True) is None
