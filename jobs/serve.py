@@ -16,7 +16,11 @@ import typer
 import ray_canal as canal
 from ray_canal.errors import CanalError
 
+# An unexpected error shows no variables: a configuration's passwords might be among them.
+app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
+
+@app.command()
 def serve(
     config: Annotated[Path, typer.Argument(help="The deployment's TOML file (docs/canal.toml).")],
     detach: Annotated[
@@ -51,6 +55,6 @@ def serve(
 
 if __name__ == "__main__":
     try:
-        typer.run(serve)
+        app()
     except CanalError as error:
         sys.exit(f"{type(error).__name__}: {error}")

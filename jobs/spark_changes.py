@@ -18,6 +18,9 @@ from ray_canal import spark as canal_spark
 from ray_canal.errors import CanalError
 from ray_canal.spark.parquet import Counts, ParquetSink
 
+# An unexpected error shows no variables: a configuration's passwords might be among them.
+app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+
 _COLUMNS = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -37,6 +40,7 @@ def summary(counts: Counts) -> Table:
     return table
 
 
+@app.command()
 def spark_changes(
     destination: Annotated[str, typer.Option(help="The destination's name.")],
     output: Annotated[
@@ -96,6 +100,6 @@ def spark_changes(
 
 if __name__ == "__main__":
     try:
-        typer.run(spark_changes)
+        app()
     except CanalError as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -16,7 +16,11 @@ import ray_canal as canal
 from ray_canal.errors import CanalError
 from ray_canal.render import print_changes
 
+# An unexpected error shows no variables: a configuration's passwords might be among them.
+app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
+
+@app.command()
 def tail(
     destination: Annotated[str, typer.Option(help="The destination's name.")],
     client_id: Annotated[
@@ -48,6 +52,6 @@ def tail(
 
 if __name__ == "__main__":
     try:
-        typer.run(tail)
+        app()
     except CanalError as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ray_canal.config.deployment import CanalConfig
-from ray_canal.config.section import explained
+from ray_canal.config.section import IsPath, IsSecret, explained
 from ray_canal.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -36,28 +37,35 @@ def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> Canal
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
-    _resolve_paths(tree, path.resolve().parent)
+    _resolve_paths(tree, CanalConfig, path.resolve().parent)
     return _validate(tree, str(path))
 
 
-def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
-    meta = tree.get("meta")
-    if isinstance(meta, dict) and isinstance(meta.get("path"), str):
-        meta["path"] = str(base / meta["path"])
-    server = tree.get("server")
-    tls = server.get("tls") if isinstance(server, dict) else None
-    if isinstance(tls, dict):
-        tls.update({key: str(base / name) for key, name in tls.items() if name})
-    for instance in tree.get("instance", []):
-        source = instance.get("source") if isinstance(instance, dict) else None
-        if isinstance(source, dict):
-            if isinstance(source.get("files"), list):
-                source["files"] = [str(base / name) for name in source["files"]]
-            if isinstance(source.get("schema_sql"), str) and source["schema_sql"]:
-                source["schema_sql"] = str(base / source["schema_sql"])
-        tsdb = instance.get("tsdb") if isinstance(instance, dict) else None
-        if isinstance(tsdb, dict) and isinstance(tsdb.get("path"), str) and tsdb["path"]:
-            tsdb["path"] = str(base / tsdb["path"])
+def _resolve_paths(tree: Any, section: type[BaseModel], base: Path) -> None:
+    """Take relative paths of a section, and of those in it, from the folder `base`."""
+    if not isinstance(tree, dict):
+        return
+    for name, info in section.model_fields.items():
+        if name in tree:
+            tree[name] = _resolved(tree[name], info.annotation, info.metadata, base)
+
+
+def _resolved(value: Any, kind: Any, marks: Iterable[Any], base: Path) -> Any:
+    if isinstance(value, str):
+        scheme, _, path = value.partition(":")
+        if value and any(isinstance(mark, IsPath) for mark in marks):
+            return str(base / value)
+        if scheme == "file" and any(isinstance(mark, IsSecret) for mark in marks):
+            return f"file:{base / path}"
+        return value
+    parts = value if isinstance(value, list) else [value]
+    for each in (kind, *get_args(kind)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            for part in parts:
+                _resolve_paths(part, each, base)
+        elif isinstance(value, list) and hasattr(each, "__metadata__"):
+            value = [_resolved(part, each, each.__metadata__, base) for part in value]
+    return value
 
 
 def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:

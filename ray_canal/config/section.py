@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Literal
+import ipaddress
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ray_canal.errors import ConfigError
+
+_ADDRESS = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d{1,5}))?"
+)
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class IsPath:
+    """Marks a key that names a file or folder: relative to the configuration's file."""
+
+
+class IsSecret:
+    """Marks a key that is a secret, or names where it is: `file:` is a path, as above."""
+
+
+FilePath = Annotated[str, IsPath()]
+SecretText = Annotated[str, IsSecret()]
+
+
 class TlsConfig(Section):
     """TLS to a server. `mode` has MySQL's meanings of --ssl-mode."""
 
     mode: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
+    ca: FilePath = ""
+    cert: FilePath = ""
+    key: FilePath = ""
 
 
 def host_port_of(address: str, default_port: int, key: str) -> tuple[str, int]:
-    """(host, port) of `host:port`. Raises ConfigError."""
-    host, _, port = address.rpartition(":")
-    if not host:
-        return address.strip("[]"), default_port
-    if not port.isdigit():
-        raise ConfigError(f"{key} {address!r}: expected host:port")
-    return host.strip("[]"), int(port)
+    """(host, port) of `host`, `host:port`, `[IPv6]:port` or `IPv6`. Raises ConfigError."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None and address.count(":") > 1 and not address.startswith("["):
+        try:  # without a port: which of an address's groups one would be cannot be told
+            return str(ipaddress.IPv6Address(address)), default_port
+        except ValueError:
+            pass
+    if match is None or not 0 < int(match["port"] or default_port) < 1 << 16:
+        raise ConfigError(f"{key} {address!r}: expected host:port, or [IPv6]:port")
+    return match["v6"] or match["host"], int(match["port"] or default_port)
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ray_canal.config.section import Section
+from ray_canal.config.section import FilePath, SecretText, Section
 
 Right = Literal["read", "ack", "subscribe", "admin"]
 
@@ -17,9 +17,9 @@ _RANGE = re.compile(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?")
 class ServerTlsConfig(Section):
     """TLS on the server's port: PEM files. With `ca`, clients must show a certificate of it."""
 
-    cert: str = ""
-    key: str = ""
-    ca: str = ""
+    cert: FilePath = ""
+    key: FilePath = ""
+    ca: FilePath = ""
 
 
 class UserConfig(Section):
@@ -30,8 +30,8 @@ class UserConfig(Section):
     """
 
     username: str = Field(min_length=1)
-    password: str = ""
-    password_hash: str = ""
+    password: SecretText = ""
+    password_hash: SecretText = ""
     destinations: tuple[str, ...] = ("*",)
     client_ids: str = ""
     rights: tuple[Right, ...] = ("read", "ack", "subscribe")
@@ -69,8 +69,8 @@ class ServerConfig(Section):
     port: int = Field(11111, ge=0, le=65535)
     replicas: int = Field(1, ge=1, le=64)
     username: str = ""
-    password: str = ""
-    password_hash: str = ""  # in place of `password`: hex of SHA1(SHA1(password)), as canal.passwd
+    password: SecretText = ""
+    password_hash: SecretText = ""  # in place of `password`: hex of SHA1(SHA1(it)), as canal.passwd
     user: tuple[UserConfig, ...] = ()
     insecure: bool = False
     login_timeout_s: float = Field(10.0, gt=0)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ray_canal.config.section import Section, TlsConfig, host_port_of
+from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig, host_port_of
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -18,11 +18,11 @@ class SourceConfig(Section):
 
     address: str = ""
     standby: tuple[str, ...] = ()  # other servers with the same data, to go on at
-    files: tuple[str, ...] = ()
+    files: tuple[FilePath, ...] = ()
     follow: bool = False
-    schema_sql: str = ""  # file with CREATE TABLE statements, for binlogs without row metadata
+    schema_sql: FilePath = ""  # file with CREATE TABLE statements, for binlogs without row metadata
     username: str = ""
-    password: str = ""
+    password: SecretText = ""
     server_id: int = Field(0, ge=0, le=2**32 - 1)  # 0: chosen so that it does not collide
     gtid: bool = False
     # Where a destination without any cursor starts.

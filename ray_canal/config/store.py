@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ray_canal.config.section import Section, TlsConfig, host_port_of
+from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig, host_port_of
 
 
 class StoreConfig(Section):
@@ -25,7 +25,7 @@ class StoreConfig(Section):
     policy: Literal["block", "spill", "detach"] = "block"
     transactions: bool = False
     spill_bytes: int = Field(default=4 << 30, ge=0)
-    spill_path: str = ""
+    spill_path: FilePath = ""
 
     @model_validator(mode="after")
     def _power_of_two(self) -> StoreConfig:
@@ -44,7 +44,7 @@ class TsdbConfig(Section):
     """
 
     enable: bool = True
-    path: str = ""
+    path: FilePath = ""
     snapshot_interval_hours: float = Field(default=24.0, ge=0)
     snapshot_expire_hours: float = Field(default=360.0, gt=0)
     on_ddl_error: Literal["catalog", "quarantine", "stop"] = "catalog"
@@ -56,10 +56,10 @@ class MetaConfig(Section):
     rest is for servers. `database`: MySQL's database, or what Redis's keys begin with."""
 
     backend: Literal["sqlite", "memory", "mysql", "redis"] = "sqlite"
-    path: str = "meta.db"
+    path: FilePath = "meta.db"
     address: str = ""
     username: str = ""
-    password: str = ""
+    password: SecretText = ""
     database: str = Field(default="ray_canal", pattern=r"^[A-Za-z0-9_$\-]{1,64}$")
     timeout_s: float = Field(default=3.0, gt=0)
     tls: TlsConfig = TlsConfig()

@@ -74,12 +74,24 @@ def connect(config: SourceConfig) -> Any:
     return connection
 
 
+_CLEARTEXT = (b"mysql_clear_password", b"dialog")
+
+
 class _Connection(Connection):  # type: ignore[misc]
-    """PyMySQL's, which loads the system's authorities for each connection, even where none is
-    asked for: 20 ms of CPU."""
+    """PyMySQL's, but that it loads no authorities where none is asked for (20 ms of CPU), and sends
+    no password in clear text over a connection that is not encrypted, whoever asks for it."""
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         return given if isinstance(given, ssl.SSLContext) else _unverified()
+
+    def _process_auth(self, plugin_name: bytes, *exchange: Any) -> Any:
+        if plugin_name in _CLEARTEXT and not is_encrypted(self):
+            raise AuthenticationFailed(
+                f"MySQL at {self.host}:{self.port} asks for the password in clear text "
+                f"({plugin_name.decode()}), and the connection is not encrypted; set "
+                'source.tls.mode = "verify_identity" (or "verify_ca", "required")'
+            )
+        return super()._process_auth(plugin_name, *exchange)
 
 
 def is_encrypted(connection: Any) -> bool:

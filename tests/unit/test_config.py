@@ -39,6 +39,77 @@ def test_relative_paths_are_taken_from_the_file(tmp_path: Path) -> None:
     assert canal.instance[0].source.files == (str(tmp_path / "bin.000001"),)
 
 
+def test_every_path_and_secret_file_is_taken_from_the_files_folder(tmp_path: Path) -> None:
+    """D3: as docs/canal.toml says, whatever the program's own folder is."""
+    text = """
+[meta]
+backend = "mysql"
+address = "meta:3306"
+password = "file:meta_secret"
+tls = { ca = "ca.pem", cert = "c.pem", key = "/etc/k.pem" }
+[server]
+password = "file:server_secret"
+tls = { cert = "s.pem", key = "" }
+[[server.user]]
+username = "u"
+password_hash = "file:user_secret"
+[[instance]]
+destination = "orders"
+source = { address = "db", password = "file:secret", tls = { ca = "ca.pem" }, schema_sql = "s.sql" }
+store.spill_path = "spill"
+tsdb.path = "history.db"
+[[instance]]
+destination = "other"
+source = { files = ["a.1", "/b.2"], password = "env:FILE" }
+"""
+    canal = config.load(write(tmp_path, text))
+    orders, other = canal.instance
+    assert canal.server is not None
+    found = [
+        canal.meta.password, canal.meta.tls.ca, canal.meta.tls.cert, canal.server.password,
+        canal.server.tls.cert, canal.server.user[0].password_hash, orders.source.password,
+        orders.source.tls.ca, orders.source.schema_sql, orders.store.spill_path, orders.tsdb.path,
+        other.source.files[0],
+    ]  # fmt: skip
+    names = [
+        "file:{}meta_secret", "{}ca.pem", "{}c.pem", "file:{}server_secret", "{}s.pem",
+        "file:{}user_secret", "file:{}secret", "{}ca.pem", "{}s.sql", "{}spill", "{}history.db",
+        "{}a.1",
+    ]  # fmt: skip
+    assert found == [name.format(f"{tmp_path}/") for name in names]
+    untouched = canal.meta.tls.key, canal.server.tls.key, other.source.files[1]
+    assert untouched == ("/etc/k.pem", "", "/b.2")
+    assert (other.source.password, orders.source.tls.cert) == ("env:FILE", "")
+
+
+@pytest.mark.parametrize(
+    ("address", "host_port"),
+    [
+        ("db", ("db", 3306)),
+        ("db.example.com:3307", ("db.example.com", 3307)),
+        ("10.0.0.7:3307", ("10.0.0.7", 3307)),
+        ("[::1]:3307", ("::1", 3307)),
+        ("[::1]", ("::1", 3306)),
+        ("::1", ("::1", 3306)),
+        ("fe80::1:3306", ("fe80::1:3306", 3306)),
+        ("[fe80::1%eth0]:1", ("fe80::1%eth0", 1)),
+    ],
+)
+def test_addresses(address: str, host_port: tuple[str, int]) -> None:
+    """D3: with and without a port, also of IPv6."""
+    assert config.SourceConfig(address=address).host_port == host_port
+    meta = config.MetaConfig(backend="mysql", address=address)
+    assert meta.host_port(3306) == host_port
+
+
+@pytest.mark.parametrize(
+    "address", ["db:", ":3306", "db:port", "db:99999", "db:0", "[::1", "a b:1", "1:2:3", "[::1]x"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected host:port, or \[IPv6\]:port"):
+        _ = config.SourceConfig(address=address).host_port
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
