@@ -412,15 +412,29 @@ def import_meta(
         str, typer.Option(help="Our destination, if its name is another than Canal's.")
     ] = "",
     replace: Annotated[bool, typer.Option(help="Overwrite cursors that are there.")] = False,
+    server_uuid: Annotated[
+        str, typer.Option(help="The server that the cursors are of, if its address is another now.")
+    ] = "",
+    unchecked: Annotated[
+        bool, typer.Option(help="Ask no server now; each cursor is looked at at the start.")
+    ] = False,
 ) -> None:
     """Take over subscribers and cursors from Canal's meta.dat, before the first start.
 
-    Stop Canal first: what it acks later is not known here and comes again.
+    The server is asked whether they are of its log. Stop Canal first: what it acks later is not
+    known here and comes again.
     """
     from ray_canal.config import load
     from ray_canal.meta.canal_import import import_meta as imported
 
-    name, subscribers = imported(load(config), meta_dat, destination, replace=replace)
+    name, subscribers = imported(
+        load(config),
+        meta_dat,
+        destination,
+        replace=replace,
+        server_uuid=server_uuid,
+        unchecked=unchecked,
+    )
     for subscriber in subscribers:
         at = subscriber.cursor.position if subscriber.cursor else "where source.start says"
         typer.echo(f"{name}: client {subscriber.client_id} at {at}, filter {subscriber.filter}")

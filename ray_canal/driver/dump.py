@@ -37,6 +37,7 @@ from ray_canal.protocol.position import EntryPosition
 _COM_REGISTER_SLAVE = 0x15
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E
+_NON_BLOCK = 1  # the server ends the dump where the log ends
 _SEND_ANNOTATE_ROWS = 2  # MariaDB: do not leave ANNOTATE_ROWS events out
 _THROUGH_GTID = 4
 _SEMI_SYNC_MAGIC = 0xEF
@@ -74,8 +75,11 @@ class BinlogDump:
         self.last_received_at = 0.0
         self.semi_sync = False
 
-    def start(self, position: EntryPosition, replica: Replica, *, by_gtid: bool) -> Replica:
-        """Connect and ask for events from `position` on. Returns the replica with its server id.
+    def start(
+        self, position: EntryPosition, replica: Replica, *, by_gtid: bool, follow: bool = True
+    ) -> Replica:
+        """Connect and ask for events from `position` on; without `follow`, up to the log's present
+        end. Returns the replica with its server id.
 
         Raises SourceError kinds; errors about the position itself come with the first `receive`.
         """
@@ -99,7 +103,7 @@ class BinlogDump:
                     f"{position}: a server can only be asked for offsets below 4 GiB; start at the "
                     "next file, or by GTID"
                 )
-            flags = _SEND_ANNOTATE_ROWS if is_mariadb else 0
+            flags = (_SEND_ANNOTATE_ROWS if is_mariadb else 0) | (0 if follow else _NON_BLOCK)
             self._command(_COM_BINLOG_DUMP, struct.pack("<IHI", offset, flags, chosen) + name)
         self._socket = connection._sock
         self._socket.settimeout(self._config.read_timeout_s)

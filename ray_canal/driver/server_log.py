@@ -70,12 +70,15 @@ class ServerLog:
         size = dict(self._files)[journal_name]
         self.read.append(journal_name)
         buffer_bytes = max(_RECEIVE_BYTES, min(chunk_bytes, self._config.receive_buffer_bytes))
-        config = self._config.model_copy(update={"receive_buffer_bytes": buffer_bytes})
+        # Nobody acknowledges what is only looked at.
+        changed = {"receive_buffer_bytes": buffer_bytes, "semi_sync": False}
+        config = self._config.model_copy(update=changed)
         cutter = ChunkCutter(chunk_bytes, config.event_bytes_max)
         cutter.begin_file(journal_name)
         dump = BinlogDump(config, cutter)
         try:
-            self._replica = dump.start(EntryPosition(journal_name), self._replica, by_gtid=False)
+            place, ended = EntryPosition(journal_name), None
+            self._replica = dump.start(place, self._replica, by_gtid=False, follow=False)
             while cutter.journal_name == journal_name:
                 chunk = cutter.next()
                 if chunk is None and cutter.position >= size:
@@ -83,7 +86,14 @@ class ServerLog:
                     if chunk is None:
                         return
                 if chunk is None:
-                    if not dump.receive(_POLL_S, self._wake) and _readable(self._wake):
+                    if ended is not None:
+                        raise ended
+                    try:
+                        arrived = dump.receive(_POLL_S, self._wake)
+                    except ConnectionLost as error:  # at the log's end, when all of it is here
+                        ended = error
+                        continue
+                    if not arrived and _readable(self._wake):
                         raise ConnectionLost(f"{journal_name}: the search was interrupted")
                     continue
                 if chunk.head.journal_name == journal_name:

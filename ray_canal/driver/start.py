@@ -132,16 +132,17 @@ class _Decision:
             raise self._purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
         return EntryPosition("", gtid=wanted)
 
-    def _from_time(self, time_us: int, what: str, *, moved: bool = False) -> EntryPosition:
-        """`moved`: by the time of a cursor of another server; this one may have begun later."""
+    def _from_time(self, time_us: int, what: str) -> EntryPosition:
         found = self.search.time(time_us)
         if found is not None:
             return found
-        first = self.search.first
-        if not moved and journal_key(first.journal_name)[1] <= 1:  # of all: nothing is gone
+        if journal_key(self.search.first.journal_name)[1] <= 1:  # of all: nothing is gone
             return self._earliest()
+        raise self._purged_before(time_us, what)
+
+    def _purged_before(self, time_us: int, what: str) -> PositionPurged:
         seconds = time_us // MICROS
-        raise self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
+        return self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
 
     # ---- cursors
 
@@ -255,7 +256,14 @@ class _Decision:
                 return _with_rows(position, found, certain=False)
         since = position.timestamp * MICROS - window_us
         self.reasons.append(f"{switch}, from {utc_text(since // MICROS)} on: some will come twice")
-        return self._from_time(since, f"what is behind the cursor ({switch}),", moved=True)
+        by_time = self.search.time(since)
+        if by_time is not None:
+            return by_time
+        # Not all of the window is there; what is behind the cursor is, if the log is older. Its
+        # first file's number says nothing of that: the server may have been made since.
+        if self.search.time(position.timestamp * MICROS) is None:
+            raise self._purged_before(since, f"what is behind the cursor ({switch}),")
+        return self._earliest()
 
     def _is_open_one(self, old: EntryPosition) -> bool:
         """Whether the transaction that was just found is certainly the one that the cursor is

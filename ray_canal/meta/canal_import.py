@@ -7,16 +7,19 @@
      "destination"}
 
 (`postion` is Canal's spelling.) Canal's cursor is where the last acked entry *begins*: the
-transaction's end, or a DDL statement. So that one entry comes again, and nothing is left out.
+transaction's end, or a DDL statement. So that one entry comes again, and nothing is left out. Whose
+log it is of is asked (driver/canal_cursors.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from ray_canal.config import CanalConfig
+from ray_canal.driver.canal_cursors import tied
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
@@ -68,19 +71,34 @@ def _position(cursor: dict[str, Any]) -> LogPosition:
 
 
 def import_meta(
-    config: CanalConfig, path: Path, destination: str = "", *, replace: bool = False
+    config: CanalConfig,
+    path: Path,
+    destination: str = "",
+    *,
+    replace: bool = False,
+    server_uuid: str = "",
+    unchecked: bool = False,
 ) -> tuple[str, list[SubscriberMeta]]:
     """Write a `meta.dat`'s cursors where the configuration keeps cursors; what was written.
 
-    `destination` "": the file's own. A destination that runs is fenced, so stop it before. Raises
-    ConfigError: not a meta.dat; no such destination; a subscriber has a cursor already, and not
-    `replace`.
+    `destination` "": the file's own. `server_uuid`: whose log the cursors are of, if the address in
+    the file does not tell. `unchecked`: ask no server; then each cursor is looked at when the
+    destination starts. A destination that runs is fenced, so stop it before. Raises ConfigError:
+    not a meta.dat; no such destination; a subscriber has a cursor already, and not `replace`; the
+    cursors are not of the destination's server.
     """
     named, subscribers = read_meta_dat(path)
     name = destination or named
-    config.destination(name)
+    source = config.destination(name).source
     if config.meta.backend == "memory":
         raise ConfigError('meta.backend = "memory" keeps nothing; there is nowhere to import to')
+    if not unchecked:
+        placed = [s for s in subscribers if s.cursor is not None]
+        cursors = tied(source, [s.cursor for s in placed if s.cursor is not None], server_uuid)
+        found = {s.client_id: cursor for s, cursor in zip(placed, cursors, strict=True)}
+        subscribers = [
+            dataclasses.replace(s, cursor=found.get(s.client_id)) for s in subscribers
+        ]
     manager = MetaManager(open_backend(config.meta))
     try:
         known = manager.load(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
 import time
@@ -10,14 +11,17 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ray_canal.config import CanalConfig
 from ray_canal.driver import live
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.log_search import Search
-from ray_canal.errors import PositionNotFound, SourceError, TransactionsMissing
+from ray_canal.errors import ConfigError, PositionNotFound, SourceError, TransactionsMissing
+from ray_canal.meta.canal_import import import_meta
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from tests.integration.test_driver import instance, read_until
@@ -282,3 +286,68 @@ def test_gtid_sets_over_1024_characters(kind: str, tmp_path: Path) -> None:
             ahead = LogPosition(elsewhere, EntryPosition("mysql-bin.000077", 99, gtid=str(more)))
             with pytest.raises(TransactionsMissing, match=f": {sources[-1]}:5000;"):
                 source.resume([ahead])
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
+def test_canals_cursors_are_tied_to_their_server(
+    request: pytest.FixtureRequest, kind: str, tmp_path: Path
+) -> None:
+    """b7, a14: an imported cursor goes on in its own server's log, is refused at any other one, and
+    is moved from a server that is named."""
+    server: Server = request.getfixturevalue(kind)
+    time.sleep(1.1)  # later than the server's log
+    server.execute("CREATE DATABASE IF NOT EXISTS im", "CREATE TABLE im.t (id INT PRIMARY KEY)")
+    try:
+        with contextlib.closing(server.connect(autocommit=False)) as connection:
+            connection.cursor().execute("INSERT INTO im.t VALUES (1), (2)")
+            connection.commit()
+        name, end = server.position()
+        acked = next(
+            int(row[1]) for row in server.execute(f"SHOW BINLOG EVENTS IN '{name}'")
+            if int(row[4]) == end
+        )  # fmt: skip
+        path = server.datadir / name
+        time_ms = 1000 * int.from_bytes(path.read_bytes()[acked : acked + 4], "little")
+        server.execute("INSERT INTO im.t VALUES (3)")
+        dat = tmp_path / "meta.dat"
+
+        def imported(address: str, position: int = acked, **how: Any) -> LogPosition:
+            host, _, port = address.partition(":")
+            place = {"journalName": name, "position": position, "timestamp": time_ms}
+            of = {"sourceAddress": {"address": host, "port": int(port)}}
+            client = {"clientIdentity": {"clientId": 1}, "cursor": {"identity": of}}
+            client["cursor"]["postion"] = place
+            dat.write_text(json.dumps({"destination": "d", "clientDatas": [client]}))
+            (subscriber,) = import_meta(config, dat, replace=True, **how)[1]
+            assert subscriber.cursor is not None
+            return subscriber.cursor
+
+        config = CanalConfig(instance=(instance(server),), meta={"path": str(tmp_path / "m.db")})
+        for address in (server.address, f"localhost:{server.port}"):
+            cursor = imported(address)
+            assert cursor.identity.server_uuid
+            assert cursor.position.created_s
+            with reading(server) as source:
+                start = source.resume([cursor])
+                assert start.same_log
+                assert start.position == cursor.position
+                assert source.identity.server_uuid == cursor.identity.server_uuid
+                chunks = read_until(source, *server.position())
+            # The transaction comes again, but what lies before its last entry is consumed.
+            assert chunks[0].head.position < acked
+            assert cursor.position.entry >= 1 + (kind != "mariadb")
+        with pytest.raises(ConfigError, match="--server-uuid"):
+            imported("old-master.example:3306")
+        own = cursor.identity.server_uuid
+        assert imported("old-master.example:3306", server_uuid=own) == cursor
+        elsewhere = imported("old-master.example:3306", server_uuid=str(uuid.uuid4()))
+        with reading(server) as source:  # by time
+            assert elsewhere.is_foreign(cursor.identity)
+            assert source.resume([elsewhere]).position <= cursor.position
+        for wrong in (acked + 1, end + 100_000):
+            with pytest.raises(ConfigError, match="is not in the log of"):
+                imported(server.address, wrong)
+            unchecked = imported(server.address, wrong, unchecked=True)
+            assert refusal(server, unchecked).other_log
+    finally:
+        server.execute("DROP DATABASE im")

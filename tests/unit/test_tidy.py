@@ -153,6 +153,7 @@ TESTED_ELSEWHERE = {
     "binlog/reader": "tests/unit/binlog/test_decode.py",
     "binlog/walked": "tests/unit/binlog/test_decode.py",
     "driver/connection": "tests/integration/test_driver.py",
+    "driver/canal_cursors": "tests/integration/test_log_identity.py",
     "driver/dump": "tests/integration/test_driver.py",
     "driver/server_id": "tests/integration/test_driver.py",
     "driver/checks": "tests/integration/test_checks.py",

@@ -63,21 +63,21 @@ def test_what_is_read(meta_dat: Path) -> None:
 
 def test_it_is_written_where_cursors_are(meta_dat: Path, tmp_path: Path) -> None:
     config = deployment(tmp_path)
-    assert import_meta(config, meta_dat) == ("example", READ)
-    assert import_meta(config, meta_dat, "other") == ("other", READ)
+    assert import_meta(config, meta_dat, unchecked=True) == ("example", READ)
+    assert import_meta(config, meta_dat, "other", unchecked=True) == ("other", READ)
     assert loaded(config, "example") == loaded(config, "other") == {1001: READ[0], 1002: READ[1]}
 
 
 def test_cursors_that_are_there_are_not_overwritten_unasked(meta_dat: Path, tmp_path: Path) -> None:
     config = deployment(tmp_path)
-    import_meta(config, meta_dat)
+    import_meta(config, meta_dat, unchecked=True)
     tree: dict[str, Any] = json.loads(META_DAT)
     tree["clientDatas"][0]["cursor"]["postion"]["position"] = 9000
     meta_dat.write_text(json.dumps(tree))
     with pytest.raises(ConfigError, match=r"1001 at mysql-bin\.000003:4358.*--replace"):
-        import_meta(config, meta_dat)
+        import_meta(config, meta_dat, unchecked=True)
     assert loaded(config, "example")[1001] == READ[0]
-    import_meta(config, meta_dat, replace=True)
+    import_meta(config, meta_dat, replace=True, unchecked=True)
     cursor = loaded(config, "example")[1001].cursor
     assert cursor is not None
     assert cursor.position.position == 9000
@@ -102,3 +102,19 @@ def test_a_destination_must_be_known_and_its_cursors_kept(meta_dat: Path, tmp_pa
         import_meta(memory, meta_dat)
     with pytest.raises(ConfigError, match="cannot read"):
         read_meta_dat(tmp_path / "none")
+
+
+def test_a_server_that_cannot_be_asked_is_no_reason_to_believe(
+    meta_dat: Path, tmp_path: Path
+) -> None:
+    """b7: cursors are tied to their server, or refused with a way out."""
+    config = load(
+        {
+            "meta": {"path": str(tmp_path / "meta.db")},
+            "instance": [{"destination": "example", "source": {"address": "127.0.0.1:1"}}],
+        }
+    )
+    for server_uuid in ("", "3e11fa47-71ca-11e1-9e33-c80aa9429562"):
+        with pytest.raises(ConfigError, match=r"nobody tells.*--unchecked"):
+            import_meta(config, meta_dat, server_uuid=server_uuid)
+    assert loaded(config, "example") == {}
