@@ -97,6 +97,7 @@ class Instance:
         self._line: Line | None = None
         self._opening: Line | None = None
         self._subscribers: dict[int, SubscriberMeta] = {}
+        self._arrivals: dict[int, int] = {}  # of connections of Canal's protocol, by client id
         self._within = within
         self._asides = Asides(
             self._config, self._new_folder, self._changed, self, self._schemas, within

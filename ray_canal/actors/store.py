@@ -96,6 +96,7 @@ class Store(Subscriptions):
         came_s: float | None = None,
     ) -> MessageHead:
         came_s = time.monotonic() if came_s is None else came_s
+        arrivals = self._arrivals.get(client_id, 0)
         await self._line_of(client_id)
         self._asides.come_back(client_id)
         line = await self._read_back(client_id, batch_size)
@@ -107,12 +108,15 @@ class Store(Subscriptions):
             while waits and not line.store.ready(client_id, wanted, count_all=not full):
                 came_s = NEVER
                 waits = not self._ended(client_id) and await self._changed.wait(deadline)
+                waits = waits and not self._is_left(client_id, holder, arrivals)
                 line = await self._read_back(client_id, batch_size)
             if not full:
                 line = await self._with_what_comes(line, client_id, batch_size)
             self._gets.add("get", waiting_s=time.monotonic() - began_s)
         line = await self._still_ours(line, client_id, batch_size, min(came_s, time.monotonic()))
         self._refuse_replaced(client_id, holder)
+        if self._is_left(client_id, holder, arrivals):
+            return MessageHead(EMPTY_BATCH, self._epoch)
         asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
         if batch is not None:
@@ -210,6 +214,7 @@ class Store(Subscriptions):
         """See Connector.rollback."""
         async with self._turn_at_line(client_id) as line:
             self._refuse_replaced(client_id, holder)
+            self._arrived(client_id, holder)
             if batch_id is not None:
                 self._refuse_void(batch_id, epoch)
             line.store.rollback(client_id, batch_id)

@@ -30,6 +30,7 @@ from ray_canal.protocol.position import LogPosition
 from ray_canal.protocol.subscription import (
     HEAD,
     TAIL,
+    TCP_HOLDER,
     Subscription,
     may_unsubscribe,
     refuse_client_id,
@@ -82,8 +83,19 @@ class Subscriptions(Instance):
                     if client_id not in self._subscribers:
                         await self._forget(client_id)  # what was opened for it
                     raise
+        self._arrived(client_id, holder)
         await self._join(client_id, holder, rollback=rollback)
         return self._epoch
+
+    def _arrived(self, client_id: int, holder: str) -> None:
+        """A connection of Canal's protocol has come: gets of others that still wait are over. Their
+        clients may be gone, at another server, which has not noticed it."""
+        if holder.startswith(TCP_HOLDER):
+            self._arrivals[client_id] = self._arrivals.get(client_id, 0) + 1
+
+    def _is_left(self, client_id: int, holder: str, arrivals: int) -> bool:
+        """Whether another connection has come since there were so many."""
+        return holder.startswith(TCP_HOLDER) and self._arrivals.get(client_id, 0) != arrivals
 
     async def _join(self, client_id: int, holder: str = "", *, rollback: bool = False) -> None:
         """Let the subscriber in at its cursor, at the line that has what lies behind it."""
@@ -195,6 +207,7 @@ class Subscriptions(Instance):
         await self._changed.wake()
 
     async def _removed(self, client_id: int, epoch: int) -> None:
+        self._arrivals.pop(client_id, None)
         await self._owned(self._cursors.remove(epoch, client_id))
         if epoch == self._epoch:
             self._subscribers.pop(client_id, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, MetaUnavailable, PositionNotFound, SubscriberReplaced
 from ray_canal.meta.manager import MetaManager
+from ray_canal.protocol.message import EMPTY_BATCH
 from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
 from tests.real_store import (
     ALL,
@@ -290,5 +292,31 @@ def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
             assert [found["client_id"] for found in await store.subscribers()] == [8]
         finally:
             await store.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["rollback", "subscribe"])
+def test_a_new_connection_ends_the_get_of_one_that_may_be_gone(tmp_path: Path, how: str) -> None:
+    """D7: also where they came to two servers, which know nothing of each other."""
+
+    async def story() -> None:
+        config = instance(source={"files": [str(binlog_files()[0])], "follow": True})
+        async with running(tmp_path, config) as store:
+            old, new = TCP_HOLDER + "at one server", TCP_HOLDER + "at another"
+            await store.subscribe(7, ALL, rollback=False, holder=old)
+            waiting = asyncio.create_task(store.get_without_ack(7, 1 << 30, 30.0, old))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            if how == "rollback":  # as it begins, before it has subscribed
+                await store.rollback(7, None, None, TCP_HOLDER)
+            else:
+                await store.subscribe(7, ALL, rollback=False, holder=new)
+            done, _ = await asyncio.wait({waiting}, timeout=20)
+            assert done
+            assert waiting.result().id == EMPTY_BATCH
+            assert await store.list_batch_ids(7, new) == []
+            found = await take(store, 7, 4, holder=new)  # and its ack is the first
+            assert found is not None
 
     run(story())
