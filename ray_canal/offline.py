@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.source import open_source
 from ray_canal.errors import ConfigError
@@ -19,6 +20,7 @@ from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.names import Names
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.protocol.log_context import LogContext
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces
 
@@ -94,7 +96,7 @@ def decode_batches(
 ) -> Iterator[list[pa.RecordBatch]]:
     """The batches of `decode_files`, chunk by chunk: rows of two tables that lie mixed in the log
     are in one list, and none behind it comes before them."""
-    wanted = TableFilter(tables)
+    wanted, transactions = TableFilter(tables), OpenTransactions()
     for info, chunk in decode_chunks(
         paths,
         schema_sql=schema_sql,
@@ -102,9 +104,10 @@ def decode_batches(
         on_bytes=on_bytes,
     ):
         mask = info.admitted(wanted.admits)
-        count = chunk.layout.event_count
-        batches = list(arrow_batches(chunk, 0, count, mask, json_diff=json_diff))
-        del info, chunk, mask
+        count, context = chunk.layout.event_count, LogContext(open=transactions.add(info))
+        found = arrow_batches(chunk, 0, count, mask, json_diff=json_diff, context=context)
+        batches = list(found)
+        del info, chunk, mask, found
         yield batches
         del batches
 

@@ -27,6 +27,7 @@ from ray_canal.parse.quarantine import unpack
 from ray_canal.parse.records import log_with_records, names_of, table_record
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.protocol.log_context import LogContext
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import Quarantined, TableState
 from ray_canal.views.arrow import batches
@@ -67,7 +68,9 @@ def redrive(
             info, decoded = parser.decode_chunk(unpack(chunk.data))
             if info.failure is not None:
                 raise info.failure
-            yield list(batches(decoded, 0, len(info.entries), _held_rows(info, chunk)))
+            alone = LogContext(numbered=not info.head.in_transaction)
+            rows = _held_rows(info, chunk)
+            yield list(batches(decoded, 0, len(info.entries), rows, context=alone))
             store.release(destination, chunk)
     finally:
         store.close()

@@ -154,7 +154,10 @@ class LocalStore:
         if batch is None:
             return MessageHead(EMPTY_BATCH, self.epoch)
         parts = tuple(
-            MessagePart(p.payload, p.first, p.last, p.mask, p.gtid_set) for p in batch.parts
+            MessagePart(
+                p.payload, p.first, p.last, p.mask, p.gtid_set, open=p.open, tables=p.tables
+            )
+            for p in batch.parts
         )
         return MessageHead(batch.id, self.epoch, parts, batch.entry_count, batch.row_count)
 

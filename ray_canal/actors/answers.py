@@ -43,6 +43,8 @@ def head_of(
                 part.mask,
                 part.gtid_set,
                 part.on_disk,
+                part.open,
+                part.tables,
             )
             for part in batch.parts
         ),

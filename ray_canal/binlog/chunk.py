@@ -17,7 +17,7 @@ multiples of 64.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -281,9 +281,17 @@ class ChunkInfo:
     def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
         """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,
         END, a statement) pass."""
+        return self.entries_of(self.admitted_tables(admits))
+
+    def admitted_tables(self, admits: Callable[[str, str], bool]) -> list[bool]:
+        """Which of `tables` it lets through."""
         passes = [not table or admits(schema, table) for schema, table in self.tables]
         for index, schema, table in self.renamed:
             passes[index] = passes[index] or admits(schema, table)
+        return passes
+
+    def entries_of(self, passes: Sequence[bool]) -> npt.NDArray[np.bool_]:
+        """Which entries are of these tables, or of none."""
         if all(passes):
             return np.ones(len(self.entries), np.bool_)
         mask: npt.NDArray[np.bool_] = np.array([*passes, True], np.bool_)[self.entries["table"]]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.filter import FieldFilter
+from ray_canal.protocol.log_context import LogContext
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaChange
@@ -161,9 +162,9 @@ class Message:
     def batches(self) -> list[pa.RecordBatch]:
         """Arrow's view: one batch for each table version of each chunk, rows in log order.
 
-        Columns: event_type, timeline, journal_name, position, row, execute_time, gtid, before,
-        after; the table's name is in the schema's metadata. Buffers are views over Ray's shared
-        memory.
+        Columns: event_type, timeline, journal_name, position, row, execute_time, gtid, transaction,
+        transaction_row, before, after; the table's name is in the schema's metadata. Buffers are
+        views over Ray's shared memory.
         """
         return [batch for part in self.batches_by_part() for batch in part]
 
@@ -193,13 +194,16 @@ class Message:
                 part.mask,
                 self._fields,
                 self.head.irregular_dates,
-                timeline=self.head.timeline,
+                context=self._context(part),
             )
             if self.transform is None:
                 yield list(found)
             else:
                 shown = (self.transform.applied(batch) for batch in found)
                 yield [batch for batch in shown if batch.num_rows]
+
+    def _context(self, part: MessagePart) -> LogContext:
+        return LogContext(self.head.timeline, part.open)
 
     def _refuse_steps(self) -> None:
         if self.transform is not None:

@@ -18,10 +18,18 @@ from ray_canal.kernels.memory import (
     store32,
     store64,
 )
+from ray_canal.kernels.records import closes
 
 _INSERT: Final = 1
 _DELETE: Final = 3
 _MICROSECONDS: Final = 1_000_000
+
+@bare
+def row_numbers(numbers, owners, out):  # type: ignore[no-untyped-def]
+    """What each row's event has among `numbers`. All int32."""
+    for i in range(owners.size):
+        out[i] = numbers[owners[i]]
+
 
 # Indexes into what `row_envelopes` counts: rows without a GTID, a before, an after image.
 NO_GTID: Final = 0
@@ -29,16 +37,18 @@ NO_BEFORE: Final = 1
 NO_AFTER: Final = 2
 
 # Offsets of `row_envelopes`' output regions, in `regions`.
-KIND: Final = 0
-JOURNAL: Final = 1
-POSITION: Final = 2
-ORDINAL: Final = 3
-TIME: Final = 4
-GTID: Final = 5
-HAS_GTID: Final = 6  # bitmaps from here on
-HAS_BEFORE: Final = 7
-HAS_AFTER: Final = 8
-REGIONS: Final = 9
+POSITION: Final = 0
+ORDINAL: Final = 1
+TIME: Final = 2
+GTID: Final = 3
+KIND: Final = 4
+REGIONS: Final = 5
+
+# And of its bitmaps, in their own array, each of (rows + 7) // 8 bytes.
+HAS_GTID: Final = 0
+HAS_BEFORE: Final = 1
+HAS_AFTER: Final = 2
+BITMAPS: Final = 3
 
 # Fields of `spans`.
 SPAN_ROWS: Final = 0
@@ -50,14 +60,21 @@ SPAN_FIELDS: Final = 5
 
 
 @bare
-def row_spans(events, wanted, spans):  # type: ignore[no-untyped-def]
+def row_spans(events, wanted, open_rows, spans, before):  # type: ignore[no-untyped-def]
     """Of each table, how many rows the wanted events have, between which rows they lie, the first
-    of them, and whether some lack columns. `spans` has a line for each table, all zero before."""
+    of them, and whether some lack columns; of each event, how many rows of its transaction come
+    `before` it. `spans` has a line for each table, all zero before; `open_rows` of the first
+    transaction came before the chunk."""
+    total = open_rows
     for i in range(wanted.size):
-        if not wanted[i]:
-            continue
         event = events[i]
         rows, table = event["rows"], event["table"]
+        before[i] = total
+        total += rows
+        if closes(events, i):
+            total = 0
+        if not wanted[i]:
+            continue
         if rows <= 0 or table < 0:
             continue
         if spans[table, SPAN_ROWS] == 0:
@@ -70,20 +87,25 @@ def row_spans(events, wanted, spans):  # type: ignore[no-untyped-def]
 
 
 @bare
-def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ignore[no-untyped-def]
-    """Fill the regions of `out` (zero before) for a table's rows from `low` on.
+def row_envelopes(events, gtids, owners, before, low, out, regions, numbers, bits, absent):  # type: ignore[no-untyped-def]
+    """Fill the regions of `out`, `numbers`, and the bitmaps of `bits` (zero before), for a table's
+    rows from `low` on.
 
-    `owners` says which event each row is of. Per row: event type (0 INSERT, 1 UPDATE, 2 DELETE) and
-    0 as int8; position and ordinal as int64 (the ordinal within the event, for one that was
-    compressed its offset in there added); execution time in microseconds; index of the GTID as
-    int32; three bits.
+    `owners` says which event each row is of, `before` how many rows of its transaction come before
+    each event. Per row: position and ordinal as int64 (the ordinal within the event, for one that
+    was compressed its offset in there added); execution time in microseconds; index of the GTID as
+    int32 (0 where there is none); event type (0 INSERT, 1 UPDATE, 2 DELETE) as int8; the row's
+    number in its transaction; three bits.
     """
+    size = (owners.size + 7) // 8
     for i in range(owners.size):
         event = events[owners[i]]
         kind = event["event_type"]
         store8(out, regions[KIND] + i, kind - 1)
         store64(out, regions[POSITION] + 8 * i, event["position"])
-        store64(out, regions[ORDINAL] + 8 * i, event["inner"] + low + i - event["row"])
+        in_event = low + i - event["row"]
+        store64(out, regions[ORDINAL] + 8 * i, event["inner"] + in_event)
+        numbers[i] = before[owners[i]] + in_event
         time_us = np.int64(event["timestamp"]) * _MICROSECONDS
         number = event["gtid"]
         byte, bit = i >> 3, 1 << (i & 7)
@@ -96,17 +118,18 @@ def row_envelopes(events, gtids, owners, low, out, regions, absent):  # type: ig
         store64(out, regions[TIME] + 8 * i, time_us)
         if named:
             store32(out, regions[GTID] + 4 * i, number)
-            out[regions[HAS_GTID] + byte] |= bit
+            bits[HAS_GTID * size + byte] |= bit
         else:
+            store32(out, regions[GTID] + 4 * i, 0)
             absent[NO_GTID] += 1
         if kind == _INSERT:
             absent[NO_BEFORE] += 1
         else:
-            out[regions[HAS_BEFORE] + byte] |= bit
+            bits[HAS_BEFORE * size + byte] |= bit
         if kind == _DELETE:
             absent[NO_AFTER] += 1
         else:
-            out[regions[HAS_AFTER] + byte] |= bit
+            bits[HAS_AFTER * size + byte] |= bit
 
 
 LABEL_SLACK_BYTES: Final = 32

@@ -9,7 +9,7 @@ from typing import Final
 
 from ray_canal.kernels import rows as r
 from ray_canal.kernels import walk as w
-from ray_canal.kernels.jit import bare
+from ray_canal.kernels.jit import bare, inlined
 from ray_canal.kernels.rows import VERSION_PARTIAL
 
 _PARTIAL_UPDATE_ROWS: Final = 39
@@ -68,6 +68,22 @@ _SILENT: Final = 2
 _CLOSES: Final = 4
 
 
+@inlined
+def closes(events, i):  # type: ignore[no-untyped-def]
+    """Whether event `i` ends a transaction: its END, or a statement that stands alone; of several
+    entries that one event makes, or one GTID names, the last one."""
+    event = events[i]
+    if event["kind"] == w.KIND_END:
+        return True
+    if event["kind"] != _ROWDATA or event["flags"] & _IN_TRANSACTION or event["rows"] != 0:
+        return False
+    if i + 1 == events.size:
+        return True
+    behind = events[i + 1]
+    named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
+    return not named and event["position"] != behind["position"]
+
+
 @bare
 def place_entries(events, entries):  # type: ignore[no-untyped-def]
     """Fill ENTRY records from EVENT records; which of them close a transaction is told here.
@@ -88,12 +104,7 @@ def place_entries(events, entries):  # type: ignore[no-untyped-def]
         behind_begin = i > 0 and events[i - 1]["kind"] == w.KIND_BEGIN
         if flags & _SILENT or (behind_begin and event["kind"] == w.KIND_END):
             thins = True
-        alone = event["kind"] == _ROWDATA and not flags & _IN_TRANSACTION and event["rows"] == 0
-        if alone and i + 1 < events.size:
-            behind = events[i + 1]
-            named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
-            alone = not named and event["position"] != behind["position"]
-        entry["flags"] = flags | _CLOSES if alone or event["kind"] == w.KIND_END else flags
+        entry["flags"] = flags | _CLOSES if closes(events, i) else flags
     return thins
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ray_canal.protocol.log_context import OpenTransaction
 from ray_canal.protocol.position import EntryPosition
 
 EMPTY_BATCH = -1
@@ -18,7 +19,9 @@ EMPTY_BATCH = -1
 @dataclass(frozen=True, slots=True)
 class MessagePart:
     """Entries [first, last) of one chunk, those with a true `mask` (None: all of them). `on_disk`:
-    it is read from disk each time."""
+    it is read from disk each time. `open`: the transaction that is open where the chunk begins.
+    Of it, and of `tables` (by their index in the chunk), a true byte says that the subscriber may
+    see them (None: all)."""
 
     payload: Any
     first: int
@@ -26,6 +29,8 @@ class MessagePart:
     mask: npt.NDArray[np.bool_] | None
     gtid_set: str = ""
     on_disk: bool = False
+    open: OpenTransaction | None = None
+    tables: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

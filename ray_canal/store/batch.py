@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ray_canal.protocol.log_context import OpenTransaction
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.ring import Slot
 from ray_canal.store.subscriber import Ints, Subscriber
@@ -16,7 +17,7 @@ from ray_canal.store.subscriber import Ints, Subscriber
 @dataclass(frozen=True, slots=True)
 class Part:
     """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
-    the chunk was put with, or `on_disk` its segment."""
+    the chunk was put with, or `on_disk` its segment. `open`, `tables`: as of MessagePart."""
 
     payload: Any
     first: int
@@ -24,6 +25,8 @@ class Part:
     mask: npt.NDArray[np.bool_] | None
     gtid_set: str  # executed before the chunk
     on_disk: bool = False
+    open: OpenTransaction | None = None
+    tables: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,7 @@ def batch_of(
     subscriber: Subscriber, batch_id: int, taken: list[Taken], ack: EntryPosition
 ) -> Batch:
     """The batch of these entries."""
-    parts = tuple(
-        Part(one.slot.payload, one.first, one.last, one.mask, one.slot.gtid_set, one.slot.on_disk)
-        for one in taken
-    )
+    parts = tuple(_part(subscriber, one) for one in taken)
     begin, end = _start(taken[0]), _end(taken[-1])
     return Batch(
         batch_id,
@@ -108,6 +108,20 @@ def batch_of(
         sum(one.count for one in taken),
         sum(one.rows for one in taken),
         PositionRange(begin, end, ack),
+    )
+
+
+def _part(subscriber: Subscriber, one: Taken) -> Part:
+    slot, is_open = one.slot, one.slot.open
+    return Part(
+        slot.payload,
+        one.first,
+        one.last,
+        one.mask,
+        slot.gtid_set,
+        slot.on_disk,
+        None if is_open is None else is_open.seen(subscriber.terms.filter.admits),
+        subscriber.tables_of(slot),
     )
 
 

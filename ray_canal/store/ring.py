@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.config import StoreConfig
+from ray_canal.protocol.log_context import OpenTransaction
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.log_order import LogOrder
 from ray_canal.store.transaction_buffer import LogChunk
@@ -37,8 +38,9 @@ class Slot:
     """A chunk in the ring. `first` and `end` are log sequences; `payload` is opaque.
 
     `chunk` is None while it is on disk only. `begins` is where its first entry starts, `after`
-    where one restarts behind the slot; `first_close` and `last_close` are the indexes of the first
-    and last entry that end a transaction (-1: none does).
+    where one restarts behind the slot; `open` is the transaction that is open where it begins;
+    `first_close` and `last_close` are the indexes of the first and last entry that end a
+    transaction (-1: none does).
     """
 
     chunk: LogChunk | None
@@ -52,6 +54,7 @@ class Slot:
     first_close: int
     last_close: int
     arena_bytes: int
+    open: OpenTransaction | None = None
     on_disk: bool = False
     disk_bytes: int = 0
     index_bytes: int = 0
@@ -88,6 +91,7 @@ def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
         int(ends[0]) if len(ends) else -1,
         int(ends[-1]) if len(ends) else -1,
         chunk.info.arena_bytes,
+        chunk.open,
     )
 
 

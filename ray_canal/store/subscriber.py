@@ -46,7 +46,8 @@ class View:
 
     `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
     (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
-    that end a transaction, seen or not. `whole` is false of a slot on disk: then the counts are
+    that end a transaction, seen or not. `tables`: which of the chunk's tables it sees, a byte each
+    (None: all). `whole` is false of a slot on disk: then the counts are
     known, and `packed`: a bit for each entry that it sees (None: all of them).
     """
 
@@ -57,6 +58,7 @@ class View:
     count: int
     rows: int
     cost: int
+    tables: bytes | None = None
     whole: bool = True
     packed: bytes | None = None
 
@@ -67,7 +69,8 @@ class View:
             mask = np.zeros(slot_count, np.bool_)
             mask[self.admitted] = True
             packed = np.packbits(mask).tobytes()
-        return View(_NONE, _NONE, _NONE, _NONE, self.count, self.rows, self.cost, False, packed)
+        counts = self.count, self.rows, self.cost, self.tables
+        return View(_NONE, _NONE, _NONE, _NONE, *counts, False, packed)
 
     def mask(self, slot_count: int) -> npt.NDArray[np.bool_] | None:
         """Of a slot on disk: which entries it sees; None: all."""
@@ -131,6 +134,11 @@ class Subscriber:
         """The same; None of a slot that is only on disk."""
         return None if slot.chunk is None else self.view(slot)
 
+    def tables_of(self, slot: Slot) -> bytes | None:
+        """See View.tables."""
+        found = self.view(slot)
+        return None if found is None else found.tables
+
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
         """Behind the last of these slots, which begin where it stands, that lies before its cursor
         as a whole. Log sequence."""
@@ -156,7 +164,8 @@ class Subscriber:
 
     def _look(self, chunk: LogChunk, slot: Slot) -> View:
         entries = chunk.info.entries
-        mask = chunk.info.admitted(self.terms.filter.admits)
+        tables = chunk.info.admitted_tables(self.terms.filter.admits)
+        mask = chunk.info.entries_of(tables)
         if chunk.visible is not None:
             mask &= chunk.visible
         behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
@@ -184,6 +193,7 @@ class Subscriber:
             len(admitted),
             int(entries["rows"].sum()),
             int(costs[-1]),
+            None if all(tables) else bytes(tables),
         )
 
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
+from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.open_transactions import OpenTransactions, closing_entries
 from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
+from ray_canal.protocol.log_context import OpenTransaction
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store.flush import Flush
 from ray_canal.store.thinning import Thinning
@@ -31,11 +33,11 @@ class LogChunk:
     log before it one must know to say where an entry resumes.
 
     At its beginning: behind the last complete transaction is `boundary`, an offset; of the open one
-    there were `open_rows` rows and `open_entries` entries; `gtid_set` was executed; `trail` is that
-    place's. `closed`: the transactions that the trail gets in this chunk. `closing`: indexes of the
-    entries that end a transaction. `held`: so many entries at the log's end are not delivered yet,
-    once this chunk is in it. `after`: where to restart with all of it consumed; of a chunk without
-    entries, None.
+    there were `open_rows` rows and `open_entries` entries, and `open` tells more of it; `gtid_set`
+    was executed; `trail` is that place's. `closed`: the transactions that the trail gets in this
+    chunk. `closing`: indexes of the entries that end a transaction. `held`: so many entries at the
+    log's end are not delivered yet, once this chunk is in it. `after`: where to restart with all of
+    it consumed; of a chunk without entries, None.
     """
 
     info: ChunkInfo
@@ -48,6 +50,7 @@ class LogChunk:
     held: int = 0
     trail: str = ""
     closed: Closed = NONE_CLOSED
+    open: OpenTransaction | None = None
     after: EntryPosition | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +126,7 @@ class TransactionBuffer:
         self._flush = Flush(transaction_size)
         self._gtid_set = gtid_set
         self._trail, self._folding = start.trail, Folding()
+        self._open = OpenTransactions()
         self._sequence: int | None = None
         self._thinning = Thinning(thin_empty_transactions, drop_transaction_entries)
 
@@ -154,10 +158,11 @@ class TransactionBuffer:
         else:
             closed = self._folding.add(info.pieces)
             info = replace(info, pieces=None)  # done with, and the log need not hold it
+        closing = closing_entries(info)
         return LogChunk(
             info,
             self._thinning.visible(entries, info.thins),
-            np.flatnonzero(entries["flags"] & EVENT_CLOSES),
+            closing,
             self._boundary,
             self._open_rows,
             self._open_entries,
@@ -165,4 +170,5 @@ class TransactionBuffer:
             self._flush.held(entries),
             self._trail,
             closed,
+            self._open.add(info, closing),
         )

@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import accumulate, compress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -25,20 +25,18 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     TableLayout,
 )
-from ray_canal.binlog.layout import aligned
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels import codes
 from ray_canal.kernels import envelope as e
-from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.kernels.jit import read_only
+from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
 from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.views.envelope import ENVELOPE, Envelopes
+from ray_canal.views.envelope import load_kernels as load_envelope_kernels
 from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.presence import with_presence
 from ray_canal.views.sql_types import storage_code
-
-EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
-_EVENT_TYPES = pa.array(EVENT_TYPES)
 
 _PRIMITIVES = {
     codes.I8: pa.int8(), codes.U8: pa.uint8(), codes.I16: pa.int16(), codes.U16: pa.uint16(),
@@ -51,20 +49,8 @@ _PRIMITIVES = {
     codes.GEOMETRY: pa.binary(), codes.VECTOR: pa.list_(pa.float32()),
 }  # fmt: skip
 
-_INSTANT = pa.timestamp("us", "UTC")
-_ENVELOPE = [
-    pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
-    pa.field("timeline", pa.int64()),
-    pa.field("journal_name", pa.dictionary(pa.int8(), pa.string())),
-    pa.field("position", pa.int64()),
-    pa.field("row", pa.int64()),
-    pa.field("execute_time", _INSTANT),
-    pa.field("gtid", pa.dictionary(pa.int32(), pa.string())),
-]
-
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
 _NULLS_MAX = 1 << 16  # rows; kept nulls are a megabyte or two at most
-_TIMELINES_KEPT = 1 << 17  # rows: 1 MiB
 _JSON_DIFF = pa.field("json_diff", pa.string())
 
 
@@ -98,15 +84,16 @@ def batches(
     fields: FieldFilter | None = None,
     irregular: Irregular = "null",
     json_diff: bool = False,
-    timeline: int = 0,
+    context: LogContext = NO_CONTEXT,
 ) -> Iterator[pa.RecordBatch]:
     """RecordBatches of the row events among entries [first, last), tables in order of the chunk.
 
     `mask` has one element for each entry of the chunk (None: all); `fields` leaves out columns of
-    before and after. Rows are in log order. Columns:
-    event_type, timeline (as given), journal_name, position (start of the event), row (ordinal in
-    its event; for an event that was compressed, its offset in there added),
-    execute_time, gtid, before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
+    before and after; `context` is what lay before the chunk. Rows are in log order. Columns:
+    event_type, timeline, journal_name, position (start of the event), row (ordinal in its event;
+    for an event that was compressed, its offset in there added), execute_time, gtid, transaction
+    (its GTID, else file:position of its begin), transaction_row (the row's number in it, from 0),
+    before, after. Raises TableMetaMismatch: an ENUM or SET value for which the
     schema has no label; with `irregular` "error" UnsupportedEvent: a date that no calendar has.
 
     `json_diff` adds a last column of that name: what a partial update changed in JSON columns, as
@@ -120,20 +107,22 @@ def batches(
     wanted = np.zeros(len(events), np.bool_)
     wanted[first:last] = True if mask is None else mask[first:last]
     spans = np.zeros((len(chunk.layout.tables), e.SPAN_FIELDS), np.int64)
-    e.row_spans(read_only(events), wanted, spans)
-    gtid_texts: pa.Array | None = None
+    before = np.empty(len(events), np.int64)
+    open_rows = context.open.rows if context.open else 0
+    e.row_spans(read_only(events), wanted, open_rows, spans, before)
+    envelopes: Envelopes | None = None
     for whole, span in zip(chunk.layout.tables, spans.tolist(), strict=True):
         rows, low, high, event, is_partial = span
         if not rows:
             continue
         row_event = _array(chunk, whole.row_event, whole.rows, np.int32)
-        if gtid_texts is None:
-            gtid_texts = _gtid_texts(chunk)
+        if envelopes is None:
+            envelopes = Envelopes(chunk, context, before)
         table = _shown(whole, fields)
         if irregular == "error":
             refuse_irregular(chunk, table, low + np.flatnonzero(wanted[row_event[low:high]]))
         try:
-            batch = _batch(chunk, table, row_event, low, high, gtid_texts, timeline)
+            batch = _batch(chunk, table, row_event, low, high, envelopes)
         except TableMetaMismatch as error:
             raise error.at(chunk.layout.journal_name, int(events["position"][event])) from None
         if is_partial:
@@ -149,7 +138,7 @@ def load_kernels() -> None:
     half a second."""
     nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
     list(batches(nothing, 0, 0))
-    _gtid_texts(nothing)
+    load_envelope_kernels()
 
 
 def _shown(table: TableLayout, fields: FieldFilter | None) -> TableLayout:
@@ -194,14 +183,12 @@ def _batch(
     row_event: npt.NDArray[np.int32],
     low: int,
     high: int,
-    gtid_texts: pa.Array,
-    timeline: int,
+    envelopes: Envelopes,
 ) -> pa.RecordBatch:
     """Rows [low, high) of a table."""
     layouts = table.before or table.after or ()
     image = _image(table.meta, tuple(layout.code for layout in layouts))
-    owners = row_event[low:high]
-    envelope, bitmaps, absent = _envelope(chunk, owners, low, gtid_texts, timeline)
+    envelope, bitmaps, absent = envelopes.columns(row_event[low:high], low)
     arena = pa.py_buffer(chunk.arena)
     sides = [
         _side(arena, table, image, side, (low, high), bitmap, int(missing))
@@ -231,7 +218,7 @@ def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
         b"canal.table": meta.table.encode(),
         b"canal.key": json.dumps(keys).encode(),
     }
-    fields = [*_ENVELOPE, pa.field("before", image), pa.field("after", image)]
+    fields = [*ENVELOPE, pa.field("before", image), pa.field("after", image)]
     return _Image(kinds, image, pa.schema(fields, metadata=metadata))
 
 
@@ -247,69 +234,6 @@ def _nulls(image: _Image, rows: int) -> pa.Array:
     """Kept, for a null takes the room of a value: of sixty columns, half a megabyte to be zeroed
     for each batch of inserts."""
     return pa.nulls(rows, image.image)
-
-
-def _envelope(
-    chunk: DecodedChunk,
-    owners: npt.NDArray[np.int32],
-    low: int,
-    gtid_texts: pa.Array,
-    timeline: int,
-) -> tuple[list[pa.Array], tuple[pa.Buffer, pa.Buffer], npt.NDArray[np.int64]]:
-    """The columns before `before`, the validity bitmaps of before and after, and how many rows lack
-    a GTID, a before, an after image."""
-    count = len(owners)
-    sizes = [count, count, 8 * count, 8 * count, 8 * count, 4 * count, *[(count + 7) // 8] * 3]
-    ends = accumulate(map(aligned, sizes))
-    places = [0, *ends]
-    out = np.zeros(places[-1], np.uint8)
-    absent = np.zeros(3, np.int64)
-    events, gtids, regions = read_only(chunk.events), read_only(chunk.gtids), np.array(places)
-    e.row_envelopes(events, gtids, read_only(owners), low, out, regions, absent)
-    whole = pa.py_buffer(out)
-    parts = [whole.slice(at, size) for at, size in zip(places, sizes, strict=False)]
-    gtid_bits = parts[e.HAS_GTID] if absent[e.NO_GTID] else None
-
-    def plain(kind: pa.DataType, region: int, bits: pa.Buffer | None = None) -> pa.Array:
-        return pa.Array.from_buffers(kind, count, [bits, parts[region]])
-
-    journal = _labels((chunk.layout.journal_name,))
-    named = pa.DictionaryArray.from_arrays
-    arrays = [
-        named(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
-        _timelines(timeline, count),
-        named(plain(pa.int8(), e.JOURNAL), journal, safe=False),
-        plain(pa.int64(), e.POSITION),
-        plain(pa.int64(), e.ORDINAL),
-        plain(_INSTANT, e.TIME),
-        named(plain(pa.int32(), e.GTID, gtid_bits), gtid_texts, safe=False),
-    ]
-    return arrays, (parts[e.HAS_BEFORE], parts[e.HAS_AFTER]), absent
-
-
-def _timelines(timeline: int, rows: int) -> pa.Array:
-    """That number in every row."""
-    if rows > _TIMELINES_KEPT:
-        return pa.array(np.full(rows, timeline, np.int64))
-    # Slices of the buffer, not of an array, which would take all of it along when it is pickled.
-    buffer = _kept_timelines(timeline).slice(0, 8 * rows)
-    return pa.Array.from_buffers(pa.int64(), rows, [None, buffer], 0)
-
-
-@lru_cache(maxsize=2)
-def _kept_timelines(timeline: int) -> pa.Buffer:
-    return pa.py_buffer(np.full(_TIMELINES_KEPT, timeline, np.int64))
-
-
-def _gtid_texts(chunk: DecodedChunk) -> pa.Array:
-    """The chunk's GTIDs as text, by index."""
-    gtids = np.ascontiguousarray(chunk.gtids)
-    records = read_only(np.ndarray((gtids.nbytes,), np.uint8, gtids.data))
-    offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
-    text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
-    used = gtid_texts(records, offsets, text)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text[:used])]
-    return pa.Array.from_buffers(pa.string(), len(gtids), buffers)
 
 
 def _side(

@@ -10,7 +10,8 @@ from ray_canal.binlog.chunk import DecodedChunk, TableLayout
 from ray_canal.demo import binlog_files
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.offline import decode_chunks
-from ray_canal.views import arrow
+from ray_canal.protocol.log_context import LogContext
+from ray_canal.views import envelope
 from ray_canal.views.arrow import arrow_schema, batches
 from ray_canal.views.presence import PRESENT
 from tests.golden import GOLDEN
@@ -70,7 +71,8 @@ def test_every_row_has_its_timeline() -> None:
     """A6: a column beside the place in the log; of files that are decoded alone it is 0."""
     chunk = next(chunk for _, chunk in decode_chunks(binlog_files()) if chunk.layout.tables)
     for timeline in (0, 7, 1 << 40):
-        found = list(batches(chunk, 0, chunk.layout.event_count, timeline=timeline))
+        context = LogContext(timeline)
+        found = list(batches(chunk, 0, chunk.layout.event_count, context=context))
         assert found
         for batch in found:
             assert batch.schema.names[1:5] == ["timeline", "journal_name", "position", "row"]
@@ -78,5 +80,5 @@ def test_every_row_has_its_timeline() -> None:
             batch.validate(full=True)
     small = min(found, key=lambda batch: batch.num_rows)
     assert sum(b.size for b in small.column("timeline").buffers() if b) == 8 * small.num_rows
-    many = arrow._timelines(3, arrow._TIMELINES_KEPT + 1)
-    assert (len(many), set(many.to_pylist())) == (arrow._TIMELINES_KEPT + 1, {3})
+    count = envelope._ROWS_KEPT + 1
+    assert envelope.constant(3, count).to_pylist() == [3] * count

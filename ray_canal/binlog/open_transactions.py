@@ -1,0 +1,56 @@
+"""Which transaction is open behind a chunk, from infos alone, in the log's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
+from ray_canal.protocol.log_context import OpenTransaction
+
+Ints = npt.NDArray[np.int64]
+
+
+def closing_entries(info: ChunkInfo) -> Ints:
+    """Indexes of the entries that end a transaction."""
+    return np.flatnonzero(info.entries["flags"] & EVENT_CLOSES)
+
+
+class OpenTransactions:
+    """Follows a log, chunk by chunk. `now`: the transaction that is open at its present end."""
+
+    def __init__(self) -> None:
+        self.now: OpenTransaction | None = None
+        self._journal_name = ""
+
+    def add(self, info: ChunkInfo, closing: Ints | None = None) -> OpenTransaction | None:
+        """Take the next chunk; the transaction that was open before it. `closing`: the chunk's
+        closing_entries, if they are known."""
+        if info.head.journal_name != self._journal_name:  # no transaction spans two files
+            self._journal_name, self.now = info.head.journal_name, None
+        before, entries = self.now, info.entries
+        ends = closing_entries(info) if closing is None else closing
+        first = int(ends[-1]) + 1 if len(ends) else 0
+        if first == len(entries):
+            self.now = None if len(entries) else before
+            return before
+        goes_on = before if first == 0 else None
+        self.now = _open_from(info, first, goes_on)
+        return before
+
+
+def _open_from(info: ChunkInfo, first: int, before: OpenTransaction | None) -> OpenTransaction:
+    """The transaction of entry `first` and those behind it, which began `before` the chunk."""
+    entries = info.entries[first:]
+    if before is None:
+        number = int(entries["transaction"][0])
+        begin = info.gtids["position"][number] if number >= 0 else entries["position"][0]
+        before = OpenTransaction(int(begin), 0, ())
+    rows = {(schema, table): count for schema, table, count in before.tables}
+    changed = entries[entries["rows"] > 0]
+    counts = np.bincount(changed["table"], changed["rows"], len(info.tables)).astype(np.int64)
+    for number in np.flatnonzero(counts).tolist():
+        name = info.tables[number]
+        rows[name] = rows.get(name, 0) + int(counts[number])
+    tables = tuple((schema, table, count) for (schema, table), count in rows.items())
+    return OpenTransaction(before.begin, before.rows + int(counts.sum()), tables)

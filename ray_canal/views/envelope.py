@@ -1,0 +1,197 @@
+"""What every Arrow batch has beside its table's columns: what each change is, where it stands in
+the log, in which transaction."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
+from ray_canal.binlog.layout import aligned
+from ray_canal.kernels import envelope as e
+from ray_canal.kernels import transactions as t
+from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
+from ray_canal.kernels.jit import read_only
+from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
+
+Int64s = npt.NDArray[np.int64]
+
+EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
+_EVENT_TYPES = pa.array(EVENT_TYPES)
+
+_INSTANT = pa.timestamp("us", "UTC")
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+ENVELOPE = [
+    pa.field("event_type", pa.dictionary(pa.int8(), pa.string())),
+    pa.field("timeline", pa.int64()),
+    pa.field("journal_name", pa.dictionary(pa.int8(), pa.string())),
+    pa.field("position", pa.int64()),
+    pa.field("row", pa.int64()),
+    pa.field("execute_time", _INSTANT),
+    pa.field("gtid", _NAMES),
+    pa.field("transaction", _NAMES),
+    pa.field("transaction_row", pa.int64()),
+]
+
+_ROWS_KEPT = 1 << 17  # of a number in every row: 1 MiB
+
+
+class Transactions(NamedTuple):
+    """A chunk's transactions: `numbers`, which one each event is of; `found`, a line for each
+    (kernels/transactions.py)."""
+
+    numbers: npt.NDArray[np.int32]
+    found: Int64s
+
+
+def transactions_of(chunk: DecodedChunk, context: LogContext) -> Transactions:
+    """In log order."""
+    events = chunk.events
+    numbers = np.empty(len(events), np.int32)
+    found = np.empty((len(events), t.TRANSACTION_FIELDS), np.int64)
+    begin, rows = (-1, 0) if context.open is None else context.open[:2]
+    count = t.split_transactions(
+        read_only(events), read_only(chunk.gtids), begin, rows, numbers, found
+    )
+    return Transactions(numbers, found[:count])
+
+
+def transaction_names(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:
+    """Of these transactions: their GTIDs, else `file:position` of where they begin. `gtids`: the
+    chunk's, as text."""
+    journal = chunk.layout.journal_name.encode()
+    _, ends, text = gtids.buffers()
+    gtid_bytes = 0 if text is None else text.size
+    room = gtid_bytes + len(found) * (len(journal) + t.PLACE_BYTES_MAX)
+    offsets, out = np.zeros(4 * (len(found) + 1), np.uint8), np.empty(room, np.uint8)
+    used = t.name_transactions(
+        read_only(found),
+        read_only(np.frombuffer(journal, np.uint8)),
+        read_only(np.frombuffer(ends, np.uint8)),
+        read_only(np.frombuffer(text if gtid_bytes else b"", np.uint8)),
+        offsets,
+        out,
+    )
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out[:used])]
+    return pa.Array.from_buffers(pa.string(), len(found), buffers)
+
+
+def chunk_gtids(chunk: DecodedChunk) -> pa.Array:
+    """The chunk's GTIDs as text, by index."""
+    gtids = np.ascontiguousarray(chunk.gtids)
+    records = read_only(np.ndarray((gtids.nbytes,), np.uint8, gtids.data))
+    offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
+    text = np.empty(GTID_TEXT_BYTES_MAX * (len(gtids) + 1), np.uint8)
+    used = gtid_texts(records, offsets, text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text[:used])]
+    return pa.Array.from_buffers(pa.string(), len(gtids), buffers)
+
+
+class Envelopes:
+    """Of one chunk's batches. `before`: of each event, the rows of its transaction before it."""
+
+    def __init__(self, chunk: DecodedChunk, context: LogContext, before: Int64s) -> None:
+        self._chunk = chunk
+        self._context = context
+        self._events, self._gtids = read_only(chunk.events), read_only(chunk.gtids)
+        self._gtid_texts = chunk_gtids(chunk)
+        self._journal = pa.array([chunk.layout.journal_name])
+        self._before = read_only(before)
+        self._named: tuple[npt.NDArray[np.int32], pa.Array] | None = None
+
+    def columns(
+        self, owners: npt.NDArray[np.int32], low: int
+    ) -> tuple[list[pa.Array], tuple[pa.Buffer, pa.Buffer], Int64s]:
+        """ENVELOPE's columns of a table's rows from `low` on, whose events are `owners`; the
+        validity bitmaps of before and after; how many rows lack a GTID, a before, an after
+        image."""
+        count = len(owners)
+        sizes = [8 * count, 8 * count, 8 * count, 4 * count, count]
+        places = [0, *accumulate(map(aligned, sizes))]
+        out, numbers = np.empty(places[-1], np.uint8), np.empty(count, np.int64)
+        bit_bytes = (count + 7) // 8
+        bits = np.zeros(e.BITMAPS * bit_bytes, np.uint8)
+        absent = np.zeros(3, np.int64)
+        e.row_envelopes(
+            self._events,
+            self._gtids,
+            read_only(owners),
+            self._before,
+            low,
+            out,
+            np.array(places),
+            numbers,
+            bits,
+            absent,
+        )
+        whole, all_bits = pa.py_buffer(out), pa.py_buffer(bits)
+        parts = [whole.slice(at, size) for at, size in zip(places, sizes, strict=False)]
+        bitmaps = [all_bits.slice(k * bit_bytes, bit_bytes) for k in range(e.BITMAPS)]
+
+        def plain(kind: pa.DataType, region: int, valid: pa.Buffer | None = None) -> pa.Array:
+            return pa.Array.from_buffers(kind, count, [valid, parts[region]])
+
+        labelled = pa.DictionaryArray.from_arrays
+        unnamed = bool(absent[e.NO_GTID])
+        gtid_index = plain(pa.int32(), e.GTID, bitmaps[e.HAS_GTID] if unnamed else None)
+        gtids = labelled(gtid_index, self._gtid_texts, safe=False)
+        numbered = self._context.numbered
+        arrays = [
+            labelled(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
+            constant(self._context.timeline, count),
+            labelled(zeros(count), self._journal, safe=False),
+            plain(pa.int64(), e.POSITION),
+            plain(pa.int64(), e.ORDINAL),
+            plain(_INSTANT, e.TIME),
+            gtids,
+            self._names(owners) if unnamed and numbered else gtids,
+            pa.array(numbers) if numbered else pa.nulls(count, pa.int64()),
+        ]
+        return arrays, (bitmaps[e.HAS_BEFORE], bitmaps[e.HAS_AFTER]), absent
+
+    def _names(self, owners: npt.NDArray[np.int32]) -> pa.Array:
+        """Where not every transaction has a GTID."""
+        if self._named is None:
+            numbers, found = transactions_of(self._chunk, self._context)
+            self._named = numbers, transaction_names(self._chunk, found, self._gtid_texts)
+        numbers, names = self._named
+        index = np.empty(len(owners), np.int32)
+        e.row_numbers(read_only(numbers), read_only(owners), index)
+        return pa.DictionaryArray.from_arrays(pa.array(index), names, safe=False)
+
+
+def constant(number: int, rows: int) -> pa.Array:
+    """That number in every row."""
+    if rows > _ROWS_KEPT:
+        return pa.array(np.full(rows, number, np.int64))
+    # Slices of the buffer, not of an array, which would take all of it along when it is pickled.
+    buffer = _kept_numbers(number).slice(0, 8 * rows)
+    return pa.Array.from_buffers(pa.int64(), rows, [None, buffer], 0)
+
+
+def zeros(rows: int) -> pa.Array:
+    """0 as int8 in every row."""
+    if rows > 8 * _ROWS_KEPT:
+        return pa.array(np.zeros(rows, np.int8))
+    buffer = _kept_numbers(0).slice(0, rows)
+    return pa.Array.from_buffers(pa.int8(), rows, [None, buffer], 0)
+
+
+@lru_cache(maxsize=3)
+def _kept_numbers(number: int) -> pa.Buffer:
+    return pa.py_buffer(np.full(_ROWS_KEPT, number, np.int64))
+
+
+def load_kernels() -> None:
+    """Have the machine code in this process before it is needed."""
+    nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
+    envelopes = Envelopes(nothing, NO_CONTEXT, np.zeros(0, np.int64))
+    envelopes.columns(np.zeros(0, np.int32), 0)
+    envelopes._names(np.zeros(0, np.int32))
+    found = transactions_of(nothing, NO_CONTEXT).found
+    transaction_names(nothing, found, chunk_gtids(nothing))
