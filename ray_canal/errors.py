@@ -2,6 +2,7 @@
 
     CanalError
     ├── ConfigError                  a setting is wrong; names the nearest valid key
+    │   └── MetaDamaged              the file of cursors (or schemas) is damaged, or another one
     ├── SourceError                  the MySQL server or the binlog file's fault
     │   ├── ConnectionLost           (retryable) the connection ended or fell silent
     │   ├── AuthenticationFailed     wrong user, password, or authentication plugin
@@ -87,6 +88,10 @@ class CanalError(Exception):
 
 class ConfigError(CanalError):
     """A setting is wrong."""
+
+
+class MetaDamaged(ConfigError):
+    """The file where cursors or schemas live is damaged, or was replaced or removed."""
 
 
 class SourceError(CanalError):

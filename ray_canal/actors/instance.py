@@ -39,6 +39,7 @@ from ray_canal.errors import (
     EpochLost,
     Fenced,
     InstanceNotRunning,
+    MetaDamaged,
     NotSubscribed,
 )
 from ray_canal.filter import TableFilter
@@ -148,15 +149,16 @@ class Instance:
             pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
 
     async def _open_backends(self) -> None:
-        """Once they could be. Raises ConfigError: damaged, refused; MetaUnavailable."""
+        """Once they could be; again, where one was damaged or replaced meanwhile. Raises
+        ConfigError: damaged, refused; MetaUnavailable."""
         async with self._opening_backends:
-            if self._opened:
-                return
-            await self._cursors.open()
-            await self._schemas.open()
-            await self._cursors.run(self._kept_filter.load)
-            self._use_filter()
-            self._opened = True
+            if not self._opened or self._schemas.damaged:
+                await self._schemas.open()
+            if not self._opened or self._cursors.damaged:
+                await self._cursors.open()
+                await self._cursors.run(self._kept_filter.load)
+                self._use_filter()
+                self._opened = True
 
     def _use_filter(self) -> None:
         """For the lines from the next one on."""
@@ -384,7 +386,7 @@ class Instance:
         begins anew."""
         try:
             return await work
-        except EpochLost as error:
+        except (EpochLost, MetaDamaged) as error:
             if self._line is not None:
                 self._line.fail(error)
             if self._state == FINISHED and self._life.done():

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.errors import QuarantineFull
-from ray_canal.meta.schema_store import ChunkKey, chunk_key, open_schema_store
+from ray_canal.errors import MetaDamaged, QuarantineFull
+from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key, open_schema_store
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired, log_number, numbered_log, present_log
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+
+T = TypeVar("T")
 
 
 class KeptSchemas:
@@ -29,29 +32,48 @@ class KeptSchemas:
         self._sizes: dict[ChunkKey, int] = {}
         self.quarantine_bytes = 0
         self._thread = BackendThread(f"schemas of {config.destination}")
+        self._opened: SchemaStore | None = None
+        self.damaged = False
 
     async def open(self) -> None:
-        """Before any other call but `quarantined`. Raises ConfigError: damaged, refused."""
+        """Before any other call but `quarantined`, and again when it is `damaged`. Raises
+        ConfigError: damaged, removed, refused; MetaUnavailable."""
         await self._thread.run(self._open)
+        self.damaged = False
 
     def _open(self) -> None:
-        self._store = open_schema_store(self._meta, self._path)
+        before, must_exist = self._opened, self._opened is not None
+        self._opened = open_schema_store(self._meta, self._path, must_exist=must_exist)
+        if before is not None:
+            before.close()
         held = self._store.quarantined(self._destination)
         self._quarantined = {table for chunk in held for table in chunk.tables}
         self._measure()
 
+    @property
+    def _store(self) -> SchemaStore:
+        assert self._opened is not None
+        return self._opened
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._thread.run(call)
+        except MetaDamaged:
+            self.damaged = True
+            raise
+
     async def records(self) -> list[SchemaRecord]:
-        return await self._thread.run(lambda: self._store.records(self._destination))
+        return await self._run(lambda: self._store.records(self._destination))
 
     async def append(self, records: Sequence[SchemaRecord]) -> None:
         if records:
-            await self._thread.run(lambda: self._store.append(self._destination, records))
+            await self._run(lambda: self._store.append(self._destination, records))
 
     async def keep(self, info: ChunkInfo) -> None:
         """Before anything of the chunk is seen: a cursor behind it needs them. Raises
         QuarantineFull."""
         if info.records or info.quarantined:
-            await self._thread.run(self._keep, info)
+            await self._run(lambda: self._keep(info))
 
     def _keep(self, info: ChunkInfo) -> None:
         self._store.append(self._destination, info.records)
@@ -112,4 +134,4 @@ class KeptSchemas:
         return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]
 
     async def close(self) -> None:
-        await self._thread.close(lambda: self._store.close())
+        await self._thread.close(lambda: self._opened.close() if self._opened else None)

@@ -16,7 +16,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.config import MetaConfig
-from ray_canal.errors import Fenced, InstanceNotRunning, InstanceRestarted, MetaUnavailable
+from ray_canal.errors import (
+    Fenced,
+    InstanceNotRunning,
+    InstanceRestarted,
+    MetaDamaged,
+    MetaUnavailable,
+)
 from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 
 P = ParamSpec("P")
@@ -54,13 +60,22 @@ class Ownership:
         self._claim = claim
         self._thread = BackendThread(f"cursors of {destination}")
         self._opened: MetaManager | None = None
+        self.damaged = False
         self._acquired: int | None = 0  # read and written in the thread alone
         self._confirmed = (0, 0.0)  # an epoch, and when it was the newest one
         self._asking: tuple[int, asyncio.Task[None]] | None = None
 
     async def open(self) -> None:
-        """Before any other call. Raises ConfigError: damaged, refused; MetaUnavailable."""
-        self._opened = await self._thread.run(lambda: MetaManager(open_backend(self._config)))
+        """Before any other call, and again when it is `damaged`: a file that somebody has put back
+        is used then. Raises ConfigError: damaged, removed, refused; MetaUnavailable."""
+        await self._thread.run(self._open)
+        self.damaged = False
+
+    def _open(self) -> None:
+        before = self._opened
+        self._opened = MetaManager(open_backend(self._config, must_exist=before is not None))
+        if before is not None:
+            before.close()
 
     @property
     def _manager(self) -> MetaManager:
@@ -74,7 +89,11 @@ class Ownership:
         **named: P.kwargs,
     ) -> T:
         """Call a function of the MetaManager, e.g. `run(MetaManager.load, "orders")`."""
-        return await self._thread.run(lambda: function(self._manager, *values, **named))
+        try:
+            return await self._thread.run(lambda: function(self._manager, *values, **named))
+        except MetaDamaged:
+            self.damaged = True
+            raise
 
     async def load(self) -> dict[int, SubscriberMeta]:
         """Subscribers by client id. Raises ConfigError: a record is damaged; MetaUnavailable."""

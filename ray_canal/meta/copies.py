@@ -1,12 +1,14 @@
 """Earlier generations of a SQLite file, beside it: FILE.1 (the newest) to FILE.3.
 
-A copy is whole: it is written under another name, fsync'd and renamed. An old cursor is a safe one
+A copy is whole: it is written under another name, by one process at a time, fsync'd and renamed;
+only its owner may read it. An old cursor is a safe one
 as long as the server has its binlogs: what was acked since comes again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import time
@@ -22,22 +24,47 @@ def keep_copy(database: sqlite3.Connection, path: str) -> bool:
     Raises OSError, sqlite3.Error: the copy could not be made; earlier ones are untouched.
     """
     newest = Path(f"{path}.1")
-    with contextlib.suppress(FileNotFoundError):
-        if 0 <= time.time() - newest.stat().st_mtime < EVERY_S:
-            return False
-    made = Path(f"{path}.{os.getpid()}.tmp")
-    made.unlink(missing_ok=True)
+    if _is_young(newest):
+        return False
+    made = Path(f"{path}.copying")
+    descriptor = os.open(made, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        database.execute("vacuum into ?", (str(made),))
-        _sync(made)
-        for number in range(KEPT, 1, -1):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(f"{path}.{number - 1}", f"{path}.{number}")
-        os.replace(made, newest)
+        if not _is_mine(descriptor, made):
+            return False  # another process is at it
+        try:
+            if _is_young(newest):
+                return False  # another process has just made it
+            os.ftruncate(descriptor, 0)  # of one that was killed
+            database.execute("vacuum into ?", (str(made),))
+            _sync(made)
+            for number in range(KEPT, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{path}.{number - 1}", f"{path}.{number}")
+            os.replace(made, newest)
+        finally:
+            made.unlink(missing_ok=True)
     finally:
-        made.unlink(missing_ok=True)
+        os.close(descriptor)
     _sync(newest.parent)
     return True
+
+
+def _is_young(copy: Path) -> bool:
+    try:
+        return 0 <= time.time() - copy.stat().st_mtime < EVERY_S
+    except FileNotFoundError:
+        return False
+
+
+def _is_mine(descriptor: int, path: Path) -> bool:
+    """Whether this process alone writes the file from now on. The lock ends with the descriptor,
+    however that ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened, there = os.fstat(descriptor), path.stat()
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _sync(path: Path) -> None:

@@ -191,8 +191,9 @@ class MetaManager:
         self._backend.close()
 
 
-def open_backend(config: MetaConfig) -> MetaBackend:
-    """The backend that the configuration names. Raises ConfigError."""
+def open_backend(config: MetaConfig, *, must_exist: bool = False) -> MetaBackend:
+    """The backend that the configuration names. `must_exist`: a file is not made. Raises
+    ConfigError."""
     if config.backend == "memory":
         return MemoryBackend()
     if config.backend == "mysql":
@@ -203,7 +204,7 @@ def open_backend(config: MetaConfig) -> MetaBackend:
         from ray_canal.meta.redis import RedisBackend
 
         return RedisBackend(config)
-    return SqliteBackend(config.path)
+    return SqliteBackend(config.path, must_exist=must_exist)
 
 
 def _sealed(text: str) -> str:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
-from ray_canal.errors import ConfigError, InstanceError
 from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
+from ray_canal.meta.sqlite_file import SqliteFile
 from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
 
-_BUSY_S = 10.0
 _VERSION = 1
 _SCHEMA = """
 create table if not exists schema_record (
@@ -34,58 +31,30 @@ create table if not exists quarantined (
 _WHICH = "destination = ? and server = ? and journal_name = ? and position = ?"
 
 
-class SqliteSchemaStore:
-    """See SchemaStore. Raises ConfigError on opening, InstanceError later."""
+_ADVICE = (
+    "If it is damaged, put back a copy; without one, move it away: the history then starts from "
+    "the catalog as it is now"
+)
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(
-                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            self._database.execute("pragma synchronous=extra")
-            version = self._database.execute("pragma user_version").fetchone()[0]
+
+class SqliteSchemaStore:
+    """See SchemaStore, and SqliteFile for what it raises."""
+
+    def __init__(self, path: str, *, must_exist: bool = False) -> None:
+        what = f"schema history {path}"
+        self._file = SqliteFile(path, what, lambda: _ADVICE, must_exist=must_exist)
+        with self._file.preparing() as database:
+            database.execute("pragma synchronous=extra")
+            version = database.execute("pragma user_version").fetchone()[0]
             if version not in (0, _VERSION):
                 raise sqlite3.DatabaseError(f"version {version}, this program reads {_VERSION}")
-            with self._transaction():
+            with self._file.transaction():
                 for statement in _SCHEMA.split(";"):
-                    self._database.execute(statement)
-                self._database.execute(f"pragma user_version={_VERSION}")
-        except (sqlite3.Error, OSError, InstanceError) as error:
-            if hasattr(self, "_database"):
-                self._database.close()
-            raise ConfigError(
-                f"schema history {path} cannot be used: {error}. If it is damaged, put back a "
-                "copy; without one, move it away: the history then starts from the catalog as it "
-                "is now"
-            ) from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        database = self._database
-        try:
-            database.execute("begin immediate")
-            try:
-                yield database
-                database.execute("commit")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("rollback")
-                raise
-        except sqlite3.Error as error:
-            raise InstanceError(
-                f"schema history {self._path} cannot be written: {error}"
-            ) from error
-
-    def _rows(self, sql: str, destination: str) -> list[tuple[object, ...]]:
-        try:
-            return self._database.execute(sql, (destination,)).fetchall()
-        except sqlite3.Error as error:
-            raise InstanceError(f"schema history {self._path} cannot be read: {error}") from error
+                    database.execute(statement)
+                database.execute(f"pragma user_version={_VERSION}")
 
     def records(self, destination: str) -> list[SchemaRecord]:
-        rows = self._rows(
+        rows = self._file.rows(
             "select server, journal_name, position, kind, recorded_at, body from schema_record"
             " where destination = ? order by rowid",
             destination,
@@ -95,7 +64,7 @@ class SqliteSchemaStore:
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
         if not records:
             return
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             database.executemany(
                 "insert or ignore into schema_record values (?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -109,14 +78,14 @@ class SqliteSchemaStore:
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
         gone = [r for r in self.records(destination) if is_before(r, snapshot)]
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             database.executemany(
                 f"delete from schema_record where {_WHICH} and kind = ?",
                 [(destination, r.server, r.journal_name, r.position, r.kind) for r in gone],
             )
 
     def forget_log(self, destination: str, server: str) -> None:
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             database.execute(
                 "delete from schema_record where destination = ? and server = ?",
                 (destination, server),
@@ -125,7 +94,7 @@ class SqliteSchemaStore:
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
         if not chunks:
             return
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             database.executemany(
                 "insert or replace into quarantined values (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -138,7 +107,7 @@ class SqliteSchemaStore:
             )  # fmt: skip
 
     def quarantined(self, destination: str) -> list[Quarantined]:
-        rows = self._rows(
+        rows = self._file.rows(
             "select server, journal_name, position, tables, recorded_at, reason, data"
             " from quarantined where destination = ?",
             destination,
@@ -155,7 +124,7 @@ class SqliteSchemaStore:
         return sorted(found, key=record_order)
 
     def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
-        rows = self._rows(
+        rows = self._file.rows(
             "select server, journal_name, position, length(data) from quarantined"
             " where destination = ?",
             destination,
@@ -163,11 +132,11 @@ class SqliteSchemaStore:
         return {(s, j, p): size for s, j, p, size in rows}  # type: ignore[misc]
 
     def release(self, destination: str, chunk: Quarantined) -> None:
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             database.execute(
                 f"delete from quarantined where {_WHICH}",
                 (destination, chunk.server, chunk.journal_name, chunk.position),
             )
 
     def close(self) -> None:
-        self._database.close()
+        self._file.close()

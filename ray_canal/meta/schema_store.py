@@ -118,9 +118,9 @@ def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
     return record.server == snapshot.server and record_order(record) < record_order(snapshot)
 
 
-def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
+def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) -> SchemaStore:
     """The store at `path`; by default beside the cursors: in their MySQL or Redis, or a file
-    beside theirs. Raises ConfigError, MetaUnavailable."""
+    beside theirs. `must_exist`: a file is not made. Raises ConfigError, MetaUnavailable."""
     from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 
     if meta.backend == "memory" and not path:
@@ -133,4 +133,5 @@ def open_schema_store(meta: MetaConfig, path: str) -> SchemaStore:
         from ray_canal.meta.schema_redis import RedisSchemaStore
 
         return RedisSchemaStore(meta)
-    return SqliteSchemaStore(path or str(Path(meta.path).with_suffix(".tsdb.db")))
+    beside = str(Path(meta.path).with_suffix(".tsdb.db"))
+    return SqliteSchemaStore(path or beside, must_exist=must_exist)

@@ -12,15 +12,14 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
 from ray_canal.meta.backend import clock_epoch, fenced, refused
 from ray_canal.meta.copies import advice, keep_copy
+from ray_canal.meta.sqlite_file import BUSY_S, SqliteFile
 
 log = logging.getLogger(__name__)
 
-_BUSY_S = 10.0
+_COPY_AGAIN_S = 600.0
 _BUSY_PAUSE_S = 0.01
 _VERSION = 2
 _SCHEMA = """
@@ -36,22 +35,17 @@ create table if not exists subscriber (
 class SqliteBackend:
     """See MetaBackend. Several processes may open the file; each destination has one owner.
 
-    Raises ConfigError on opening: the folder cannot be written, the file is damaged or not ours.
+    Raises ConfigError on opening: the folder cannot be written, the file is damaged or not ours;
+    later MetaDamaged: so it is now, or another file lies there.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, *, must_exist: bool = False) -> None:
         self.where = f"meta file {path}"
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(
-                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
+        self._file = SqliteFile(path, self.where, lambda: advice(path), must_exist=must_exist)
+        self._database = self._file.database
+        self._next_copy_s = 0.0
+        with self._file.preparing():
             self._prepare()
-        except (sqlite3.Error, OSError, InstanceError) as error:
-            if hasattr(self, "_database"):
-                self._database.close()
-            raise ConfigError(f"{self.where} cannot be used: {error}. {advice(path)}") from error
         self._keep_copy()
 
     def _prepare(self) -> None:
@@ -67,7 +61,7 @@ class SqliteBackend:
             raise sqlite3.DatabaseError(f"integrity check: {verdict}")
         if self._version() == _VERSION:
             return
-        with self._transaction():
+        with self._file.transaction():
             version = self._version()  # another process may have been faster
             if version == 0:
                 for statement in _SCHEMA.split(";"):
@@ -82,7 +76,7 @@ class SqliteBackend:
     def _write_ahead(self) -> None:
         """Of processes that switch a new file at once, SQLite tells all but one, without waiting,
         that it is locked."""
-        deadline = time.monotonic() + _BUSY_S
+        deadline = time.monotonic() + BUSY_S
         while True:
             try:
                 self._database.execute("pragma journal_mode=wal")
@@ -93,31 +87,19 @@ class SqliteBackend:
             time.sleep(_BUSY_PAUSE_S)
 
     def _keep_copy(self) -> None:
-        """A copy now and then; a disk that has no room for it is no reason to stop."""
+        """A copy now and then; a disk that has no room for it is no reason to stop. It is tried
+        again after some minutes, not at each ack."""
+        if time.monotonic() < self._next_copy_s:
+            return
         try:
             if self._database.execute("select 1 from subscriber limit 1").fetchone():
-                keep_copy(self._database, self._path)
+                keep_copy(self._database, self._file.path)
         except (sqlite3.Error, OSError) as error:
+            self._next_copy_s = time.monotonic() + _COPY_AGAIN_S
             log.warning("%s: no copy could be kept: %s", self.where, error)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: all of it durable at the end, or none. Raises MetaUnavailable."""
-        database = self._database
-        try:
-            database.execute("begin immediate")
-            try:
-                yield database
-                database.execute("commit")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("rollback")
-                raise
-        except sqlite3.Error as error:
-            raise MetaUnavailable(f"{self.where} cannot be written: {error}") from error
-
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             newest = self._newest(destination)
             if after is not None and newest > after and not self._made_by(destination, owner):
                 raise fenced(destination, after, newest)
@@ -136,25 +118,17 @@ class SqliteBackend:
         return bool(owner) and row == (owner,)
 
     def epoch(self, destination: str) -> int:
-        try:
-            return self._newest(destination)
-        except sqlite3.Error as error:
-            raise MetaUnavailable(f"{self.where} cannot be read: {error}") from error
+        return self._newest(destination)
 
     def _newest(self, destination: str) -> int:
-        row = self._database.execute(
-            "select epoch from epoch where destination = ?", (destination,)
-        ).fetchone()
-        return int(row[0]) if row else 0
+        rows = self._file.rows("select epoch from epoch where destination = ?", destination)
+        return int(rows[0][0]) if rows else 0  # type: ignore[call-overload]
 
     def load(self, destination: str) -> dict[int, str]:
-        try:
-            rows = self._database.execute(
-                "select client_id, record from subscriber where destination = ?", (destination,)
-            ).fetchall()
-        except sqlite3.Error as error:
-            raise MetaUnavailable(f"{self.where} cannot be read: {error}") from error
-        return {int(client_id): str(record) for client_id, record in rows}
+        rows = self._file.rows(
+            "select client_id, record from subscriber where destination = ?", destination
+        )
+        return {int(client_id): str(record) for client_id, record in rows}  # type: ignore[call-overload]
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
         with self._owned(destination, epoch) as database:
@@ -174,11 +148,11 @@ class SqliteBackend:
     @contextmanager
     def _owned(self, destination: str, epoch: int) -> Iterator[sqlite3.Connection]:
         """A transaction in which `epoch` is the destination's newest. Raises Fenced."""
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             newest = self._newest(destination)
             if newest != epoch:
                 raise refused(destination, epoch, newest)
             yield database
 
     def close(self) -> None:
-        self._database.close()
+        self._file.close()

@@ -29,6 +29,8 @@ def test_only_what_may_heal_is_retryable() -> None:
         "InstanceNotRunning",
         "MetaUnavailable",
         "InstanceRestarted",
+        "EpochLost",
+        "CursorNotInLog",
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.errors import ConfigError, Fenced, InstanceError
-from ray_canal.meta import sqlite
+from ray_canal.meta import sqlite_file
 from ray_canal.meta.sqlite import SqliteBackend
 
 _WRITER = """
@@ -188,7 +188,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_locked_file_is_an_error_and_the_next_write_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "BUSY_S", 0.05)
     path = tmp_path / "meta.db"
     backend = SqliteBackend(str(path))
     epoch = backend.acquire("orders")

@@ -1,0 +1,128 @@
+"""A SQLite file of ours: private, checked, and refused once it is damaged or not the same file.
+
+No other descriptor of the file is ever opened in a process that has a connection to it: closing one
+would release SQLite's locks (sqlite.org/howtocorrupt.html).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ray_canal.errors import CanalError, ConfigError, MetaDamaged, MetaUnavailable
+
+BUSY_S = 10.0
+PRIVATE = 0o600
+
+
+class SqliteFile:
+    """`what`: how an error calls it. `advice`: what to do when it is damaged."""
+
+    def __init__(
+        self, path: str, what: str, advice: Callable[[], str], *, must_exist: bool = False
+    ) -> None:
+        """Raises ConfigError: it cannot be opened; it is not there, and `must_exist`."""
+        self.path = path
+        self._what = what
+        self._advice = advice
+        try:
+            if must_exist and not os.path.exists(path):
+                raise FileNotFoundError("it was removed while it was in use")
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            _make_private(path)
+            self.database = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._is = _identity(path)
+        except (sqlite3.Error, OSError) as error:
+            raise self.unusable(error) from error
+
+    @contextmanager
+    def preparing(self) -> Iterator[sqlite3.Connection]:
+        """What is done before it is used; whatever fails then is told as ConfigError."""
+        try:
+            yield self.database
+        except (sqlite3.Error, OSError, CanalError) as error:
+            self.database.close()
+            raise self.unusable(error) from error
+
+    def unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(f"{self._what} cannot be used: {error}. {self._advice()}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: all of it durable at the end, or none. Raises MetaUnavailable,
+        MetaDamaged."""
+        database = self.database
+        with self._told("written"):
+            self._refuse_other()
+            database.execute("begin immediate")
+            try:
+                yield database
+                database.execute("commit")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("rollback")
+                raise
+
+    def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        """Raises MetaUnavailable, MetaDamaged."""
+        with self._told("read"):
+            self._refuse_other()
+            return self.database.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _told(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # Of SQLite's codes only CORRUPT and NOTADB have no class of their own.
+            if type(error) is sqlite3.DatabaseError:
+                raise MetaDamaged(f"{self._what} is damaged: {error}. {self._advice()}") from error
+            raise MetaUnavailable(f"{self._what} cannot be {done}: {error}") from error
+
+    def _refuse_other(self) -> None:
+        """Raises MetaDamaged: what is open is not what lies at the path; a write into it would be
+        gone with this process."""
+        try:
+            now = _identity(self.path)
+        except FileNotFoundError:
+            now = None
+        except OSError as error:
+            raise MetaUnavailable(f"{self._what} cannot be looked at: {error}") from error
+        if now != self._is:
+            happened = "removed" if now is None else "replaced"
+            raise MetaDamaged(
+                f"{self._what} was {happened} while it was in use: what is acked would not be kept."
+                + (f" {self._advice()}" if now is None else " The file that is there now is opened")
+            )
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _make_private(path: str) -> None:
+    """Others may not read it: make it so if it is new, tighten it if it is ours. SQLite gives its
+    log files the same rights."""
+    if not os.path.exists(path):
+        descriptor, made = tempfile.mkstemp(dir=os.path.dirname(path) or ".")  # 0600
+        os.close(descriptor)
+        try:
+            with contextlib.suppress(OSError):  # it is there now; the file system has no links
+                os.link(made, path)
+        finally:
+            os.unlink(made)
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(OSError):
+            if os.stat(name).st_mode & 0o077:
+                os.chmod(name, PRIVATE)
