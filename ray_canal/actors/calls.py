@@ -3,13 +3,19 @@
 Ray wraps what an actor raises; callers of ray_canal see the CanalError itself. A restart of the
 store is waited for where a call may be repeated (subscribe, get), and told where it may not (ack,
 rollback): batches of before the restart are void and come again.
+
+A call whose answer does not arrive may have been carried out. So each get says which batch was the
+last one that arrived here; the store takes back what it has handed out beyond it. Where it is not
+known whether an ack or a rollback was carried out, the next get says that the batch did not arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,8 +42,10 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+from ray_canal.protocol.message import EMPTY_BATCH, Caller, MessageHead
 
+OF_BATCHES = ("ack", "ack_and_keep", "rollback")
+GETS = ("get", "get_without_ack", "get_soon")
 _RESTART_WAIT_S = 60.0
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
@@ -70,10 +78,19 @@ class StoreCalls:
         self._namespace = namespace
         self._restart_wait_s = restart_wait_s
         self._looking: asyncio.Task[None] | None = None
+        self._caller = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
         self._handle = find_store(destination, namespace)
 
-    def _submit(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._handle, method).remote(*arguments)
+    def _submit(self, method: str, *arguments: Any, **named: Any) -> Any:
+        if method in GETS:
+            received = self._received.get(arguments[0], (0, 0))
+            named["caller"] = Caller(self._caller, next(self._numbers), *received)
+        return getattr(self._handle, method).remote(*arguments, **named)
+
+    async def _ready(self, method: str) -> None:
+        """Do what `_submit` would have to wait for, without holding up the event loop."""
 
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
         """Call and wait. `repeat`: try again while the store restarts, up to a minute."""
@@ -81,22 +98,42 @@ class StoreCalls:
         pauses = _pauses()
         while True:
             try:
-                return ray.get(self._submit(method, *arguments))
+                return self._arrived(method, arguments, ray.get(self._submit(method, *arguments)))
             except Exception as error:
-                self._after(error, repeat, deadline)
+                self._after(error, repeat, deadline, method, arguments)
             self._look_up()
             time.sleep(next(pauses))
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """The same, awaited."""
+        """The same, awaited. A get that is cancelled leaves no batch outstanding; see above."""
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
+            reference = None
             try:
-                return await self._submit(method, *arguments)
+                await self._ready(method)
+                reference = self._submit(method, *arguments)
+                return self._arrived(method, arguments, await reference)
+            except asyncio.CancelledError:
+                if reference is not None and method in GETS:
+                    ray.cancel(reference)
+                raise
             except Exception as error:
-                self._after(error, repeat, deadline)
+                self._after(error, repeat, deadline, method, arguments)
             await self._look_up_after(next(pauses))
+
+    def _arrived(self, method: str, arguments: tuple[Any, ...], answer: Any) -> Any:
+        if method in GETS and answer.id != EMPTY_BATCH:
+            self._received[arguments[0]] = (answer.epoch, answer.id)
+        if method == "list_batch_ids":
+            _, received = self._received.get(arguments[0], (0, 0))
+            return [each for each in answer if each <= received]
+        return answer
+
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        """This batch, and those after it, come again with the next get if they are outstanding."""
+        epoch, received = self._received.get(client_id, (0, 0))
+        self._received[client_id] = (epoch, min(received, batch_id - 1))
 
     async def take(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
@@ -108,15 +145,16 @@ class StoreCalls:
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
-            reference = self._submit("get_without_ack", client_id, batch_size, timeout, holder)
+            asked = (client_id, batch_size, timeout, holder)
+            reference = self._submit("get_without_ack", *asked)
             try:
-                head: MessageHead = await reference
+                head: MessageHead = self._arrived("get_without_ack", asked, await reference)
                 return head
             except asyncio.CancelledError:
                 await self._withdraw(reference, client_id, holder)
                 raise
             except Exception as error:
-                self._after(error, True, deadline)
+                self._after(error, True, deadline, "get_without_ack", asked)
             await self._look_up_after(next(pauses))
 
     async def _withdraw(self, reference: Any, client_id: int, holder: str) -> None:
@@ -128,7 +166,14 @@ class StoreCalls:
         except (RayError, CanalError):
             return  # cancelled in time, or the store is gone and the batch with it
 
-    def _after(self, error: Exception, repeat: bool, deadline: float) -> None:
+    def _after(
+        self,
+        error: Exception,
+        repeat: bool,
+        deadline: float,
+        method: str,
+        arguments: tuple[Any, ...],
+    ) -> None:
         """Return if the call should be repeated, else raise what the caller should see."""
         in_time = time.monotonic() < deadline
         if isinstance(error, RayTaskError):
@@ -145,6 +190,8 @@ class StoreCalls:
             raise error
         if repeat and in_time:
             return
+        if method in OF_BATCHES:  # it may have been carried out
+            self.not_received(arguments[0], arguments[1] or 0)
         raise InstanceRestarted(
             "the instance went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 
 from ray_canal.actors.answers import plain
 from ray_canal.actors.aside import Asides
+from ray_canal.actors.handed_out import HandedOut
 from ray_canal.actors.kept_batch_ids import KeptBatchIds
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
@@ -103,6 +104,7 @@ class Instance:
         self._asides = Asides(
             self._config, self._new_folder, self._changed, self, self._schemas, within
         )
+        self._handed_out = HandedOut()
         self._rates = Rates()
         self._last_event_time = 0
         self._contact = SourceContact()

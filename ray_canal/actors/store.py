@@ -25,13 +25,12 @@ from ray_canal.actors.signal import NEVER
 from ray_canal.actors.subscriptions import Subscriptions
 from ray_canal.errors import (
     BatchNotFound,
-    CanalError,
     InstanceError,
     InstanceRestarted,
     NotSubscribed,
 )
 from ray_canal.limits import limits
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+from ray_canal.protocol.message import EMPTY_BATCH, Caller, MessageHead
 from ray_canal.protocol.position import LogPosition
 
 _COMING_S_MAX = 0.1
@@ -42,10 +41,20 @@ class Store(Subscriptions):
     """Calls of clients: get, ack, rollback."""
 
     async def get_without_ack(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float | None,
+        holder: str = "",
+        caller: Caller | None = None,
     ) -> MessageHead:
-        """See Connector.get_without_ack."""
-        return await self._get(client_id, batch_size, timeout, holder, full=True)
+        """See Connector.get_without_ack. `caller`: what it has received; what it was sent and has
+        not received comes again (handed_out.py)."""
+        came_s = time.monotonic()
+        await self._take_back(client_id, holder, caller)
+        return await self._get(
+            client_id, batch_size, timeout, holder, caller, came_s=came_s, full=True
+        )
 
     async def get_soon(
         self,
@@ -55,6 +64,7 @@ class Store(Subscriptions):
         done: tuple[int, int] | None = None,
         lends: bool = False,
         holder: str = "",
+        caller: Caller | None = None,
     ) -> MessageHead:
         """A batch as soon as there is anything for this subscriber, waiting up to `timeout`; first
         its batch `done` (id, epoch) is acked. It may be acked already, for the call may come twice;
@@ -64,26 +74,45 @@ class Store(Subscriptions):
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
                 await self._ack(client_id, *done, holder, keep=False)
+        await self._take_back(client_id, holder, caller)
         return await self._get(
-            client_id, batch_size, timeout, holder, full=False, lends=lends, came_s=came_s
+            client_id, batch_size, timeout, holder, caller, came_s=came_s, full=False, lends=lends
         )
 
     async def get(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float | None,
+        holder: str = "",
+        caller: Caller | None = None,
     ) -> MessageHead:
-        """See Connector.get."""
+        """See Connector.get, which acks what it has received."""
+        came_s = time.monotonic()
+        await self._take_back(client_id, holder, caller)
+        (await self._line_of(client_id)).store.refuse_unacked(client_id)
+        return await self._get(
+            client_id, batch_size, timeout, holder, caller, came_s=came_s, full=True
+        )
+
+    async def _take_back(self, client_id: int, holder: str, caller: Caller | None) -> None:
+        """A get has come: roll back what earlier ones of its caller handed out in vain."""
         line = await self._line_of(client_id)
         self._refuse_replaced(client_id, holder)
-        line.store.refuse_unacked(client_id)
-        head = await self._get(client_id, batch_size, timeout, holder, full=True)
-        if head.id != EMPTY_BATCH:
-            try:
-                await self._ack(client_id, head.id, head.epoch, holder, keep=True)
-            except CanalError:
-                with contextlib.suppress(CanalError):  # nobody has it, so it comes again
-                    await self.rollback(client_id, head.id, head.epoch, holder)
-                raise
-        return head
+        self._handed_out.begin(client_id, caller)
+        if self._unreceived(line, client_id, caller) is not None:
+            async with self._turn_at_line(client_id) as line:
+                self._refuse_replaced(client_id, holder)
+                lost = self._unreceived(line, client_id, caller)
+                if lost is not None:
+                    line.store.rollback(client_id, lost)
+
+    def _unreceived(self, line: Line, client_id: int, caller: Caller | None) -> int | None:
+        try:
+            out = line.store.batch_ids(client_id)
+        except NotSubscribed:
+            return None  # the get tells it
+        return self._handed_out.unreceived(client_id, caller, self._epoch, out)
 
     async def _get(
         self,
@@ -91,13 +120,13 @@ class Store(Subscriptions):
         batch_size: int,
         timeout: float | None,
         holder: str,
+        caller: Caller | None,
+        *,
+        came_s: float,
         full: bool,
         lends: bool = False,
-        came_s: float | None = None,
     ) -> MessageHead:
-        came_s = time.monotonic() if came_s is None else came_s
         arrivals = self._arrivals.get(client_id, 0)
-        await self._line_of(client_id)
         self._asides.come_back(client_id)
         line = await self._read_back(client_id, batch_size)
         wanted = batch_size if full else 1
@@ -108,18 +137,19 @@ class Store(Subscriptions):
             while waits and not line.store.ready(client_id, wanted, count_all=not full):
                 came_s = NEVER
                 waits = not self._ended(client_id) and await self._changed.wait(deadline)
-                waits = waits and not self._is_left(client_id, holder, arrivals)
+                waits = waits and not self._is_void(client_id, holder, arrivals, caller)
                 line = await self._read_back(client_id, batch_size)
             if not full:
                 line = await self._with_what_comes(line, client_id, batch_size)
             self._gets.add("get", waiting_s=time.monotonic() - began_s)
         line = await self._still_ours(line, client_id, batch_size, min(came_s, time.monotonic()))
         self._refuse_replaced(client_id, holder)
-        if self._is_left(client_id, holder, arrivals):
-            return MessageHead(EMPTY_BATCH, self._epoch)
+        if self._is_void(client_id, holder, arrivals, caller):
+            return MessageHead(EMPTY_BATCH, self._epoch)  # nobody waits for this answer
         asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
         if batch is not None:
+            self._handed_out.hand_out(client_id, caller, batch.id)
             places = self._delivered or batch.range.ack, batch.range.ack
             self._delivered = max(places, key=line.store.order.key)
             line.sweep()
@@ -129,6 +159,11 @@ class Store(Subscriptions):
         if self._failure is not None and self._has_given_up():
             raise self._failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
+
+    def _is_void(self, client_id: int, holder: str, arrivals: int, caller: Caller | None) -> bool:
+        """Whether a get is to hand out nothing: its caller has gone, or has made another one."""
+        left = self._is_left(client_id, holder, arrivals)
+        return left or self._handed_out.is_void(client_id, caller)
 
     async def _still_ours(
         self, line: Line, client_id: int, batch_size: int, since_s: float
@@ -189,6 +224,13 @@ class Store(Subscriptions):
         """See Connector.ack. The cursor is durable when this returns. `epoch` None: the caller
         cannot know (Canal's protocol has none), so this one's."""
         await self._ack(client_id, batch_id, epoch, holder, keep=False)
+
+    async def ack_and_keep(
+        self, client_id: int, batch_id: int, epoch: int | None, holder: str = ""
+    ) -> None:
+        """The same for a batch that is read after it; the log keeps it until the subscriber's next
+        call."""
+        await self._ack(client_id, batch_id, epoch, holder, keep=True)
 
     async def _ack(
         self, client_id: int, batch_id: int, epoch: int | None, holder: str, *, keep: bool

@@ -5,72 +5,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any
 
 from ray_canal.client.message import Message
+from ray_canal.client.session import Session
 from ray_canal.client.transport import Transport
-from ray_canal.config import secret
-from ray_canal.errors import ConfigError, InstanceRestarted
-from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.subscription import (
-    DEFAULT_CLIENT_ID,
-    Policy,
-    Start,
-    Subscription,
-    refuse_client_id,
+from ray_canal.errors import (
+    BatchNotFound,
+    CanalError,
+    InstanceRestarted,
+    MetaUnavailable,
 )
-from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
+from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start, Subscription
+from ray_canal.views.transform import Columns, Keys, Masks, Where
 
 ALL_TABLES = r".*\..*"
 _POLL_S = 10.0
 """So long a call waits for rows: each costs both sides a thousandth of a CPU second, and more."""
 _POLL_STOPPABLE_S = 1.0
+UNSURE = (InstanceRestarted, MetaUnavailable)
+"""What an ack may raise that was carried out all the same."""
 
-
-class _Session:
-    """What both connectors remember: who we are, and which epoch our batches belong to."""
-
-    def __init__(self, transport: Transport, client_id: int) -> None:
-        refuse_client_id(client_id)
-        self.transport = transport
-        self.destination = transport.destination
-        self.client_id = client_id
-        self.epoch = 0
-        self._transform: Transform | None = None
-
-    def message(self, head: MessageHead) -> Message:
-        self.epoch = head.epoch
-        message = self.transport.message(head)
-        message.transform = self._transform
-        return message
-
-    def use(
-        self,
-        where: Where | None,
-        columns: Columns | None,
-        mask: Masks | None,
-        hash: Keys | None,
-    ) -> None:
-        """Take the row steps of a subscription. Raises ConfigError."""
-        transform = Transform(where, columns, mask, _with_keys(hash))
-        if transform and not self.transport.has_batches:
-            raise ConfigError(
-                "where, columns, mask and hash work on Arrow batches, which Canal's TCP protocol "
-                "does not carry; connect without an address"
-            )
-        self._transform = transform or None
-
-
-def _with_keys(hash: Keys | None) -> dict[str, Any]:
-    """The keys behind `env:NAME` and `file:PATH`."""
-    return {
-        name: _with_keys(key) if isinstance(key, Mapping) else secret(key)
-        for name, key in (hash or {}).items()
-    }
+logger = logging.getLogger(__name__)
 
 
 def _is_held(message: Message) -> bool:
@@ -92,7 +54,8 @@ class Connector:
     """
 
     def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
-        self._session = _Session(transport, client_id)
+        self._session = Session(transport, client_id)
+        self._getting = threading.RLock()  # a get says what arrived: one at a time
 
     @property
     def destination(self) -> str:
@@ -140,6 +103,7 @@ class Connector:
         session.epoch = session.transport.call(
             "subscribe", session.client_id, filter, True, wishes, repeat=True
         )
+        session.settle()
 
     def unsubscribe(self) -> None:
         """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
@@ -155,20 +119,47 @@ class Connector:
         waits until a full batch is there, > 0 waits up to so long for a full batch, then returns
         what is there. An empty message has id -1 and needs no ack. Several batches may be
         outstanding.
+
+        Whatever becomes of a call (an answer that is lost, an exception, a cancellation), a batch
+        that did not arrive here comes with the next one. So gets of one connector are made one
+        after the other.
         """
-        session = self._session
-        return session.message(
-            session.transport.call(
-                "get_without_ack", session.client_id, batch_size, timeout, repeat=True
-            )
-        )
+        return self._get("get_without_ack", batch_size, timeout)
 
     def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
-        """The next batch, acked at once. Raises BatchesUnacked while batches are outstanding."""
+        """The next batch, acked when it has arrived. If it cannot be told whether the ack was
+        carried out, the message may come again. Raises BatchesUnacked while batches are
+        outstanding."""
         session = self._session
-        return session.message(
-            session.transport.call("get", session.client_id, batch_size, timeout, repeat=False)
-        )
+        message = self._get("get", batch_size, timeout)
+        if message:
+            try:
+                session.transport.call(
+                    "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
+                )
+            except UNSURE as error:
+                session.unacked(message, error)
+        return message
+
+    def _get(self, method: str, batch_size: int, timeout: float | None, *more: Any) -> Message:
+        session = self._session
+        with self._getting:
+            if method != "get_soon" and session.done is not None:
+                self._ack_done()
+            return session.message(
+                session.transport.call(
+                    method, session.client_id, batch_size, timeout, *more, repeat=True
+                )
+            )
+
+    def _ack_done(self) -> None:
+        """A loop over messages has ended before it could ack the last one that it was done
+        with."""
+        session, done = self._session, self._session.done
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):  # it comes again; acked
+                session.transport.call("ack", session.client_id, *done, repeat=False)
+            session.done = None
 
     def ack(self, batch_id: int) -> None:
         """Confirm a batch: the cursor moves behind it, durably, before this returns.
@@ -178,10 +169,12 @@ class Connector:
         """
         session = self._session
         session.transport.call("ack", session.client_id, batch_id, session.epoch, repeat=False)
+        session.settle_acked(batch_id)
 
     def rollback(self, batch_id: int | None = None) -> None:
         """Give back all outstanding batches, or this one and those after it; they come again."""
         session = self._session
+        session.settle(batch_id)
         session.transport.call("rollback", session.client_id, batch_id, session.epoch, repeat=False)
 
     def list_batch_ids(self) -> list[int]:
@@ -205,35 +198,34 @@ class Connector:
         """
         if poll is None:
             poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
-        session, done, held = self._session, None, True
+        session, held = self._session, True
+        session.leave_loop()
         while stopped is None or not stopped.is_set():
             lends = held and session.transport.lends
-            message = session.message(
-                session.transport.call(
-                    "get_soon", session.client_id, batch_size, poll, done, lends, repeat=True
-                )
-            )
-            done, held = None, _is_held(message)
+            message = self._get("get_soon", batch_size, poll, session.done, lends)
+            session.done, held = None, _is_held(message)
             if not held:
-                self._give_back()  # the next one is not lent, so its reader sees what is wrong
+                self._give_back(message)  # the next one is not lent: its reader sees what is wrong
             elif message:
+                session.in_hand = message.id
                 try:
                     yield message
-                    done = message.id, message.head.epoch
+                    session.done = message.id, message.head.epoch
                 finally:
-                    if done is None:
-                        self._give_back()
+                    if session.leave(message.id):
+                        self._give_back(message)
             elif message.finished:
                 return
-        if done is not None:
-            with contextlib.suppress(InstanceRestarted):  # it comes again
-                self.ack(message.id)
+        self._ack_done()
 
-    def _give_back(self) -> None:
+    def _give_back(self, message: Message) -> None:
+        """Roll back, without hiding why. Where that fails, the next get does it."""
+        session = self._session
+        session.transport.not_received(session.client_id, message.id)
         try:
             self.rollback()
-        except InstanceRestarted:
-            return
+        except CanalError as error:
+            logger.info("batch %d was not rolled back now: %s", message.id, error)
 
     def __iter__(self) -> Iterator[Message]:
         return self.messages()
@@ -256,10 +248,20 @@ class Connector:
 
 
 class AsyncConnector:
-    """`Connector` for asyncio: the same calls, awaited."""
+    """`Connector` for asyncio: the same calls, awaited; each may be cancelled."""
 
     def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
-        self._session = _Session(transport, client_id)
+        self._session = Session(transport, client_id)
+        self._getting = asyncio.Lock()
+        self._acking: asyncio.Task[None] | None = None  # of the last `get`
+
+    @property
+    def destination(self) -> str:
+        return self._session.destination
+
+    @property
+    def client_id(self) -> int:
+        return self._session.client_id
 
     async def subscribe(
         self,
@@ -277,70 +279,133 @@ class AsyncConnector:
         session = self._session
         session.use(where, columns, mask, hash)
         wishes = Subscription(policy, transactions, start)
+        await self._acked()
         session.epoch = await session.transport.call_async(
             "subscribe", session.client_id, filter, True, wishes, repeat=True
         )
+        session.settle()
 
     async def unsubscribe(self) -> None:
         """See Connector.unsubscribe."""
         session = self._session
+        await self._acked()
         await session.transport.call_async("unsubscribe", session.client_id, repeat=True)
 
     async def get_without_ack(
         self, batch_size: int = 1000, timeout: float | None = None
     ) -> Message:
         """See Connector.get_without_ack."""
-        session = self._session
-        return session.message(
-            await session.transport.call_async(
-                "get_without_ack", session.client_id, batch_size, timeout, repeat=True
-            )
-        )
+        return await self._get("get_without_ack", batch_size, timeout)
 
     async def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
-        """See Connector.get."""
+        """See Connector.get. The ack is on its way when this returns, so that no cancellation can
+        come between; it is done when the next call, or the `async with` block, has ended."""
+        message = await self._get("get", batch_size, timeout)
+        if message:
+            self._acking = asyncio.ensure_future(self._ack_arrived(message))
+        return message
+
+    async def _ack_arrived(self, message: Message) -> None:
         session = self._session
-        return session.message(
+        try:
             await session.transport.call_async(
-                "get", session.client_id, batch_size, timeout, repeat=False
+                "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
             )
-        )
+        except UNSURE as error:
+            session.unacked(message, error)
+        except asyncio.CancelledError:  # the event loop ends
+            session.transport.not_received(session.client_id, message.id)
+            raise
+
+    async def _acked(self) -> None:
+        """Wait for the ack of the last `get`. Raises what it raised."""
+        acking = self._acking
+        if acking is not None:
+            if not acking.done():
+                await asyncio.wait({acking})
+            self._acking = None
+            if not acking.cancelled():
+                acking.result()
+
+    async def _get(
+        self, method: str, batch_size: int, timeout: float | None, *more: Any
+    ) -> Message:
+        session = self._session
+        async with self._getting:
+            await self._acked()
+            if method != "get_soon" and session.done is not None:
+                await self._ack_done()
+            return session.message(
+                await session.transport.call_async(
+                    method, session.client_id, batch_size, timeout, *more, repeat=True
+                )
+            )
+
+    async def _ack_done(self) -> None:
+        """See Connector."""
+        session, done = self._session, self._session.done
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):
+                await session.transport.call_async("ack", session.client_id, *done, repeat=False)
+            session.done = None
 
     async def ack(self, batch_id: int) -> None:
         """See Connector.ack."""
         session = self._session
+        await self._acked()
         await session.transport.call_async(
             "ack", session.client_id, batch_id, session.epoch, repeat=False
         )
+        session.settle_acked(batch_id)
 
     async def rollback(self, batch_id: int | None = None) -> None:
         """See Connector.rollback."""
         session = self._session
+        await self._acked()
+        session.settle(batch_id)
         await session.transport.call_async(
             "rollback", session.client_id, batch_id, session.epoch, repeat=False
         )
 
+    async def list_batch_ids(self) -> list[int]:
+        """See Connector.list_batch_ids."""
+        session = self._session
+        await self._acked()
+        ids: list[int] = await session.transport.call_async(
+            "list_batch_ids", session.client_id, repeat=True
+        )
+        return ids
+
     async def messages(
         self, batch_size: int = 1000, poll: float = _POLL_S
     ) -> AsyncIterator[Message]:
-        """See Connector.messages."""
-        session, done = self._session, None
+        """See Connector.messages. A loop that is left by `break` or an error rolls the message in
+        hand back when the iterator is closed: at once within `contextlib.aclosing`, else when
+        asyncio gets to it, or with the next loop's first get."""
+        session = self._session
+        session.leave_loop()
         while True:
-            message = session.message(
-                await session.transport.call_async(
-                    "get_soon", session.client_id, batch_size, poll, done, repeat=True
-                )
-            )
-            done = None
+            message = await self._get("get_soon", batch_size, poll, session.done)
+            session.done = None
             if message:
+                session.in_hand = message.id
                 try:
                     yield message
-                    done = message.id, message.head.epoch
+                    session.done = message.id, message.head.epoch
                 finally:
-                    if done is None:
-                        await self.rollback()
+                    if session.leave(message.id):
+                        await self._give_back(message)
             elif message.finished:
                 return
+
+    async def _give_back(self, message: Message) -> None:
+        """See Connector."""
+        session = self._session
+        session.transport.not_received(session.client_id, message.id)
+        try:
+            await self.rollback()
+        except CanalError as error:
+            logger.info("batch %d was not rolled back now: %s", message.id, error)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.messages()
@@ -354,4 +419,7 @@ class AsyncConnector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._session.transport.close()
+        try:
+            await self._acked()
+        finally:
+            self._session.transport.close()

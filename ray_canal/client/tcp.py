@@ -10,6 +10,7 @@ was outstanding, subscription.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -47,6 +48,7 @@ _CONNECT_S = 10.0
 _READ_S = 60.0
 _REPEAT_S = 60.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 1.0
+_GETS = ("get", "get_without_ack", "get_soon")
 _MILLISECONDS = 2
 _NO_WISHES = Subscription()
 _IDENTITY_MISSING = (401, 402)
@@ -154,6 +156,11 @@ class _Wire:
             at += count
         return bytes(data)
 
+    def interrupt(self) -> None:
+        """Let who reads fail; from any thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._socket.close()
 
@@ -171,6 +178,7 @@ class TcpTransport:
         self._epoch = 0
         self._filters: dict[int, str] = {}
         self._outstanding: dict[int, list[int]] = {}
+        self._not_received: dict[int, int] = {}  # from this batch on they did not reach the caller
         with self._lock:
             self._open()
 
@@ -183,6 +191,20 @@ class TcpTransport:
         Raises InstanceRestarted: the connection broke, and batches with it, or the call may not be
         repeated. ConnectionLost: there was none to be had for a minute.
         """
+        return self._received(method, arguments, self._call(method, arguments, repeat))
+
+    def _received(self, method: str, arguments: tuple[Any, ...], answer: Any) -> Any:
+        if method in _GETS and answer.id != EMPTY_BATCH:
+            self._not_received.pop(arguments[0], None)
+        return answer
+
+    def _call(
+        self,
+        method: str,
+        arguments: tuple[Any, ...],
+        repeat: bool,
+        given_up: threading.Event | None = None,
+    ) -> Any:
         deadline = time.monotonic() + _REPEAT_S
         pause_s = _PAUSE_S
         while True:
@@ -202,14 +224,37 @@ class TcpTransport:
                         f"the connection to {self._address.host}:{self._address.port}: {error}; "
                         "what was not acked will be delivered again"
                     )
+            if given_up is not None and given_up.is_set():
+                again = False
             if not again or time.monotonic() > deadline:
                 raise failure.at(destination=self.destination)
             time.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """The same, in a thread."""
-        return await asyncio.to_thread(self.call, method, *arguments, repeat=repeat)
+        """The same, in a thread. A get that is cancelled leaves no batch outstanding: what it
+        brings after that is rolled back by the next one."""
+        given_up = threading.Event()
+        try:
+            answer = await asyncio.to_thread(self._call, method, arguments, repeat, given_up)
+        except asyncio.CancelledError:
+            given_up.set()
+            if method in _GETS:
+                self._interrupt(arguments[0], arguments[2])
+            raise
+        return self._received(method, arguments, answer)
+
+    def _interrupt(self, client_id: int, timeout: float | None) -> None:
+        """A get was cancelled that may wait long: end the connection, if nothing else is on it."""
+        wire = self._wire
+        may_end = timeout == 0 or not self._outstanding.get(client_id)
+        if wire is not None and timeout is not None and may_end:
+            wire.interrupt()
+
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        """See Transport."""
+        known = self._not_received.get(client_id, batch_id)
+        self._not_received[client_id] = min(known, batch_id)
 
     def message(self, head: MessageHead) -> Message:
         return TcpMessage(head, lambda payloads: [])
@@ -336,6 +381,7 @@ class TcpTransport:
     def _get_without_ack(self, client_id: int, batch_size: int, timeout: float | None) -> TcpHead:
         if self._wire is None and self._void():
             raise EOFError("the connection ended")
+        self._take_back(client_id)
         body = self._named(pb.Get, client_id)
         body.fetch_size, body.unit = batch_size, _MILLISECONDS
         body.timeout = -1 if timeout is None else max(int(timeout * 1000), 1) if timeout else 0
@@ -346,8 +392,17 @@ class TcpTransport:
         found = packets.parsed(pb.Messages, packet.body)
         if found.batch_id != EMPTY_BATCH:
             self._outstanding.setdefault(client_id, []).append(found.batch_id)
+            self.not_received(client_id, found.batch_id)
         raw = tuple(found.messages)
         return TcpHead(found.batch_id, self._epoch, entry_count=len(raw), raw=raw)
+
+    def _take_back(self, client_id: int) -> None:
+        """Roll back the batches that did not reach the caller."""
+        first = self._not_received.pop(client_id, None)
+        known = self._outstanding.get(client_id, [])
+        lost = [each for each in known if first is not None and each >= first]
+        if lost:
+            self._rollback(client_id, None if lost == known else lost[0], self._epoch)
 
     def _get_soon(
         self,
@@ -373,14 +428,13 @@ class TcpTransport:
         return self._get_without_ack(client_id, 1, timeout)
 
     def _get(self, client_id: int, batch_size: int, timeout: float | None) -> TcpHead:
+        self._take_back(client_id)
         if open_batches := self._outstanding.get(client_id):
             raise BatchesUnacked(
                 f"clientId:{client_id} has unacked batches, the last is {open_batches[-1]}; "
                 "ack or roll back before get()"
             )
-        head = self._get_without_ack(client_id, batch_size, timeout)
-        self._ack(client_id, head.id, head.epoch)
-        return head
+        return self._get_without_ack(client_id, batch_size, timeout)
 
     def _ack(self, client_id: int, batch_id: int, epoch: int) -> None:
         if batch_id == EMPTY_BATCH:
@@ -396,6 +450,8 @@ class TcpTransport:
         if batch_id in known:
             known.remove(batch_id)
 
+    _ack_and_keep = _ack  # a message has its entries with it
+
     def _rollback(self, client_id: int, batch_id: int | None, epoch: int) -> None:
         if self._wire is None and batch_id is None:
             self._outstanding.clear()
@@ -410,7 +466,9 @@ class TcpTransport:
             self._outstanding[client_id] = [kept for kept in known if kept < batch_id]
 
     def _list_batch_ids(self, client_id: int) -> list[int]:
-        return list(self._outstanding.get(client_id, []))
+        first = self._not_received.get(client_id)
+        known = self._outstanding.get(client_id, [])
+        return [each for each in known if first is None or each < first]
 
     def _refuse_void(self, batch_id: int, epoch: int) -> None:
         if self._wire is None or epoch != self._epoch:

@@ -5,6 +5,7 @@ Both carry the same calls (those of actors/store.py) and make the same messages.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 import ray
 
-from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.calls import GETS, OF_BATCHES, StoreCalls
 from ray_canal.actors.spawn import NAMESPACE
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
@@ -36,13 +37,15 @@ class Transport(Protocol):
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
 
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        """This batch, and those after it, come again with the next get if they are outstanding."""
+
     def message(self, head: MessageHead) -> Message: ...
 
     def close(self) -> None: ...
 
 
-_OF_BATCHES = ("ack", "rollback")
-_HELD = ("get", "get_without_ack", "get_soon", "list_batch_ids", "unsubscribe", *_OF_BATCHES)
+_HELD = (*GETS, "list_batch_ids", "unsubscribe", *OF_BATCHES)
 
 
 class RayTransport(StoreCalls):
@@ -64,9 +67,18 @@ class RayTransport(StoreCalls):
         # Beside subscribing and waiting for the first message.
         threading.Thread(target=load_kernels, name="load kernels", daemon=True).start()
 
-    def _submit(self, method: str, *arguments: Any) -> Any:
-        if self._joined != times_joined() or not ray.is_initialized():
-            if method in _OF_BATCHES:
+    @property
+    def _is_stale(self) -> bool:
+        """Whether this process has left the cluster in which the store was looked up."""
+        return self._joined != times_joined() or not ray.is_initialized()
+
+    async def _ready(self, method: str) -> None:
+        if self._is_stale and method not in OF_BATCHES:
+            await asyncio.to_thread(self._find)
+
+    def _submit(self, method: str, *arguments: Any, **named: Any) -> Any:
+        if self._is_stale:
+            if method in OF_BATCHES:
                 raise self.gone()
             self._find()
         if method == "subscribe":
@@ -76,8 +88,9 @@ class RayTransport(StoreCalls):
                 f"clientId:{arguments[0]} should subscribe first: this connector has not. "
                 "subscribe() goes on at the client's cursor and takes over from whoever has it"
             ).at(destination=self.destination)
-        named = {"holder": self._holder} if method in ("subscribe", *_HELD) else {}
-        return getattr(self._handle, method).remote(*arguments, **named)
+        if method in ("subscribe", *_HELD):
+            named["holder"] = self._holder
+        return super()._submit(method, *arguments, **named)
 
     has_batches = True
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,17 @@ from ray_canal.protocol.position import EntryPosition
 
 EMPTY_BATCH = -1
 """The id of an empty message (Canal): there is nothing to ack."""
+
+
+class Caller(NamedTuple):
+    """What a get says of who makes it: `id` is the caller's own, `number` rises with each of its
+    gets, repeated ones included; `received` is the newest batch (of that epoch) whose answer it
+    has. Later ones that it was sent are lost; they come again."""
+
+    id: str
+    number: int
+    epoch: int = 0
+    received: int = 0
 
 
 @dataclass(frozen=True, slots=True)

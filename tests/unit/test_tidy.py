@@ -119,6 +119,8 @@ TESTED_ELSEWHERE = {
     "parse/column_definition": "tests/unit/parse/test_create_table.py",
     "server/frames": "tests/unit/server/test_connection.py",
     "actors/calls": "tests/integration/test_main_job.py",
+    "actors/handed_out": "tests/unit/client/test_lost_answers.py",
+    "client/session": "tests/unit/client/test_lost_answers.py",
     "actors/host": "tests/integration/test_shared.py",
     "actors/metrics": "tests/integration/test_metrics.py",
     "actors/aside": "tests/integration/test_subscribers.py",

@@ -43,6 +43,9 @@ class Store:
 
         return Message(head, load)
 
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        return
+
     def close(self) -> None:
         return
 

@@ -29,7 +29,7 @@ from ray_canal.errors import (
 from ray_canal.offline import decode_entries
 from tests.certificates import make_certificate
 from tests.local_store import Decoded, LocalStore, decoded
-from tests.serving_thread import serving_thread
+from tests.serving_thread import ServingThread, serving_thread
 
 
 @pytest.fixture(scope="module")
@@ -281,4 +281,57 @@ def test_a_get_waits_for_its_time(shop: Decoded) -> None:
         began = time.monotonic()
         assert not connector.get_without_ack(1, timeout=0.3)
         assert 0.25 < time.monotonic() - began < 20
+        connector.close()
+
+
+# With something in hand the connection is kept, so that the next call waits for the first.
+@pytest.mark.parametrize(("timeout", "in_hand"), [(0, 0), (30.0, 0), (0, 2), (1.0, 2)])
+def test_a_get_that_is_given_up_leaves_nothing_outstanding(
+    shop: Decoded, timeout: float, in_hand: int
+) -> None:
+    """D19: the batch of a cancelled get comes with the next one, and a get without end does not
+    keep the connection."""
+    store = LocalStore(shop, released=4)
+    everything = b"".join(decode_entries(binlog_files()))
+
+    async def receive(address: str, serving: ServingThread) -> None:
+        async with canal.connect_async("shop", 7, address=address) as connector:
+            await connector.subscribe()
+            held = [await connector.get_without_ack(1) for _ in range(in_hand)]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(connector.get_without_ack(1 << 20, timeout), 0.2)
+            serving.do(store.release(1000))
+            if timeout == 0 and held:  # its connection had to end
+                with pytest.raises(InstanceRestarted):
+                    await connector.ack(held[0].id)
+                held.clear()
+            assert await connector.list_batch_ids() == [message.id for message in held]
+            while message := await connector.get_without_ack(1 << 20):
+                held.append(message)
+                assert await connector.list_batch_ids() == [message.id for message in held]
+            assert store.outstanding(7) == [message.id for message in held]
+            assert b"".join(message.entry_bytes for message in held) == everything
+            for message in held:
+                await connector.ack(message.id)
+
+    with serving_thread({"shop": store}) as serving:
+        asyncio.run(receive(serving.address, serving))
+
+
+def test_get_acks_what_has_arrived(shop: Decoded) -> None:
+    """A5: where the connection ends before the ack is told, the message is not lost."""
+    store = LocalStore(shop)
+    with serving_thread({"shop": store}) as serving:
+        transport = TcpTransport("shop", Address.parse(serving.address))
+        connector, really = Connector(transport, 7), transport._ack_and_keep
+
+        def ack(*batch: object) -> None:
+            transport._ack_and_keep = really  # type: ignore[method-assign]
+            raise EOFError("the connection ended")
+
+        connector.subscribe()
+        transport._ack_and_keep = ack  # type: ignore[assignment]
+        first, second = connector.get(100), connector.get(100)
+        assert first.entry_bytes == second.entry_bytes != connector.get(100).entry_bytes
+        assert store.outstanding(7) == []
         connector.close()

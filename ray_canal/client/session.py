@@ -1,0 +1,97 @@
+"""What a connector remembers between its calls, whether it blocks or is awaited."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ray_canal.client.message import Message
+from ray_canal.client.transport import Transport
+from ray_canal.config import secret
+from ray_canal.errors import CanalError, ConfigError
+from ray_canal.protocol.message import MessageHead
+from ray_canal.protocol.subscription import refuse_client_id
+from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """What both connectors remember: who we are, and which epoch our batches belong to.
+
+    `done`: the id and epoch of a batch that a loop over messages is done with; its ack goes with
+    the next get. `in_hand`: the batch that the body of a loop has now.
+    """
+
+    def __init__(self, transport: Transport, client_id: int) -> None:
+        refuse_client_id(client_id)
+        self.transport = transport
+        self.destination = transport.destination
+        self.client_id = client_id
+        self.epoch = 0
+        self.done: tuple[int, int] | None = None
+        self.in_hand: int | None = None
+        self._transform: Transform | None = None
+
+    def settle(self, batch_id: int | None = None) -> None:
+        """This batch and those after it (None: all) are rolled back."""
+        if self.done is not None and (batch_id is None or batch_id <= self.done[0]):
+            self.done = None
+
+    def settle_acked(self, batch_id: int) -> None:
+        """This batch was acked by a call of its own."""
+        if self.done is not None and batch_id == self.done[0]:
+            self.done = None
+
+    def leave_loop(self) -> None:
+        """A loop begins: what the body of an earlier one had, and was left, comes again."""
+        if self.in_hand is not None:
+            self.transport.not_received(self.client_id, self.in_hand)
+            self.in_hand = None
+
+    def leave(self, batch_id: int) -> bool:
+        """The body of a loop has ended; whether its batch is to be rolled back. (Another loop may
+        have begun since: then that has done it.)"""
+        if self.in_hand != batch_id:
+            return False
+        self.in_hand = None
+        return self.done is None
+
+    def unacked(self, message: Message, error: CanalError) -> None:
+        """The ack of `get` has failed, or its answer did."""
+        logger.warning(
+            "destination %s: batch %d was received, and it is not known whether it was acked: it "
+            "may come again (%s)", self.destination, message.id, error,
+        )  # fmt: skip
+        self.transport.not_received(self.client_id, message.id)
+
+    def message(self, head: MessageHead) -> Message:
+        self.epoch = head.epoch
+        message = self.transport.message(head)
+        message.transform = self._transform
+        return message
+
+    def use(
+        self,
+        where: Where | None,
+        columns: Columns | None,
+        mask: Masks | None,
+        hash: Keys | None,
+    ) -> None:
+        """Take the row steps of a subscription. Raises ConfigError."""
+        transform = Transform(where, columns, mask, _with_keys(hash))
+        if transform and not self.transport.has_batches:
+            raise ConfigError(
+                "where, columns, mask and hash work on Arrow batches, which Canal's TCP protocol "
+                "does not carry; connect without an address"
+            )
+        self._transform = transform or None
+
+
+def _with_keys(hash: Keys | None) -> dict[str, Any]:
+    """The keys behind `env:NAME` and `file:PATH`."""
+    return {
+        name: _with_keys(key) if isinstance(key, Mapping) else secret(key)
+        for name, key in (hash or {}).items()
+    }

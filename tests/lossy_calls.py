@@ -1,0 +1,128 @@
+"""Calls of a Store in this process as if by Ray, over a connection that loses some.
+
+`fates` says what happens to the next calls of a method: what Ray's ActorUnavailableError may stand
+for, as the actor lives on. Whoever does not wait for an answer any more does not end the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import ActorUnavailableError, RayTaskError
+
+from ray_canal.actors import calls
+from ray_canal.actors.store import Store
+from ray_canal.errors import CanalError
+
+Call = Callable[[], Coroutine[Any, Any, Any]]
+DELIVERED, ANSWER_LOST, REQUEST_LOST, LATE = "delivered", "answer lost", "request lost", "late"
+
+
+class Reply:
+    """A reference to an answer."""
+
+    def __init__(self, answer: Future[Any]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.shield(asyncio.wrap_future(self._answer)).__await__()
+
+    def result(self) -> Any:
+        return self._answer.result(60)
+
+    def cancel(self) -> None:
+        self._answer.cancel()
+
+
+class LossyCalls:
+    """The handle of a store that runs on an event loop of its own."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.store = store
+        self._loop = loop
+        self.fates: dict[str, deque[str]] = defaultdict(deque)
+        self.late: list[Call] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return _Method(self, name)
+
+    def submit(self, name: str, *arguments: Any, **named: Any) -> Reply:
+        fate = self.fates[name].popleft() if self.fates[name] else DELIVERED
+        call = partial(getattr(self.store, name), *arguments, **named)
+        if fate == DELIVERED:
+            return Reply(self._begin(call))
+        if fate == ANSWER_LOST:
+            self._begin(call).exception(60)
+        elif fate == LATE:
+            self.late.append(call)
+        lost: Future[Any] = Future()
+        lost.set_exception(ActorUnavailableError(f"the {fate}", None))
+        return Reply(lost)
+
+    def let_late_ones_come(self) -> None:
+        while self.late:
+            self._begin(self.late.pop()).exception(60)
+
+    def _begin(self, call: Call) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(_wrapped(call), self._loop)
+
+    def ask(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What the store itself says."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    def outstanding(self, client_id: int) -> list[int]:
+        async def listed() -> list[int]:
+            line = await self.store._line_of(client_id)
+            return line.store.batch_ids(client_id)
+
+        ids: list[int] = self.ask(listed())
+        return ids
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Who looks the store up finds this."""
+        patch.setattr(calls, "find_store", lambda *_: self)
+        patch.setattr(calls, "_RETRY_PAUSE_S", 0.001)
+        patch.setattr(ray, "is_initialized", lambda: True)
+        patch.setattr(ray, "get", lambda what: what.result() if isinstance(what, Reply) else [])
+        patch.setattr(ray, "cancel", lambda reply: reply.cancel())
+
+
+class _Method:
+    def __init__(self, calls: LossyCalls, name: str) -> None:
+        self._calls, self._name = calls, name
+
+    def remote(self, *arguments: Any, **named: Any) -> Reply:
+        return self._calls.submit(self._name, *arguments, **named)
+
+
+async def _wrapped(call: Call) -> Any:
+    """Errors as Ray wraps them."""
+    try:
+        return await call()
+    except CanalError as error:
+        raise RayTaskError("call", "", error) from error
+
+
+class LoopThread:
+    """An event loop in a thread of its own, with a Store on it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(120)
+
+    def end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
