@@ -80,6 +80,7 @@ class Instance:
         self._opened = False  # what can be called then only: _cursors, _schemas
         self._opening_backends = asyncio.Lock()
         self._folder = spill_folder.root_of(self._config, meta) / self._destination
+        self._own_tables = meta.own_tables
         self._schemas = KeptSchemas(meta, self._config)
         self._kept_filter = KeptFilter(self._config)
         self._timeline = KeptTimeline(self._destination)
@@ -164,7 +165,8 @@ class Instance:
 
     def _use_filter(self) -> None:
         """For the lines from the next one on."""
-        self._config = self._config.model_copy(update={"filter": self._kept_filter.now})
+        shown = self._kept_filter.now.hiding(self._own_tables)
+        self._config = self._config.model_copy(update={"filter": shown})
         self._asides.use(self._config)
 
     async def _rest(self) -> None:

@@ -13,7 +13,6 @@ from ray_canal.config.server import ServerConfig
 from ray_canal.config.source import SourceConfig
 from ray_canal.config.store import MetaConfig, StoreConfig, TsdbConfig
 from ray_canal.errors import ConfigError
-from ray_canal.filter import TableFilter
 
 
 class RayConfig(Section):
@@ -119,25 +118,7 @@ class CanalConfig(Section):
                     f"{instance.destination}: a server ends the dump of the one when the other "
                     "comes; give each its own, or 0"
                 )
-        if self.meta.backend == "mysql":
-            self._refuse_own_echo()
         return self
-
-    def _refuse_own_echo(self) -> None:
-        """A destination that sees its own cursors' table would never come to rest: each ack is a
-        change, which is delivered and acked."""
-        database = self.meta.database
-        for instance in self.instance:
-            where = instance.filter
-            seen = TableFilter(where.tables, where.black_tables)
-            if instance.source.address == self.meta.address and seen.admits(
-                database, "canal_cursor"
-            ):
-                raise ValueError(
-                    f"destination {instance.destination} would see its own cursors as changes: "
-                    rf"add {database}\..* to its filter.black_tables, or keep the meta tables on "
-                    "another server"
-                )
 
     def destination(self, name: str) -> InstanceConfig:
         for instance in self.instance:

@@ -43,6 +43,13 @@ class FilterConfig(Section):
         except ValidationError as error:
             raise ConfigError(f"instance.filter: {explained(error, FilterConfig)}") from None
 
+    def hiding(self, tables: str) -> FilterConfig:
+        """It with more tables in its black list (a list in its grammar)."""
+        known = self.black_tables
+        if not tables or tables in known:
+            return self
+        return self.model_copy(update={"black_tables": f"{known},{tables}" if known else tables})
+
     def event_filter(self) -> EventFilter:
         """What is dropped before rows are decoded; all but `transaction_entry`."""
         return EventFilter(

@@ -51,6 +51,10 @@ class TsdbConfig(Section):
     quarantine_bytes_max: int = Field(default=256 << 20, gt=0)
 
 
+MYSQL_TABLES = ("canal_epoch", "canal_cursor", "canal_schema", "canal_quarantined")
+"""Where cursors live in MySQL, schemas lie beside them (meta/mysql.py, meta/schema_mysql.py)."""
+
+
 class MetaConfig(Section):
     """Where cursors live. `path` is a file on a disk that survives the head node's restart; the
     rest is for servers. `database`: MySQL's database, or what Redis's keys begin with."""
@@ -69,6 +73,18 @@ class MetaConfig(Section):
         if self.backend in ("mysql", "redis") and not self.address:
             raise ValueError(f'backend = "{self.backend}" needs `address`, host:port')
         return self
+
+    @property
+    def own_tables(self) -> str:
+        """A list for `filter.black_tables` with the tables that we write ourselves; empty: none.
+
+        A destination that saw them would never come to rest: each ack is a change, which is
+        delivered and acked. So they are hidden from every destination, wherever the server is:
+        that it is the source, a standby, or what one of them replicates, no address tells."""
+        if self.backend != "mysql":
+            return ""
+        database = self.database.replace("-", r"\-")
+        return ",".join(rf"{database}\.{table}" for table in MYSQL_TABLES)
 
     def host_port(self, default_port: int) -> tuple[str, int]:
         return host_port_of(self.address, default_port, "meta.address")

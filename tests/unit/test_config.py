@@ -234,13 +234,23 @@ def test_cursors_on_a_server_need_its_address(tmp_path: Path) -> None:
         config.load(write(tmp_path, '[meta]\nbackend = "mysql"\n' + MINIMAL))
 
 
-def test_a_destination_that_would_see_its_own_cursors_is_refused(tmp_path: Path) -> None:
-    """Each ack would be a change, which is delivered and acked, without end."""
-    meta = '[meta]\nbackend = "mysql"\naddress = "db.example:3307"\n'
-    with pytest.raises(ConfigError, match=r"add ray_canal\\\.\.\*"):
-        config.load(write(tmp_path, meta + MINIMAL))
-    black = "[instance.filter]\nblack_tables = 'ray_canal\\..*'\n"
-    assert config.load(write(tmp_path, meta + MINIMAL + black)).meta.backend == "mysql"
+@pytest.mark.parametrize("database", ["ray_canal", "my-meta$1"])
+@pytest.mark.parametrize("black", [r"mysql\.slave_.*", ""])
+def test_our_own_tables_are_hidden_and_no_others(database: str, black: str) -> None:
+    """C7: each ack would be a change, which is delivered and acked, without end; whatever the
+    server of the cursors is called, and whoever replicates it."""
+    meta = config.MetaConfig(backend="mysql", address="h:1", database=database)
+    given = config.FilterConfig(black_tables=black)
+    shown = given.hiding(meta.own_tables)
+    assert shown.hiding(meta.own_tables) == shown
+    tables = shown.event_filter().tables
+    for table in ("canal_cursor", "canal_epoch", "canal_schema", "canal_quarantined"):
+        assert not tables.admits(database, table)
+        assert tables.admits("shop", table)
+    assert tables.admits(database, "orders")
+    assert tables.admits("mysql", "slave_x") == (not black)
+    for other in (config.MetaConfig(), config.MetaConfig(backend="redis", address="h:1")):
+        assert given.hiding(other.own_tables) == given
 
 
 def test_one_server_of_several_before_the_others() -> None:
