@@ -387,21 +387,18 @@ def redrive(
     schema: Annotated[
         Path | None, typer.Option(help="CREATE TABLE statements of the tables in quarantine.")
     ] = None,
+    keep: Annotated[bool, typer.Option(help="Print them, and let go of nothing.")] = False,
 ) -> None:
-    """Print changes that are in quarantine as JSON lines, and let go of them.
+    """Print changes that are in quarantine as JSON lines, and let go of what was written.
 
     Give what their tables looked like at that time, if the table meta history does not know it.
     Restart the destination afterwards: its later rows are then decoded with that schema, too.
     """
-    import json
-
     from ray_canal.redrive import redrive as redriven
-    from ray_canal.render import changes
+    from ray_canal.render import print_durably
 
-    for part in redriven(config, destination, schema_sql=schema):
-        for change in changes(part):
-            sys.stdout.write(json.dumps(change, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+    for part in redriven(config, destination, schema_sql=schema, keep=keep):
+        print_durably(part, sys.stdout)
 
 
 @app.command()

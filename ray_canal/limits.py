@@ -84,7 +84,8 @@ def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
     log = store.buffer_size * store.memunit_bytes
     log += chunk  # the first chunk has room whatever its size
     of_entry = ENTRY.itemsize + _PLACED_BYTES + _VIEW_BYTES * subscribers
-    # A chunk is charged what its columns take, and those have an EVENT for each entry.
+    # A chunk is charged what its columns take, and those have an EVENT for each entry; and its GTID
+    # sets, however many ranges they have.
     index = log // EVENT.itemsize * of_entry
     # Small chunks lie in the store's process, others in the object store.
     processes = log + index + _upstream(chunk, decoders)

@@ -12,17 +12,19 @@ import dataclasses
 import datetime as dt
 import decimal
 import json
+import os
+import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import pyarrow as pa
 from rich.table import Table
 
 from ray_canal.client.connector import Connector
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceError
 from ray_canal.views.presence import PRESENT_OF
 
 _POLL_S = 0.5
@@ -165,6 +167,27 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, f"{value:,.1f}"
     else:
         yield prefix, "-" if value is None else str(value)
+
+
+def print_durably(batches: Sequence[pa.RecordBatch], out: TextIO) -> None:
+    """Print changes as JSON lines; they are on the disk, or in the pipe, when it returns. Raises
+    InstanceError: they could not be written; BrokenPipeError."""
+    try:
+        for change in changes(batches):
+            out.write(json.dumps(change, ensure_ascii=False) + "\n")
+        out.flush()
+        if stat.S_ISREG(os.fstat(out.fileno()).st_mode):
+            os.fsync(out.fileno())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left in the buffer is to go there
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
+        raise InstanceError(
+            f"the changes could not be written ({error.strerror}); those that were not stay where "
+            "they are"
+        ) from None
 
 
 def write_decoded(

@@ -14,9 +14,9 @@ import pytest
 from ray_canal.errors import EpochLost, Fenced
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
-from ray_canal.meta.schema_store import SchemaStore
+from ray_canal.meta.schema_store import SchemaStore, chunk_key
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 from ray_canal.protocol.timeline import Timeline
 
 IDENTITY = SourceIdentity("127.0.0.1:3306", "6b0c-uuid")
@@ -234,6 +234,10 @@ def held(position: int, journal_name: str = "bin.000002") -> Quarantined:
     return Quarantined("u", journal_name, position, (("s", "t"),), 2.5, "why", b"data")
 
 
+def listed(chunk: Quarantined) -> QuarantinedChunk:
+    return QuarantinedChunk(*chunk_key(chunk), chunk.tables, len(chunk.data))
+
+
 class SchemaConformance:
     """Fixture: `store`, empty for the destinations used here."""
 
@@ -283,13 +287,20 @@ class SchemaConformance:
         chunks = [held(9), held(30, "bin.000001"), held(4)]
         store.quarantine("d", chunks)
         store.quarantine("d", chunks[:1])
-        assert store.quarantined("d") == [chunks[1], chunks[2], chunks[0]]
-        store.release("d", chunks[2])
-        assert store.quarantined("d") == [chunks[1], chunks[0]]
+        assert store.quarantined("d") == [listed(chunks[n]) for n in (1, 2, 0)]
+        store.release("d", chunk_key(chunks[2]))
+        assert store.quarantined("d") == [listed(chunks[n]) for n in (1, 0)]
         assert store.quarantined("other") == []
-        sizes = {(c.server, c.journal_name, c.position): len(c.data) for c in chunks[:2]}
-        assert store.quarantine_sizes("d") == sizes
-        assert store.quarantine_sizes("other") == {}
+        assert store.quarantined_data("d", chunk_key(chunks[0])) == b"data"
+        assert store.quarantined_data("d", chunk_key(chunks[2])) is None
+        assert store.quarantined_data("other", chunk_key(chunks[0])) is None
+
+    def test_an_outline_has_all_but_the_bodies(self, store: SchemaStore) -> None:
+        """B9, b17: what is counted and listed is not read."""
+        records = [record(1, "snapshot", b"long" * 1000), record(2)]
+        store.append("d", records)
+        assert store.outline("d") == [replace(each, body=b"") for each in records]
+        assert store.outline("other") == []
 
     def test_long_bodies_and_many_records(self, store: SchemaStore) -> None:
         records = [record(n, "ddl", bytes([n % 256, 0, 39, 92]) * 50_000) for n in range(1, 12)]

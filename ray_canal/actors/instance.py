@@ -271,7 +271,7 @@ class Instance:
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         line, info = self._line, chunk.info
         assert line is not None
-        await self._schemas.keep(info)
+        await self._schemas.keep(info, self._oldest_cursor)
         line.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
         self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
@@ -438,9 +438,12 @@ class Instance:
         finally:
             metrics.gone()
 
-    async def _source_status(self) -> Any:
+    def _oldest_cursor(self) -> EntryPosition | None:
         cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]
-        oldest = min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
+        return min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
+
+    async def _source_status(self) -> Any:
+        oldest = self._oldest_cursor()
         line = self._opening or self._line
         found = None if line is None else await line.pump.source_status(oldest)
         if self._state in (RESTING, FINISHED, STOPPED):

@@ -14,7 +14,7 @@ from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key, open_s
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired, log_number, numbered_log, present_log
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import SNAPSHOT, Quarantined, SchemaRecord
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ class KeptSchemas:
         self._hours = config.tsdb.snapshot_expire_hours
         self._meta, self._path = meta, config.tsdb.path
         self._bytes_max = config.tsdb.quarantine_bytes_max
+        self._records_max = config.tsdb.records_max
         self._quarantined: set[tuple[str, str]] = set()
         self._sizes: dict[ChunkKey, int] = {}
         self.quarantine_bytes = 0
@@ -46,8 +47,6 @@ class KeptSchemas:
         self._opened = open_schema_store(self._meta, self._path, must_exist=must_exist)
         if before is not None:
             before.close()
-        held = self._store.quarantined(self._destination)
-        self._quarantined = {table for chunk in held for table in chunk.tables}
         self._measure()
 
     @property
@@ -69,11 +68,19 @@ class KeptSchemas:
         if records:
             await self._run(lambda: self._store.append(self._destination, records))
 
-    async def keep(self, info: ChunkInfo) -> None:
-        """Before anything of the chunk is seen: a cursor behind it needs them. Raises
+    async def keep(
+        self, info: ChunkInfo, oldest: Callable[[], EntryPosition | None] | None = None
+    ) -> None:
+        """Before anything of the chunk is seen: a cursor behind it needs them. `oldest`: from where
+        on the log may be read again; what was needed before it alone may go. Raises
         QuarantineFull."""
         if info.records or info.quarantined:
             await self._run(lambda: self._keep(info))
+        snapshot = next((r for r in info.records if r.kind == SNAPSHOT), None)
+        start = None if snapshot is None or oldest is None else oldest()
+        if snapshot is not None and start is not None:
+            log, place = snapshot.server, start
+            await self._run(lambda: self._thin(log, place, None))
 
     def _keep(self, info: ChunkInfo) -> None:
         self._store.append(self._destination, info.records)
@@ -84,7 +91,9 @@ class KeptSchemas:
         self._quarantined.update(table for held in info.quarantined for table in held.tables)
 
     def _measure(self) -> None:
-        self._sizes = self._store.quarantine_sizes(self._destination)
+        held = self._store.quarantined(self._destination)
+        self._quarantined = {table for chunk in held for table in chunk.tables}
+        self._sizes = {chunk_key(chunk): chunk.size_bytes for chunk in held}
         self.quarantine_bytes = sum(self._sizes.values())
 
     def _count(self, chunks: Sequence[Quarantined]) -> None:
@@ -114,21 +123,34 @@ class KeptSchemas:
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
         """Forget what nobody needs who starts here."""
-        await self._thread.run(self._forget, start, identity, records)
+        await self._run(lambda: self._forget(start, identity, records))
 
     def _forget(
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
         server = identity.server_uuid or identity.address
-        place = place_of(start.journal_name, start.position)
         log = present_log(records, server)
-        oldest = expired(records, log, time.time(), self._hours, place)
-        if oldest is not None:
-            self._store.forget_before(self._destination, oldest)
+        self._thin(log, start, records)
         held = {each for of_log, _, _ in self._sizes for each in (of_log, numbered_log(of_log, 1))}
         for other in {record.server for record in records} - {log} - held:
             if log_number(server, other) >= 0:  # an older log of this server, which has it no more
                 self._store.forget_log(self._destination, other)
+
+    def _thin(self, log: str, start: EntryPosition, records: Sequence[SchemaRecord] | None) -> None:
+        """Forget what lies before a snapshot that nobody needs older ones than who reads from
+        `start` on: an old one, or where there are too many records, any."""
+        known = self._store.outline(self._destination) if records is None else records
+        count = sum(record.server == log for record in known)
+        hours = self._hours if count <= self._records_max else None
+        needed = [place_of(start.journal_name, start.position)]
+        needed += [
+            place_of(journal_name, position)
+            for of_log, journal_name, position in self._sizes
+            if log in (of_log, numbered_log(of_log, 1))  # redrive reads its other tables, too
+        ]
+        oldest = expired(known, log, time.time(), hours, min(needed))
+        if oldest is not None:
+            self._store.forget_before(self._destination, oldest)
 
     def quarantined(self) -> list[str]:
         return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]

@@ -40,13 +40,15 @@ class TsdbConfig(Section):
     `path` empty: beside the cursors' file. `on_ddl_error` says what happens to a table that a DDL
     left without a known schema: `catalog` reads it anew where that is provably right, else stops;
     `quarantine` does so too, else keeps the table's events aside, compressed, in up to
-    `quarantine_bytes_max`, then stops; `stop` stops at once.
+    `quarantine_bytes_max`, then stops; `stop` stops at once. What no cursor needs is forgotten when
+    it is `snapshot_expire_hours` old, or there are more than `records_max`.
     """
 
     enable: bool = True
     path: FilePath = ""
     snapshot_interval_hours: float = Field(default=24.0, ge=0)
     snapshot_expire_hours: float = Field(default=360.0, gt=0)
+    records_max: int = Field(default=50_000, ge=100)
     on_ddl_error: Literal["catalog", "quarantine", "stop"] = "catalog"
     quarantine_bytes_max: int = Field(default=256 << 20, gt=0)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ray_canal.config import MetaConfig
 from ray_canal.meta.mysql_database import MetaDatabase, marks
 from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
-from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _TEXT = "character set utf8mb4 collate utf8mb4_bin not null"
 _PLACE = (
@@ -44,6 +44,14 @@ class MysqlSchemaStore:
         )
         return [SchemaRecord(**row) for row in rows]
 
+    def outline(self, destination: str) -> list[SchemaRecord]:
+        rows = self._database.rows(
+            "select server, journal_name, position, kind, recorded_at from {d}.canal_schema"
+            " where destination = %s order by id",
+            destination,
+        )
+        return [SchemaRecord(**row, body=b"") for row in rows]
+
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
         rows = [
             (
@@ -65,7 +73,7 @@ class MysqlSchemaStore:
             )
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
-        for record in self.records(destination):
+        for record in self.outline(destination):
             if is_before(record, snapshot):
                 self._database.changed(
                     "delete from {d}.canal_schema where destination = %s and server = %s"
@@ -94,32 +102,32 @@ class MysqlSchemaStore:
         again = "tables = values(tables), reason = values(reason), data = values(data)"
         self._insert("canal_quarantined", columns, again, rows)
 
-    def quarantined(self, destination: str) -> list[Quarantined]:
+    def quarantined(self, destination: str) -> list[QuarantinedChunk]:
         rows = self._database.rows(
-            "select server, journal_name, position, tables, recorded_at, reason, data"
+            "select server, journal_name, position, tables, length(data) as size_bytes"
             " from {d}.canal_quarantined where destination = %s",
             destination,
         )
         found = [
-            Quarantined(**{**row, "tables": tuple((s, t) for s, t in json.loads(row["tables"]))})
+            QuarantinedChunk(
+                **{**row, "tables": tuple((s, t) for s, t in json.loads(row["tables"]))}
+            )
             for row in rows
         ]
         return sorted(found, key=record_order)
 
-    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
+    def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
         rows = self._database.rows(
-            "select server, journal_name, position, length(data) as size"
-            " from {d}.canal_quarantined where destination = %s",
-            destination,
-        )
-        return {(r["server"], r["journal_name"], r["position"]): int(r["size"]) for r in rows}
+            "select data from {d}.canal_quarantined where destination = %s and once = %s",
+            destination, _once(destination, *chunk),
+        )  # fmt: skip
+        return bytes(rows[0]["data"]) if rows else None
 
-    def release(self, destination: str, chunk: Quarantined) -> None:
+    def release(self, destination: str, chunk: ChunkKey) -> None:
         self._database.changed(
             "delete from {d}.canal_quarantined where destination = %s and once = %s",
-            destination,
-            _once(destination, chunk.server, chunk.journal_name, chunk.position),
-        )
+            destination, _once(destination, *chunk),
+        )  # fmt: skip
 
     def close(self) -> None:
         self._database.close()

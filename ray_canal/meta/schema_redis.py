@@ -2,7 +2,8 @@
 the head, too. What is written twice is there once.
 
 Keys: `NAME:{DESTINATION}:schemas` and `…:quarantined`, hashes of JSON by a record's name;
-`…:schema_order`, the names of the first in the order in which they came.
+`…:schema_order`, the names of the first in the order in which they came; `…:quarantine_index`, what
+the second hold but for their bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ray_canal.config import MetaConfig
@@ -23,7 +25,7 @@ from ray_canal.meta.schema_store import (
     record_key,
     record_order,
 )
-from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _APPEND = """
 if redis.call('hsetnx', KEYS[1], ARGV[1], ARGV[2]) == 1 then
@@ -33,6 +35,14 @@ end
 _FORGET = """
 redis.call('hdel', KEYS[1], ARGV[1])
 redis.call('lrem', KEYS[2], 0, ARGV[1])
+"""
+_QUARANTINE = """
+redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
+redis.call('hset', KEYS[2], ARGV[1], ARGV[3])
+"""
+_RELEASE = """
+redis.call('hdel', KEYS[1], ARGV[1])
+redis.call('hdel', KEYS[2], ARGV[1])
 """
 
 
@@ -46,8 +56,9 @@ class RedisSchemaStore:
         key = self._server.key
         return key(destination, "schemas"), key(destination, "schema_order")
 
-    def _quarantine(self, destination: str) -> str:
-        return self._server.key(destination, "quarantined")
+    def _quarantine(self, destination: str) -> tuple[str, str]:
+        key = self._server.key
+        return key(destination, "quarantined"), key(destination, "quarantine_index")
 
     def records(self, destination: str) -> list[SchemaRecord]:
         schemas, order = self._keys(destination)
@@ -55,6 +66,9 @@ class RedisSchemaStore:
         found = self._server.call("hmget", schemas, names) if names else []
         # A record that was forgotten between the two calls is none.
         return [SchemaRecord(**_read(text, "body")) for text in found if text is not None]
+
+    def outline(self, destination: str) -> list[SchemaRecord]:
+        return [replace(record, body=b"") for record in self.records(destination)]
 
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
         for record in records:
@@ -74,23 +88,34 @@ class RedisSchemaStore:
                 self._server.call("eval", _FORGET, 2, *self._keys(destination), name)
 
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
+        keys = self._quarantine(destination)
         for chunk in chunks:
-            key = self._quarantine(destination)
-            self._server.call("hset", key, _name(*chunk_key(chunk)), _text(chunk, "data"))
+            name, text = _name(*chunk_key(chunk)), _text(chunk, "data")
+            self._server.call("eval", _QUARANTINE, 2, *keys, name, text, _index_text(chunk))
 
-    def quarantined(self, destination: str) -> list[Quarantined]:
+    def quarantined(self, destination: str) -> list[QuarantinedChunk]:
+        data, index = self._quarantine(destination)
+        texts = self._server.call("hgetall", index)
+        for name in set(self._server.call("hkeys", data)) - set(texts):
+            text = self._server.call("hget", data, name)  # from before there was an index
+            if text is not None:
+                fields = _read(text, "data")
+                texts[name] = _index_text(Quarantined(**fields))
+                self._server.call("hset", index, name, texts[name])
         found = []
-        for text in self._server.call("hvals", self._quarantine(destination)):
-            fields = _read(text, "data")
+        for text in texts.values():
+            fields = json.loads(text)
             tables = tuple((schema, table) for schema, table in fields.pop("tables"))
-            found.append(Quarantined(**fields, tables=tables))
+            found.append(QuarantinedChunk(**fields, tables=tables))
         return sorted(found, key=record_order)
 
-    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
-        return {chunk_key(held): len(held.data) for held in self.quarantined(destination)}
+    def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
+        text = self._server.call("hget", self._quarantine(destination)[0], _name(*chunk))
+        return None if text is None else bytes(_read(text, "data")["data"])
 
-    def release(self, destination: str, chunk: Quarantined) -> None:
-        self._server.call("hdel", self._quarantine(destination), _name(*chunk_key(chunk)))
+    def release(self, destination: str, chunk: ChunkKey) -> None:
+        keys = self._quarantine(destination)
+        self._server.call("eval", _RELEASE, 2, *keys, _name(*chunk))
 
     def close(self) -> None:
         self._server.close()
@@ -104,6 +129,19 @@ def _text(record: SchemaRecord | Quarantined, binary: str) -> str:
     fields = dataclasses.asdict(record)
     fields[binary] = base64.b64encode(fields[binary]).decode()
     return json.dumps(fields)
+
+
+def _index_text(chunk: Quarantined) -> str:
+    server, journal_name, position = chunk_key(chunk)
+    return json.dumps(
+        {
+            "server": server,
+            "journal_name": journal_name,
+            "position": position,
+            "tables": chunk.tables,
+            "size_bytes": len(chunk.data),
+        }
+    )
 
 
 def _read(text: str, binary: str) -> dict[str, Any]:

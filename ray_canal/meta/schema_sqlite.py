@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
 from ray_canal.meta.sqlite_file import SqliteFile
-from ray_canal.protocol.schema_record import Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _VERSION = 1
 _SCHEMA = """
@@ -61,6 +61,14 @@ class SqliteSchemaStore:
         )
         return [SchemaRecord(*row) for row in rows]  # type: ignore[arg-type]
 
+    def outline(self, destination: str) -> list[SchemaRecord]:
+        rows = self._file.rows(
+            "select server, journal_name, position, kind, recorded_at, x'' from schema_record"
+            " where destination = ? order by rowid",
+            destination,
+        )
+        return [SchemaRecord(*row) for row in rows]  # type: ignore[arg-type]
+
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
         if not records:
             return
@@ -77,7 +85,7 @@ class SqliteSchemaStore:
             )  # fmt: skip
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
-        gone = [r for r in self.records(destination) if is_before(r, snapshot)]
+        gone = [r for r in self.outline(destination) if is_before(r, snapshot)]
         with self._file.transaction() as database:
             database.executemany(
                 f"delete from schema_record where {_WHICH} and kind = ?",
@@ -106,37 +114,31 @@ class SqliteSchemaStore:
                 ],
             )  # fmt: skip
 
-    def quarantined(self, destination: str) -> list[Quarantined]:
+    def quarantined(self, destination: str) -> list[QuarantinedChunk]:
         rows = self._file.rows(
-            "select server, journal_name, position, tables, recorded_at, reason, data"
-            " from quarantined where destination = ?",
-            destination,
-        )
-        found = []
-        for server, journal_name, position, tables, recorded_at, reason, data in rows:
-            names = tuple((s, t) for s, t in json.loads(str(tables)))
-            found.append(
-                Quarantined(
-                    str(server), str(journal_name), int(position), names,  # type: ignore[call-overload]
-                    float(recorded_at), str(reason), bytes(data),  # type: ignore
-                )
-            )  # fmt: skip
-        return sorted(found, key=record_order)
-
-    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
-        rows = self._file.rows(
-            "select server, journal_name, position, length(data) from quarantined"
+            "select server, journal_name, position, tables, length(data) from quarantined"
             " where destination = ?",
             destination,
         )
-        return {(s, j, p): size for s, j, p, size in rows}  # type: ignore[misc]
-
-    def release(self, destination: str, chunk: Quarantined) -> None:
-        with self._file.transaction() as database:
-            database.execute(
-                f"delete from quarantined where {_WHICH}",
-                (destination, chunk.server, chunk.journal_name, chunk.position),
+        found = [
+            QuarantinedChunk(
+                str(server),
+                str(journal_name),
+                int(str(position)),
+                tuple((schema, table) for schema, table in json.loads(str(tables))),
+                int(str(size)),
             )
+            for server, journal_name, position, tables, size in rows
+        ]
+        return sorted(found, key=record_order)
+
+    def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
+        rows = self._file.rows(f"select data from quarantined where {_WHICH}", destination, *chunk)
+        return bytes(rows[0][0]) if rows else None  # type: ignore[call-overload]
+
+    def release(self, destination: str, chunk: ChunkKey) -> None:
+        with self._file.transaction() as database:
+            database.execute(f"delete from quarantined where {_WHICH}", (destination, *chunk))
 
     def close(self) -> None:
         self._file.close()

@@ -7,18 +7,28 @@ fenced, as cursors need it (backend.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from ray_canal.config import MetaConfig
 from ray_canal.protocol.position import journal_key
-from ray_canal.protocol.schema_record import SNAPSHOT, Quarantined, SchemaRecord
+from ray_canal.protocol.schema_record import (
+    SNAPSHOT,
+    Quarantined,
+    QuarantinedChunk,
+    SchemaRecord,
+)
 
 
 class SchemaStore(Protocol):
     """Durable records by destination. A returned write is on the disk."""
 
     def records(self, destination: str) -> list[SchemaRecord]: ...
+
+    def outline(self, destination: str) -> list[SchemaRecord]:
+        """The records without their bodies."""
+        ...
 
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None: ...
 
@@ -32,15 +42,15 @@ class SchemaStore(Protocol):
 
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None: ...
 
-    def quarantined(self, destination: str) -> list[Quarantined]:
+    def quarantined(self, destination: str) -> list[QuarantinedChunk]:
         """In the log's order."""
         ...
 
-    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
-        """Bytes of each quarantined chunk, by where it lies."""
+    def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
+        """The bytes of one chunk; None: it was released."""
         ...
 
-    def release(self, destination: str, chunk: Quarantined) -> None:
+    def release(self, destination: str, chunk: ChunkKey) -> None:
         """Forget one chunk: its events were handed out."""
         ...
 
@@ -50,12 +60,12 @@ class SchemaStore(Protocol):
 ChunkKey = tuple[str, str, int]
 
 
-def chunk_key(chunk: Quarantined) -> ChunkKey:
+def chunk_key(chunk: Quarantined | QuarantinedChunk) -> ChunkKey:
     """What makes a quarantined chunk one and the same: its server's log, and the place in it."""
     return chunk.server, chunk.journal_name, chunk.position
 
 
-def record_order(record: SchemaRecord | Quarantined) -> tuple[tuple[str, int], int]:
+def record_order(record: SchemaRecord | QuarantinedChunk) -> tuple[tuple[str, int], int]:
     return journal_key(record.journal_name), record.position
 
 
@@ -64,10 +74,13 @@ class MemorySchemaStore:
 
     def __init__(self) -> None:
         self._records: dict[str, dict[tuple[object, ...], SchemaRecord]] = {}
-        self._quarantined: dict[str, dict[tuple[object, ...], Quarantined]] = {}
+        self._quarantined: dict[str, dict[ChunkKey, Quarantined]] = {}
 
     def records(self, destination: str) -> list[SchemaRecord]:
         return list(self._records.get(destination, {}).values())
+
+    def outline(self, destination: str) -> list[SchemaRecord]:
+        return [replace(record, body=b"") for record in self.records(destination)]
 
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
         for record in records:
@@ -89,18 +102,21 @@ class MemorySchemaStore:
 
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
         for chunk in chunks:
-            key = (chunk.server, chunk.journal_name, chunk.position)
-            self._quarantined.setdefault(destination, {})[key] = chunk
+            self._quarantined.setdefault(destination, {})[chunk_key(chunk)] = chunk
 
-    def quarantined(self, destination: str) -> list[Quarantined]:
-        return sorted(self._quarantined.get(destination, {}).values(), key=record_order)
+    def quarantined(self, destination: str) -> list[QuarantinedChunk]:
+        found = [
+            QuarantinedChunk(*key, chunk.tables, len(chunk.data))
+            for key, chunk in self._quarantined.get(destination, {}).items()
+        ]
+        return sorted(found, key=record_order)
 
-    def quarantine_sizes(self, destination: str) -> dict[ChunkKey, int]:
-        return {chunk_key(c): len(c.data) for c in self.quarantined(destination)}
+    def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
+        found = self._quarantined.get(destination, {}).get(chunk)
+        return None if found is None else found.data
 
-    def release(self, destination: str, chunk: Quarantined) -> None:
-        key = (chunk.server, chunk.journal_name, chunk.position)
-        self._quarantined.get(destination, {}).pop(key, None)
+    def release(self, destination: str, chunk: ChunkKey) -> None:
+        self._quarantined.get(destination, {}).pop(chunk, None)
 
     def close(self) -> None:
         pass

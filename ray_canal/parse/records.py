@@ -279,16 +279,16 @@ def compacted(
 
 
 def expired(
-    records: Iterable[SchemaRecord], log: str, now: float, hours: float, start: Place
+    records: Iterable[SchemaRecord], log: str, now: float, hours: float | None, start: Place
 ) -> SchemaRecord | None:
-    """The newest snapshot of a log older than `hours` that lies before `start`: all before it may
-    go."""
+    """The newest snapshot of a log older than `hours` (None: of any age) that lies before `start`:
+    all before it may go."""
     old = [
         record
         for record in records
         if record.server == log
         and record.kind == SNAPSHOT
-        and now - record.recorded_at > hours * 3600
+        and (hours is None or now - record.recorded_at > hours * 3600)
         and record_place(record) <= start
     ]
     return max(old, key=_order, default=None)

@@ -100,6 +100,17 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantinedChunk:
+    """A quarantined chunk without its bytes: which one, of which tables, and how long it is."""
+
+    server: str
+    journal_name: str
+    position: int
+    tables: tuple[tuple[str, str], ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaChange:
     """A DDL at `position` gave a table other columns. `meta` is None where the table is gone, or
     where its columns are not known (then `problem` says why)."""

@@ -26,6 +26,7 @@ from ray_canal.errors import (
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.store import pieces, whole
 from ray_canal.store.batch import Batch, Taken, batch_of, take
+from ray_canal.store.batch_ids import LastBatchIds
 from ray_canal.store.log_order import LogOrder
 from ray_canal.store.report import log_report
 from ray_canal.store.ring import Ring, Slot, index_bytes_max
@@ -58,7 +59,7 @@ class EventStore:
         self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
         self._batch_ids_from = batch_ids_from
-        self._last_batch_ids: dict[int, int] = {}
+        self._last_batch_ids = LastBatchIds(batch_ids_from)
         self._places: dict[int, int] = {}
         self._away: set[int] = set()
         self._visible = 0
@@ -185,7 +186,7 @@ class EventStore:
 
     def send_away(self, client_id: int) -> None:
         """The subscriber goes by another log for now; this one goes on without it."""
-        self._last_batch_ids[client_id] = self.last_batch_id(client_id)
+        self._last_batch_ids.put(client_id, self.last_batch_id(client_id))
         self._away.add(client_id)
         if self._subscribers.pop(client_id, None) is not None:
             self._trim()
@@ -228,7 +229,7 @@ class EventStore:
         known = self._subscribers.get(client_id)
         if known is not None:
             return known.last_batch_id
-        return self._last_batch_ids.get(client_id, self._batch_ids_from)
+        return self._last_batch_ids.get(client_id)
 
     def position_of(self, client_id: int) -> EntryPosition:
         """Behind everything that this subscriber is done with."""
@@ -277,7 +278,7 @@ class EventStore:
         self._away.discard(client_id)
         gone = self._subscribers.pop(client_id, None)
         if gone is not None:
-            self._last_batch_ids[client_id] = gone.last_batch_id
+            self._last_batch_ids.put(client_id, gone.last_batch_id)
         self._trim()
 
     def _subscriber(self, client_id: int) -> Subscriber:

@@ -65,14 +65,21 @@ class Slot:
 
     @property
     def charged_bytes(self) -> int:
-        """Of memory: what its columns take, where that is more than its events."""
-        return 0 if self.on_disk else max(self.size_bytes, self.arena_bytes, SLOT_BYTES_MIN)
+        """Of memory: what its columns take, where that is more than its events, and its GTID
+        sets."""
+        if self.on_disk:
+            return 0
+        return max(max(self.size_bytes, self.arena_bytes) + self._texts_bytes, SLOT_BYTES_MIN)
+
+    @property
+    def _texts_bytes(self) -> int:
+        return len(self.gtid_set) + len(self.after.gtid)
 
     def index_bytes_of(self, subscribers: int) -> int:
         """Memory that it takes while it is on disk: positions, GTID sets, and of each subscriber
         a bit for each entry."""
-        texts = len(self.gtid_set) + len(self.after.gtid)
-        return _SLOT_INDEX_BYTES + texts + subscribers * (_VIEW_INDEX_BYTES + self.count // 8)
+        of_subscribers = subscribers * (_VIEW_INDEX_BYTES + self.count // 8)
+        return _SLOT_INDEX_BYTES + self._texts_bytes + of_subscribers
 
 
 def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:

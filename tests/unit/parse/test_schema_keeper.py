@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 
@@ -190,3 +191,25 @@ def test_an_old_history_is_compacted_at_a_start() -> None:
     both = SchemaKeeper(server)
     assert both.begin([*old, compact], "uuid", EntryPosition(FILE, 550)) == ()
     assert [columns(both, "t", at) for at in (550, 650)] == ["a", "a b"]
+
+
+def test_tables_that_were_made_and_dropped_leave_nothing_behind() -> None:
+    """B9: neither memory nor time grows with every table that ever was."""
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    at, kept = 600, []
+    tracemalloc.start()
+    for number in range(3_000):
+        name = f"tmp_{number}"
+        for sql in (f"create table {name} (id int primary key, a varchar(20))",
+                    f"alter table {name} add b datetime", f"drop table {name}",
+                    "create database made charset gbk", "drop database made"):  # fmt: skip
+            keeper.applied(head(at, at + 100), at, sql, SESSION)
+            at += 100
+        keeper.take_records()
+        if number % 1_000 == 999:
+            kept.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert len(keeper.history.known_names()) <= 3
+    assert kept[-1] - kept[0] < 100_000, kept
+    assert columns(keeper, "t", at) == "a"

@@ -11,6 +11,7 @@ from ray_canal.store.transaction_buffer import TransactionBuffer
 from tests.unit.store.made_log import MadeLog, info_of
 
 START = EntryPosition("binlog.000001")
+A_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def ring_of(count: int, **options: object) -> tuple[Ring, MadeLog]:
@@ -47,9 +48,28 @@ def test_a_chunk_whose_columns_are_larger_than_its_events_is_charged_its_columns
     ring, log = ring_of(0, buffer_size=16, memunit_bytes=1024)
     log.transaction(1)
     info = dataclasses.replace(info_of(log.entries, 0, 4), arena_bytes=10_000)
-    ring.append(TransactionBuffer(START).add(info), "wide")
-    assert ring.used == 10_000
+    chunk = TransactionBuffer(START).add(info)
+    ring.append(chunk, "wide")
+    assert chunk.after is not None
+    assert ring.used == 10_000 + len(chunk.gtid_set) + len(chunk.after.gtid)
     assert not ring.has_room(8192)
+
+
+def test_gtid_sets_are_charged() -> None:
+    """B9: a set of many ranges is longer than a small chunk, and each chunk has one."""
+    fragments = ",".join(f"{A_UUID}:{10 * n}-{10 * n + 5}" for n in range(1, 250))
+    ring, log = Ring(StoreConfig(buffer_size=16, memunit_bytes=1024), START), MadeLog()
+    buffer = TransactionBuffer(START, gtid_set=fragments)
+    log.transaction(1)
+    chunk = buffer.add(info_of(log.entries, 0, 4))
+    ring.append(chunk, "small")
+    assert chunk.after is not None
+    assert len(chunk.gtid_set) + len(chunk.after.gtid) > 2 * SLOT_BYTES_MIN
+    texts = len(chunk.gtid_set) + len(chunk.after.gtid)
+    assert ring.used == texts + max(chunk.info.size_bytes, chunk.info.arena_bytes)
+    assert not ring.has_room(1)
+    ring.trim(ring.put_sequence)
+    assert ring.used == 0
 
 
 def test_what_is_kept_of_chunks_on_disk_is_counted_until_they_go() -> None:
