@@ -49,6 +49,11 @@ OptionalConfig = Annotated[
 ]
 
 
+Replace = Annotated[
+    bool, typer.Option(help="Start over what runs with another configuration; else refuse it.")
+]
+
+
 class Format(str, Enum):
     entries = "entries"
     json = "json"
@@ -61,8 +66,12 @@ def start(
     detach: Annotated[
         bool, typer.Option(help="Return at once when it runs, on a running Ray cluster.")
     ] = False,
+    replace: Replace = True,
 ) -> None:
     """Start the destinations of CONFIG.
+
+    One that runs with another configuration is started over and goes on at its cursors; one that
+    runs with this configuration is left alone.
 
     On a running Ray cluster the actors stay after this command ends (--detach) or are watched until
     Ctrl-C, which stops what this command has started: a destination or a TCP port that ran before
@@ -77,7 +86,7 @@ def start(
     namespace = deployment.ray.namespace
     before = set(canal.destinations(namespace=namespace))
     served_before = bool(deployment.server and canal.server_status(namespace=namespace))
-    names = canal.start(deployment)
+    names = canal.start(deployment, replace=replace)
     for name in names:
         typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
@@ -100,10 +109,12 @@ def start(
 def serve(
     config: ConfigPath,
     detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
+    replace: Replace = True,
 ) -> None:
     """Open Canal's TCP port for the destinations that run in the cluster ([server] in CONFIG).
 
-    `start` does it, too; this is for a cluster whose destinations run already.
+    `start` does it, too; this is for a cluster whose destinations run already. A port that is open
+    with another configuration, or before a password or certificate was changed, is opened anew.
     """
     import ray_canal as canal
     from ray_canal.client.joining import connect_ray
@@ -111,7 +122,7 @@ def serve(
 
     deployment = load(config)
     connect_ray(deployment, local=False)
-    for address in canal.serve(deployment):
+    for address in canal.serve(deployment, replace=replace):
         typer.echo(f"Canal's TCP protocol: {address}")
     _warn_of_an_open_port(deployment)
     if detach:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import uuid
 from typing import Any
 
 import ray
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
+from ray_canal.actors.changes import changes, refused
 from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
@@ -62,13 +62,7 @@ class Controller:
             name = instance.destination
             if name not in places:
                 process = process_for(name, places, share, spawn.STORE_PREFIX)
-                places[name] = Place(
-                    process,
-                    share > 0,
-                    instance.model_dump_json(),
-                    config.meta.model_dump_json(),
-                    uuid.uuid4().hex,
-                )
+                places[name] = Place.of(process, share > 0, instance, config.meta)
                 self._places.put(name, places[name])
         return names
 
@@ -78,14 +72,36 @@ class Controller:
             found = spawn.store_process(place.process, self._namespace, place.shared)
         return found
 
-    async def apply(self, config_json: str) -> list[str]:
-        """Make sure that every destination of the configuration has its store. Returns their
-        names."""
-        names = self._want(CanalConfig.model_validate_json(config_json))
+    async def apply(self, config_json: str, replace: bool = True) -> dict[str, list[str]]:
+        """Make sure that every destination of the configuration has its store, with that
+        configuration: one that runs with another is started over. Returns the keys that differed,
+        of those. Raises ConfigError: with `replace` false, one would be; its cursors would not be
+        found."""
+        config = CanalConfig.model_validate_json(config_json)
+        changed = changes(config, self._places.all())
+        if changed and not replace:
+            raise refused(changed)
+        names = self._want(config)
+        for name in changed:
+            await self._renew(config, name)
         places = self._places.all()
         for place in {places[name].process: places[name] for name in names}.values():
             self._ensure(place)
-        return names
+        return changed
+
+    async def _renew(self, config: CanalConfig, name: str) -> None:
+        """Start a destination over, in its process, with the configuration that is given now."""
+        place = self._places.get(name)
+        if place is None:
+            return
+        self._places.put(name, place.configured(config.destination(name), config.meta))
+        actor = self._ensure(place)
+        try:
+            await answered(_STALL_S, actor.renew.remote(name))
+        except ray.exceptions.RayActorError:
+            return  # it is restarting, and finds the new configuration
+        except asyncio.TimeoutError:
+            ray.kill(actor, no_restart=False)
 
     async def stop(self, destination: str) -> None:
         """Stop a destination: its pipeline is closed, its cursors stay. Raises InstanceNotFound."""

@@ -61,6 +61,11 @@ class StoreActor:
             if destination not in self._stores:
                 self._take_up(destination, self._places.get(destination))
 
+    async def renew(self, destination: str) -> None:
+        """Stop a destination and begin it again, as its place says now."""
+        await self.drop(destination)
+        self._take_up(destination, self._places.get(destination))
+
     async def drop(self, destination: str) -> None:
         """Stop a destination and forget it."""
         store = self._stores.pop(destination, None)

@@ -8,6 +8,7 @@ as long as the cluster's head; after that the configuration says it anew.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
@@ -20,6 +21,7 @@ from ray.experimental.internal_kv import (
 )
 
 from ray_canal.actors.ownership import Claim
+from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import InstanceNotRunning
 
 FEW_CPUS = 4
@@ -37,6 +39,17 @@ class Place:
     instance_json: str
     meta_json: str
     owner: str = ""
+
+    @classmethod
+    def of(cls, process: str, shared: bool, instance: InstanceConfig, meta: MetaConfig) -> Place:
+        """A new start of a destination."""
+        return cls(
+            process, shared, instance.model_dump_json(), meta.model_dump_json(), uuid.uuid4().hex
+        )
+
+    def configured(self, instance: InstanceConfig, meta: MetaConfig) -> Place:
+        """The same process, and a new start with this configuration."""
+        return self.of(self.process, self.shared, instance, meta)
 
 
 class KeptClaim(Claim):

@@ -17,6 +17,7 @@ import ray
 from ray_canal.actors.calls import StoreCalls
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import ServerConfig
+from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError, InstanceNotRunning
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.server.listener import TcpServer
@@ -71,6 +72,15 @@ class TcpServerActor:
         if host in ("0.0.0.0", "::"):
             host = ray.util.get_node_ip_address()
         return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
+
+    async def compare(self, server_json: str) -> list[str]:
+        """The keys in which a configuration differs from what is served here; also one whose value
+        is the same, but refers to something that has changed. Raises ConfigError: it cannot be
+        served."""
+        given = ServerConfig.model_validate_json(server_json)
+        if self._server is None:
+            return changed_keys(self._config, given)
+        return await asyncio.to_thread(self._server.compare, given)
 
     async def status(self) -> dict[str, Any]:
         """Connections, requests, bytes; plain values."""

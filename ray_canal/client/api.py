@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import time
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.calls import unwrapped
 from ray_canal.actors.places import Places, process_for, share_here
 from ray_canal.actors.reserve import start_one
 from ray_canal.client.joining import connect_ray
-from ray_canal.config import CanalConfig, load
+from ray_canal.config import CanalConfig, ServerConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
 
+logger = logging.getLogger(__name__)
+
 _START_TIMEOUT_S = 90.0
+_COMPARE_S = 20.0
 
 
 def start(
@@ -26,14 +31,17 @@ def start(
     *,
     wait: bool = True,
     timeout: float = _START_TIMEOUT_S,
+    replace: bool = True,
 ) -> list[str]:
     """Start every destination of a configuration as detached actors. Returns their names.
 
     Joins the Ray that this process is connected to, else the cluster of `ray.address`, else a
     running one, else starts a local one. With `wait`, returns when each destination stands at its
     source, and raises what keeps it from there (AuthenticationFailed, PositionPurged, …); a
-    destination that cannot start is stopped again. A destination that runs already is left as it
-    is. With a [server] section, Canal's TCP port is opened, too.
+    destination that cannot start is stopped again. One that runs already with this configuration is
+    left as it is; with another, it is started over, goes on at its cursors, and a warning names the
+    keys. `replace` false: that is refused with ConfigError, as a changed place of the cursors
+    always is. With a [server] section, Canal's TCP port is opened, too; see `serve`.
     """
     canal = load(config)
     connect_ray(canal)
@@ -41,7 +49,15 @@ def start(
     _start_processes(canal)
     config_json = canal.model_dump_json()
     controller = spawn.controller(config_json, canal.ray.namespace)
-    names: list[str] = _get(controller.apply.remote(config_json))
+    names = [instance.destination for instance in canal.instance]
+    changed: dict[str, list[str]] = _get(controller.apply.remote(config_json, replace))
+    for name, keys in changed.items():
+        logger.warning(
+            "destination %s: its configuration has changed (%s); it was started over and goes on "
+            "at its cursors",
+            name,
+            ", ".join(keys),
+        )
     if wait:
         for name in names:
             try:
@@ -51,7 +67,7 @@ def start(
                     stop(name, namespace=canal.ray.namespace)
                 raise error.at(destination=name) from None
     if canal.server is not None:
-        serve(canal, timeout=timeout)
+        serve(canal, timeout=timeout, replace=replace)
     return names
 
 
@@ -74,16 +90,20 @@ def serve(
     config: str | os.PathLike[str] | dict[str, Any] | CanalConfig,
     *,
     timeout: float = _START_TIMEOUT_S,
+    replace: bool = True,
 ) -> list[str]:
     """Open Canal's TCP port for all destinations of the cluster. Returns host:port of each replica.
 
-    A server that runs already is left as it is. Raises ConfigError: no [server] section, or the
-    port cannot be had.
+    A server that runs already with this configuration is left as it is. If the configuration, a
+    secret that it refers to or a file of `tls` has changed, the port is closed, with its
+    connections, and opened anew; a warning names the keys. `replace` false: that is refused. Raises
+    ConfigError: no [server] section, it cannot be served, or the port cannot be had.
     """
     canal = load(config)
     if canal.server is None:
         raise ConfigError("the configuration has no [server] section; see docs/canal-tcp.md")
     connect_ray(canal)
+    _close_if_changed(canal.server, canal.ray.namespace, replace)
     handles = spawn.servers(
         canal.server.model_dump_json(), canal.server.replicas, canal.ray.namespace
     )
@@ -92,6 +112,35 @@ def serve(
     except CanalError:
         stop_serving(namespace=canal.ray.namespace)
         raise
+
+
+def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> None:
+    """Close the TCP port if it is served otherwise than this says. Raises ConfigError: this cannot
+    be served, or may not replace it."""
+    asked = [h.compare.remote(server.model_dump_json()) for h in spawn.find_servers(namespace)]
+    keys: set[str] = set()
+    for reply in asked:
+        try:
+            keys.update(_get(reply, timeout=_COMPARE_S))
+        except (RayActorError, GetTimeoutError, InstanceNotRunning):
+            keys.add("a server does not answer")
+    if not keys:
+        return
+    told = ", ".join(sorted(keys))
+    if not replace:
+        raise ConfigError(
+            f"Canal's TCP port is open with another configuration: {told}; without --no-replace it "
+            "is closed and opened anew, and its clients connect again"
+        )
+    logger.warning(
+        "Canal's TCP port: its configuration has changed (%s); it is opened anew, and clients "
+        "connect again",
+        told,
+    )
+    stop_serving(namespace=namespace)
+    deadline = time.monotonic() + _COMPARE_S
+    while spawn.find_servers(namespace) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def destinations(*, namespace: str = spawn.NAMESPACE) -> list[str]:
@@ -188,9 +237,9 @@ def call_store(destination: str, namespace: str, method: str, *arguments: Any) -
     return _get(getattr(spawn.find_store(destination, namespace), method).remote(*arguments))
 
 
-def _get(reference: Any) -> Any:
+def _get(reference: Any, timeout: float | None = None) -> Any:
     try:
-        return ray.get(reference)
+        return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
         raise unwrapped(error) from None
     except RayActorError as error:

@@ -92,6 +92,10 @@ class Access:
             user = User(each.username, frozenset(each.rights), each.destinations, owned)
             self._users[each.username] = _kept(each.password, each.password_hash), user
 
+    def same_as(self, other: Access) -> bool:
+        """Whether the same people may come, for the same things, by the same passwords."""
+        return vars(self) == vars(other)
+
     def login(self, name: str, seed: bytes, answer: bytes) -> User | None:
         """Who has come, if the answer to the seed proves it."""
         if name in self._users:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import logging
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from ray_canal.config import ServerConfig
+from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
 from ray_canal.server.access import Access
 from ray_canal.server.connection import Connection, Shared
@@ -37,6 +41,7 @@ class TcpServer:
             Places(config.connections_max, config.logins_max),
         )
         self._tls = _tls(config)
+        self._tls_digest = _digest(config)
         self._server: asyncio.base_events.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -93,6 +98,16 @@ class TcpServer:
             self._shared.places.leave(task)
             self._tasks.discard(task)
 
+    def compare(self, config: ServerConfig) -> list[str]:
+        """The keys in which a configuration differs from this server's, or what they refer to has
+        changed since it started. Raises ConfigError: it cannot be served."""
+        found, access, _ = changed_keys(self._config, config), Access(config), _tls(config)
+        if not access.same_as(self._shared.access) and not found:
+            found.append("what a password refers to")
+        if config.tls == self._config.tls and _digest(config) != self._tls_digest:
+            found.append("files of tls")
+        return found
+
     def status(self) -> dict[str, Any]:
         """Plain values, no secrets."""
         shared = self._shared
@@ -137,6 +152,15 @@ async def _secured(
         raise ConnectionAbortedError("the connection ended during the handshake")
     protocol.connection_made(transport)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _digest(config: ServerConfig) -> bytes:
+    """Of what the files of TLS hold."""
+    tls, found = config.tls, hashlib.sha256()
+    for name in filter(None, (tls.cert, tls.key, tls.ca)):
+        with contextlib.suppress(OSError):
+            found.update(hashlib.sha256(Path(name).read_bytes()).digest())
+    return found.digest()
 
 
 def _tls(config: ServerConfig) -> ssl.SSLContext | None:
