@@ -18,7 +18,7 @@ from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, InstanceNotRunning, SourceError
+from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import Start
@@ -262,10 +262,11 @@ class Asides:
                 store.hold_place(client_id)
 
     def _refuse_other(self, identity: SourceIdentity) -> None:
-        """Raises SourceError: it is not the log that the destination reads."""
+        """Raises ConnectionLost: it is not the log that the destination reads. That passes, as the
+        destination goes where its source is."""
         known = identity if self.main is None else self.main.identity
         if identity.server_uuid != known.server_uuid:
-            raise SourceError(
+            raise ConnectionLost(
                 f"{identity.address} is server {identity.server_uuid or 'unknown'} now; the "
                 f"destination reads {known.server_uuid or 'another one'}"
             ).at(destination=self._config.destination)

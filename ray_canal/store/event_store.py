@@ -429,7 +429,7 @@ class EventStore:
     def _outstanding(self, client_id: int, batch_id: int) -> tuple[Subscriber, Mark]:
         subscriber = self._subscriber(client_id)
         if batch_id not in subscriber.marks:
-            self._refuse_old(batch_id)
+            self._refuse_old(subscriber, batch_id)
             raise BatchNotFound(
                 f"ack error , clientId:{client_id} batchId:{batch_id} is not exist , please check"
             )
@@ -438,9 +438,10 @@ class EventStore:
             raise BatchNotFirst(f"batchId:{batch_id} is not the firstly:{first}")
         return subscriber, subscriber.marks[batch_id]
 
-    def _refuse_old(self, batch_id: int) -> None:
-        """Raises InstanceRestarted: the id is of an earlier generation."""
-        if batch_id <= self._batch_ids_from:
+    def _refuse_old(self, subscriber: Subscriber, batch_id: int) -> None:
+        """Raises InstanceRestarted: the id is of an earlier generation, or of another log that the
+        subscriber was in."""
+        if batch_id <= max(self._batch_ids_from, subscriber.void_up_to):
             raise InstanceRestarted(
                 f"batch {batch_id} was handed out before the instance restarted; "
                 "it is void and will be delivered again"
@@ -468,7 +469,7 @@ class EventStore:
             if batch_id is None:
                 return
         if batch_id not in marks:
-            self._refuse_old(batch_id)
+            self._refuse_old(subscriber, batch_id)
             raise BatchNotFound(
                 f"rollback error, clientId:{client_id} batchId:{batch_id} is not exist , "
                 "please check"

@@ -104,12 +104,16 @@ class Subscriber:
     next: int
     acked: int
     last_batch_id: int = 0
+    void_up_to: int = field(init=False)  # batches up to this id are of an earlier place
     kept: int | None = None
     reached: EntryPosition | None = None  # the cursor of its last ack
     marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
     _views: dict[int, View] = field(default_factory=dict)
     # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.
     _beyond_cursor: int | None = None
+
+    def __post_init__(self) -> None:
+        self.void_up_to = self.last_batch_id
 
     @property
     def holds(self) -> int:

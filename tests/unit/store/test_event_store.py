@@ -343,6 +343,22 @@ def test_batch_ids_go_on_and_those_of_an_earlier_generation_are_void() -> None:
     assert store.get(1, 3).id == (1 << 32) + 2  # type: ignore[union-attr]
 
 
+def test_batches_of_another_log_are_void_where_the_subscriber_goes_on() -> None:
+    """A subscriber that comes back from a catch-up, or was unsubscribed, is told that a batch of
+    before is void, and not that there never was one."""
+    store = EventStore(StoreConfig(batch_mode="ITEMSIZE"), START)
+    store.subscribe(1, EVERYTHING, None, last_batch_id=7)
+    put(store, transactions(4))
+    for call in (store.ack, store.rollback, store.cursor_after):
+        with pytest.raises(InstanceRestarted, match="batch 7 was handed out before"):
+            call(1, 7)
+    batch = store.get(1, 3)
+    assert batch is not None
+    assert batch.id == 8
+    with pytest.raises(BatchNotFound):
+        store.ack(1, 9)
+
+
 def test_a_batch_tells_where_its_ack_leads() -> None:
     """Canal's range has an ack point, too; its cursor stays where it is within a transaction."""
     log = transactions(1, rows=4)
