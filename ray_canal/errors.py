@@ -149,6 +149,10 @@ class TransactionsMissing(SourceError):
     retryable = True
 
 
+UNUSABLE_CURSOR = (PositionPurged, PositionNotFound, TransactionsMissing)
+"""What one cursor may fail by while others go on."""
+
+
 class ServerSettingRefused(SourceError):
     """A server variable has a value that change data capture cannot work with."""
 

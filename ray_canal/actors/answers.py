@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -83,6 +85,19 @@ def plain(error: Exception) -> Exception:
     if isinstance(inner, RayError) and not isinstance(inner, RayTaskError):
         return InstanceNotRunning(f"a stage of the pipeline died: {type(inner).__name__}")
     return error
+
+
+def about_subscribers(
+    error: CanalError, destination: str, client_ids: Sequence[int]
+) -> CanalError:
+    """The same error, with whose cursor it is about and how that is removed."""
+    told = copy.copy(error)
+    whose = ", ".join(map(str, sorted(client_ids)))
+    told.args = (
+        f"subscriber {whose}: {error.args[0] if error.args else ''}. "
+        f"`ray-canal unsubscribe {destination} CLIENT_ID` removes one",
+    )
+    return told
 
 
 def described(error: Exception) -> str:

@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from ray_canal.actors.answers import described, plain
+from ray_canal.actors.answers import about_subscribers, described, plain
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
 from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning
+from ray_canal.errors import (
+    UNUSABLE_CURSOR,
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    InstanceNotRunning,
+)
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import Start
@@ -41,9 +48,8 @@ class Home(Protocol):
 
 
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
-    """The destination's, for a second replica next to its own one. It reads the server that the
-    destination reads, and no other: what another one still has cannot go on in this log."""
-    changed = {"server_id": 0, "semi_sync": False, "standby": (), **source}
+    """The destination's, for a second replica beside its own one."""
+    changed = {"server_id": 0, "semi_sync": False, **source}
     return config.model_copy(update={"source": config.source.model_copy(update=changed)})
 
 
@@ -88,6 +94,7 @@ class Aside:
         self._opened: Line | None = None
         self.finished = False
         self.failure: Exception | None = None
+        self._try_at, self._pause_s = 0.0, _BACKOFF_MIN_S
 
     async def open(self, cursor: LogPosition | None) -> LogPosition:
         """Stand at the source (None: where the configuration says). Returns where the subscriber
@@ -101,28 +108,36 @@ class Aside:
         line.begin(start.position, self._last_batch_id, timeline)
         return LogPosition(identity, start.position if cursor is None else start.cursors[0])
 
+    def fail(self, failure: Exception) -> None:
+        """It cannot be served, for now: it is tried again when it asks, not at once."""
+        self.failure = failure
+        self._pause_s = min(2 * self._pause_s, self._config.source.reconnect_max_s)
+        self._try_at = time.monotonic() + self._pause_s
+
     def run(self) -> None:
-        """Begin, or go on, to read for the subscriber."""
-        if self._life is None:
+        """Begin, or go on, to read for the subscriber. It is called each time that this asks."""
+        is_over = self._life is None or (self._life.done() and not self.finished)
+        if is_over and time.monotonic() >= self._try_at:
             self._life = asyncio.create_task(self._live())
 
     async def _live(self) -> None:
-        pause_s = _BACKOFF_MIN_S
-        while True:
-            try:
-                await self._generation()
-                return
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                self.failure = plain(error)
-                logger.warning("subscriber %d by its own dump: %s", self._client_id, self.failure)
-            if self.line is not None:
-                self._last_batch_id = self.line.store.last_batch_id(self._client_id)
-            await self._close_line()
-            await self._changed.wake()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+        try:
+            await self._generation()
+            return
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            failure = plain(error)
+            if isinstance(failure, UNUSABLE_CURSOR):
+                name = self._config.destination
+                failure = about_subscribers(failure, name, [self._client_id])
+            if str(failure) != str(self.failure):
+                logger.warning("subscriber %d by its own dump: %s", self._client_id, failure)
+        if self.line is not None:
+            self._last_batch_id = self.line.store.last_batch_id(self._client_id)
+        await self._close_line()
+        self.fail(failure)
+        await self._changed.wake()
 
     async def _generation(self) -> None:
         subscriber = self._home.subscriber(self._client_id)
@@ -139,7 +154,7 @@ class Aside:
         subscriber = newest
         position = None if cursor is None else cursor.position
         line.store.subscribe(self._client_id, self._home.terms(subscriber), position)
-        self.line, self.failure = line, None
+        self.line, self.failure, self._pause_s = line, None, _BACKOFF_MIN_S
         await self._changed.wake()
         await line.run(self._deliver)
         self.finished = True
@@ -185,6 +200,7 @@ class Asides:
         self._home = home
         self._schemas = schemas
         self._asides: dict[int, Aside] = {}
+        self._unserved: dict[int, CanalError] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.main: Line | None = None
 
@@ -212,15 +228,33 @@ class Asides:
                 continue
             self.send(client_id, "it is a whole log behind")
 
-    def send(self, client_id: int, why: str) -> None:
-        """Let a subscriber go by its own dump from its cursor on, once it asks."""
+    def send(self, client_id: int, why: str, failure: CanalError | None = None) -> None:
+        """Let a subscriber go by its own dump from its cursor on, once it asks. `failure`: why it
+        cannot yet."""
         assert self.main is not None
-        logger.warning(
-            "destination %s: subscriber %d goes by a dump of its own: %s",
-            self._config.destination, client_id, why,
-        )  # fmt: skip
-        self._asides[client_id] = self.new(client_id, self.main.store.last_batch_id(client_id))
+        name = self._config.destination
+        how = "goes by a dump of its own" if failure is None else "cannot be served"
+        logger.warning("destination %s: subscriber %d %s: %s", name, client_id, how, why)
+        aside = self.new(client_id, self.main.store.last_batch_id(client_id))
+        self._unserved.pop(client_id, None)
+        if failure is not None:
+            aside.fail(failure)
+        self._asides[client_id] = aside
         self.main.store.send_away(client_id)
+
+    @property
+    def unserved(self) -> dict[int, CanalError]:
+        """Whose cursors cannot be served, as far as is known, and why."""
+        now = {
+            client_id: aside.failure
+            for client_id, aside in self._asides.items()
+            if isinstance(aside.failure, UNUSABLE_CURSOR)
+        }
+        return {**self._unserved, **now}
+
+    def set_apart(self, failures: Mapping[int, CanalError]) -> None:
+        """These cursors cannot be served: the next log begins without them."""
+        self._unserved.update(failures)
 
     def new(self, client_id: int, last_batch_id: int, **source: Any) -> Aside:
         """`source`: what its upstream's configuration has other than the destination's."""
@@ -282,6 +316,7 @@ class Asides:
             self.close(client_id)
 
     def close(self, client_id: int) -> None:
+        self._unserved.pop(client_id, None)
         aside = self._asides.pop(client_id, None)
         if aside is not None:
             task = asyncio.create_task(aside.close())
@@ -289,8 +324,10 @@ class Asides:
             task.add_done_callback(self._closing.discard)
 
     async def close_all(self) -> None:
+        unserved = self.unserved
         for client_id in list(self._asides):
             self.close(client_id)
+        self._unserved = unserved
         await asyncio.gather(*self._closing)
 
     def places(self) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.malloc import give_up_unused
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions, begun
 
 _BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 WAIT_S = 10.0
@@ -51,7 +51,11 @@ class Fetcher:
         self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
 
     def open(
-        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
         """Connect and stand where the first cursor lies (none: where the configuration says), in
         fused mode with the parser, of whose schemas `records` are known. Returns where, in which
@@ -69,9 +73,10 @@ class Fetcher:
                 from ray_canal.actors.parser import begin, event_parser
 
                 self._parser = event_parser(config)
-                new = begin(self._parser, cursors, records, start.position, identity)
+                at = cursors or begun(options)
+                new = begin(self._parser, at, records, start.position, identity)
 
-        start = self._source.resume(cursors, delivered, decided)
+        start = self._source.resume(cursors, delivered, decided, options)
         return start, self._source.identity, new
 
     def next_raw(self, wait_s: float = WAIT_S) -> tuple[Reading, RawChunk | None]:

@@ -15,10 +15,10 @@ import logging
 import time
 import uuid
 import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
-from ray_canal.actors.answers import plain
+from ray_canal.actors.answers import about_subscribers, plain
 from ray_canal.actors.aside import Asides
 from ray_canal.actors.handed_out import HandedOut
 from ray_canal.actors.kept_batch_ids import KeptBatchIds
@@ -28,6 +28,7 @@ from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
 from ray_canal.actors.ownership import Claim, Ownership
+from ray_canal.actors.placement import Placement, oldest_in
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.signal import Signal, within
@@ -35,6 +36,8 @@ from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import (
+    UNUSABLE_CURSOR,
+    CanalError,
     CursorNotInLog,
     DecodeError,
     EpochLost,
@@ -46,12 +49,12 @@ from ray_canal.errors import (
 from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.schema_record import SchemaRecord
+from ray_canal.protocol.start import Start, StartOptions
 from ray_canal.protocol.subscription import (
     Policy,
 )
 from ray_canal.store import spill_folder
-from ray_canal.store.log_order import LogOrder
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import LogChunk
 
@@ -112,6 +115,7 @@ class Instance:
         self._gets = Stages()
         self._generations = self._errors = self._held_aside = 0
         self._expected = self._deserted = False
+        self._hopeless: dict[int, CanalError] = {}  # whose cursors keep it from its start
         self._started_at = time.time()
         self._pumping: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._live())
@@ -188,17 +192,12 @@ class Instance:
     async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
         serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
-        known = await self._cursors.load()
-        cursors = {m.client_id: m.cursor for m in known.values() if m.cursor is not None}
-        at = [*cursors.values()]
-        if not at and self._start is not None:
-            at = [LogPosition(self._identity, self._start)]
+        placement = Placement(await self._cursors.load(), self._asides.unserved)
         line = self._opening = Line(
             self._config, self._new_folder(), self._changed, self._asides.detach, self._within
         )
         records = await self._schemas.records()
-        delivered = "" if self._delivered is None else self._delivered.gtid
-        start, identity, new_records = await line.open(at, records, delivered)
+        start, identity, new_records = await self._open(line, placement, records)
         self._delivered = None
         # Who has lost the destination to another owner does not take it back.
         self._epoch = await self._cursors.acquire()
@@ -210,26 +209,19 @@ class Instance:
         await self._cursors.run(self._timeline.enter, self._epoch, identity, start.same_log)
         batch_ids_from = await self._cursors.run(self._batch_ids.begin, self._epoch)
         self._identity, self._start, self._started_how = identity, start.position, start.how
-        await self._schemas.keep_from(start.position, identity, [*records, *new_records])
-        await self._schemas.append(new_records)
         self._subscribers = await self._cursors.load()
-        for client_id, place in zip(cursors, start.cursors, strict=False):
-            await self._move(client_id, cursors[client_id], LogPosition(identity, place))
-        found = self._subscribers.items()
-        if any(_is_misplaced(m.cursor, cursors.get(i), start, identity) for i, m in found):
+        for client_id, cursor, place in placement.placed(start):
+            await self._move(client_id, cursor, LogPosition(identity, place))
+        oldest = oldest_in(self._subscribers, identity, start.position)
+        await self._schemas.keep_from(oldest, identity, [*records, *new_records])
+        await self._schemas.append(new_records)
+        if placement.is_outdated(self._subscribers, start, identity):
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)
             return False
-        store = line.begin(start.position, batch_ids_from, self._timeline.number)
-        away = []
-        for client_id, subscriber in self._subscribers.items():
-            try:
-                store.subscribe(client_id, self.terms(subscriber), subscriber.position)
-            except CursorNotInLog as error:
-                away.append((client_id, str(error)))
+        line.begin(start.position, batch_ids_from, self._timeline.number)
         self._line = self._asides.main = line
-        for client_id, why in away:
-            self._asides.send(client_id, why)
+        self._let_in(line, placement, start)
         self._opening = None
         self._generations += 1
         await self._set(RUNNING, None)
@@ -244,6 +236,47 @@ class Instance:
             self._pumping.cancel()
         await self._set(FINISHED, None)
         return True
+
+    async def _open(
+        self, line: Line, placement: Placement, records: Sequence[SchemaRecord]
+    ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
+        """Stand at the source. Raises SourceError kinds: of a cursor, if no other can be served."""
+        began = self._start if self._line is None else self._line.store.first_position
+        options = StartOptions(
+            partial=True,
+            reach_bytes=self._config.store.capacity_bytes,
+            unattended=None if began is None else LogPosition(self._identity, began),
+        )
+        delivered = "" if self._delivered is None else self._delivered.gtid
+        cursors = [*placement.cursors.values()]
+        self._hopeless = {}
+        try:
+            return await line.open(cursors, records, delivered, options)
+        except Exception as error:
+            failure = plain(error)
+            if isinstance(failure, UNUSABLE_CURSOR) and cursors:
+                told = about_subscribers(failure, self._destination, [*placement.cursors])
+                self._hopeless = dict.fromkeys(placement.cursors, told)
+                raise told from error
+            raise
+
+    def _let_in(self, line: Line, placement: Placement, start: Start) -> None:
+        """Everybody to where it is served: in the log, or by a stream of its own."""
+        left_out, unserved = placement.left_out(start), self._asides.unserved
+        for client_id, subscriber in self._subscribers.items():
+            left, failure = left_out.get(client_id), unserved.get(client_id)
+            if left is not None and left.failure is not None:
+                failure = about_subscribers(left.failure, self._destination, [client_id])
+            if failure is not None:
+                self._asides.send(client_id, str(failure), failure)
+            elif left is not None:
+                self._asides.send(client_id, left.why)
+            else:
+                try:
+                    terms = self.terms(subscriber)
+                    line.store.subscribe(client_id, terms, subscriber.position)
+                except CursorNotInLog as error:
+                    self._asides.send(client_id, str(error))
 
     async def _set(self, state: str, failure: Exception | None) -> None:
         self._state, self._failure = state, failure
@@ -456,22 +489,3 @@ class Instance:
         """The subscriber's filter on top of the instance's black list."""
         instance = self._config.filter
         return TableFilter(subscriber_filter, instance.black_tables, within=instance.tables)
-
-
-def _is_misplaced(
-    cursor: LogPosition | None,
-    placed: LogPosition | None,
-    start: Start,
-    here: SourceIdentity,
-) -> bool:
-    """Return whether a cursor may not be taken into a log that begins at `start`. `placed`: what it
-    was when that was decided; None: it was not there."""
-    if cursor is None:
-        return False
-    if cursor.is_foreign(here):
-        return True
-    order = LogOrder(start.position)
-    if order.key(cursor.position) < order.key(start.position):
-        return True
-    changed = placed is None or (cursor != placed and cursor.position not in start.cursors)
-    return changed and not start.same_log and bool(start.cursors)

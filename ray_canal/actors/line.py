@@ -24,7 +24,7 @@ from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.store import spill_folder
 from ray_canal.store.batch import Batch
 from ray_canal.store.event_store import EventStore
@@ -62,10 +62,14 @@ class Line:
         self.timeline = 0
 
     async def open(
-        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
+        self,
+        cursors: Sequence[LogPosition],
+        records: Sequence[SchemaRecord],
+        delivered: str = "",
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         """See Pump.open."""
-        start, self.identity, new = await self.pump.open(cursors, records, delivered)
+        start, self.identity, new = await self.pump.open(cursors, records, delivered, options)
         return start, self.identity, new
 
     def begin(self, start: EntryPosition, batch_ids_from: int, timeline: int = 0) -> EventStore:

@@ -34,7 +34,7 @@ from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records, SchemaRecord
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions, begun
 from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
 
 _PING_S_MAX = 3.0
@@ -80,14 +80,19 @@ class Pump:
         return self._upstream.coming[0]  # another thread appends, none but this one takes off
 
     async def open(
-        self, cursors: Sequence[LogPosition], records: Sequence[SchemaRecord], delivered: str = ""
+        self,
+        cursors: Sequence[LogPosition],
+        records: Sequence[SchemaRecord],
+        delivered: str = "",
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
         """Stand at the source, with the schema history that is known. Returns where (and where the
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
         fused = self._decoders == 0
         self._upstream = await upstream_of(self._instance_json, fused=fused, within=self._within)
-        (opened,) = await self._watched(self._open(self._upstream, cursors, records, delivered))
+        work = self._open(self._upstream, cursors, records, delivered, options)
+        (opened,) = await self._watched(work)
         return opened  # type: ignore[no-any-return]
 
     async def _open(
@@ -96,9 +101,11 @@ class Pump:
         cursors: Sequence[LogPosition],
         records: Sequence[SchemaRecord],
         delivered: str,
+        options: StartOptions,
     ) -> tuple[Start, SourceIdentity, Records]:
         at, known = tuple(cursors), tuple(records)
-        start, identity, new = await upstream.open(at, delivered, known)
+        start, identity, new = await upstream.open(at, delivered, known, options)
+        at = at or begun(options)
         position = start.position
         gtid_set = position.gtid
         if self._decoders == 0:

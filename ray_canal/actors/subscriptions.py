@@ -15,9 +15,10 @@ from typing import Any
 
 from ray_canal.actors.answers import replaced
 from ray_canal.actors.aside import source_start
-from ray_canal.actors.instance import STOPPED, Instance
+from ray_canal.actors.instance import FAILED, STARTING, STOPPED, Instance
 from ray_canal.actors.line import Line
 from ray_canal.errors import (
+    UNUSABLE_CURSOR,
     CanalError,
     ConfigError,
     CursorNotInLog,
@@ -58,7 +59,7 @@ class Subscriptions(Instance):
         wishes = wishes or Subscription()
         self._filter(filter_text)  # refused before anything is started for it
         refuse_wishes(wishes)
-        await self._ready_line(wanted=True)
+        await self._admit(client_id)
         async with self._turn(client_id):
             await self._ready_line(wanted=True)
             known = self._subscribers.get(client_id)
@@ -96,6 +97,22 @@ class Subscriptions(Instance):
     def _is_left(self, client_id: int, holder: str, arrivals: int) -> bool:
         """Whether another connection has come since there were so many."""
         return holder.startswith(TCP_HOLDER) and self._arrivals.get(client_id, 0) != arrivals
+
+    async def _admit(self, client_id: int) -> None:
+        """Wait for the log. Where the cursors of others keep the destination from its start, it
+        begins without them: they are no reason to refuse somebody else."""
+        while True:
+            if self._state == FAILED and self._hopeless and client_id not in self._hopeless:
+                self._asides.set_apart(self._hopeless)
+                self._hopeless = {}
+                await self._set(STARTING, None)
+                self._again.set()
+            try:
+                await self._ready_line(wanted=True)
+                return
+            except UNUSABLE_CURSOR:
+                if not self._hopeless or client_id in self._hopeless:
+                    raise
 
     async def _join(self, client_id: int, holder: str = "", *, rollback: bool = False) -> None:
         """Let the subscriber in at its cursor, at the line that has what lies behind it."""

@@ -23,7 +23,7 @@ from ray_canal.actors.signal import answered, within
 from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 if TYPE_CHECKING:
     from ray_canal.actors.fetcher import Fetcher
@@ -51,7 +51,11 @@ class Upstream(Protocol):
     process knows."""
 
     async def open(
-        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
         """See Fetcher.open."""
 
@@ -83,10 +87,14 @@ class ActorUpstream:
         self.coming: deque[int] = deque()
 
     async def open(
-        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
         opened: tuple[Start, SourceIdentity, Records] = await self.actor.open.remote(
-            cursors, delivered, records
+            cursors, delivered, records, options
         )
         return opened
 
@@ -138,9 +146,13 @@ class ThreadUpstream:
         self._closed = False
 
     async def open(
-        self, cursors: tuple[LogPosition, ...], delivered: str, records: Records
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
-        return await self._call(lambda fetcher: fetcher.open(cursors, delivered, records))
+        return await self._call(lambda fetcher: fetcher.open(cursors, delivered, records, options))
 
     def next_raw(self) -> Found:
         called = self._submit(lambda fetcher: _kept(*fetcher.next_raw()))

@@ -27,6 +27,11 @@ class StoreConfig(Section):
     spill_bytes: int = Field(default=4 << 30, ge=0)
     spill_path: FilePath = ""
 
+    @property
+    def capacity_bytes(self) -> int:
+        """Of the log in memory, counted in bytes; about so much where it counts entries."""
+        return self.buffer_size * self.memunit_bytes
+
     @model_validator(mode="after")
     def _power_of_two(self) -> StoreConfig:
         if self.buffer_size & (self.buffer_size - 1):

@@ -25,15 +25,17 @@ def choose(
     cursors: Sequence[LogPosition],
     probe: Callable[[SourceConfig], str],
     open_at: Callable[[SourceConfig], Opened],
+    open_partly: Callable[[SourceConfig], Opened] | None = None,
 ) -> Opened:
     """What `open_at` gives for the first server that can be used. `probe` gives a server's uuid.
 
-    `source.on_purged` and `on_reset` count only where no server has what is needed. Raises what
-    kept the first server from being used; of one that answered rather than of one that is away.
+    `source.on_purged` and `on_reset` count only where no server has what is needed; so does
+    `open_partly`, which leaves out cursors that a server cannot serve. Raises what kept the first
+    server from being used; of one that answered rather than of one that is away.
     """
     configs = [source.at(address) for address in source.addresses]
     if len(configs) == 1:
-        return open_at(configs[0])
+        return (open_partly or open_at)(configs[0])
     failures: list[SourceError] = []
     well: list[tuple[str, SourceConfig]] = []
     for config in configs:
@@ -53,6 +55,12 @@ def choose(
     purged = any(isinstance(error, PositionPurged) for error in failures)
     reset = any(error.other_log for error in failures)
     if (purged and source.on_purged != "fail") or (reset and source.on_reset != "fail"):
-        return open_at(well[0][1])
+        return (open_partly or open_at)(well[0][1])
+    if open_partly is not None and len(cursors) > 1:
+        for _, config in well:
+            try:
+                return open_partly(config)
+            except SourceError as error:
+                failures.append(error)
     answered = [error for error in failures if not isinstance(error, ConnectionLost)]
     raise (answered or failures)[0]

@@ -12,6 +12,7 @@ from pathlib import Path
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
+from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import configured_start
 from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
@@ -23,7 +24,7 @@ from ray_canal.protocol.position import (
     journal_key,
     utc_text,
 )
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 MAGIC = b"\xfebin"
 _MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
@@ -85,33 +86,33 @@ class BinlogFiles:
         return start
 
     def resume(
-        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+        self,
+        cursors: Sequence[LogPosition],
+        delivered: str = "",
+        decided: Decided = nothing,
+        options: StartOptions = ALL_CURSORS,
     ) -> Start:
         """See the port. Files belong to nobody: a cursor is in the file of its name, and its log is
         the same if that file lies where it did."""
-        places = tuple(cursor.position for cursor in cursors)
-        for place in places:
-            self._refuse_other_file(place)
-        position = self.open(min(places) if places else None)
-        how = "saved cursor" if places else self._config.start
-        same_log = bool(cursors) and all(map(self._is_of_these, cursors))
-        start = Start(position, places, how=how, same_log=same_log)
+        paths = list_binlogs(self._given)
+        unattended = None if cursors else options.unattended
+        known = [unattended] if unattended is not None else cursors
+        is_partial = options.partial or unattended is not None
+        failures = tuple(_unusable(cursor.position, paths, is_partial) for cursor in known)
+        served = [c for c, failure in zip(known, failures, strict=True) if failure is None]
+        if cursors and not served:
+            raise next(failure for failure in failures if failure is not None)
+        places = [None if f else c.position for c, f in zip(known, failures, strict=True)]
+        files = [(path.name, path.stat().st_size) for path in paths]
+        behind = too_far_behind(places, files, options.reach_bytes)
+        near = [p for p, far in zip(places, behind, strict=True) if p is not None and not far]
+        position = self.open(lowest_of(near, files) if near else None)
+        how = "saved cursor" if served else self._config.start
+        same_log = bool(served) and all(map(self._is_of_these, served))
+        at = tuple(cursor.position for cursor in cursors)
+        start = Start(position, at, False, how, same_log, failures[: len(at)], behind[: len(at)])
         decided(start, self._identity)
         return start
-
-    def _refuse_other_file(self, place: EntryPosition) -> None:
-        """Raises PositionNotFound: the file of its name is not the one that was read."""
-        paths = [path for path in list_binlogs(self._given) if path.name == place.journal_name]
-        if not place.created_s or not paths:
-            return
-        with FileIO(paths[0]) as file:
-            created_s = int.from_bytes(_first_event(file)[:4], "little")
-        if created_s != place.created_s:
-            raise PositionNotFound(
-                f"{paths[0]} was created {utc_text(created_s)}, and the cursor is in a file of "
-                f"that name that was created {utc_text(place.created_s)}; put that one back, or "
-                "start with another meta.path"
-            ).at(place.journal_name, place.position)
 
     def _is_of_these(self, cursor: LogPosition) -> bool:
         name = cursor.position.journal_name
@@ -225,6 +226,44 @@ class BinlogFiles:
     def close(self) -> None:
         self._interrupted.set()
         self._close_file()
+
+
+def _unusable(
+    place: EntryPosition, paths: list[Path], is_partial: bool
+) -> PositionNotFound | None:
+    """Return why a cursor cannot be read from. Raises it where it must be."""
+    try:
+        _refuse_absent(place, paths)
+    except PositionNotFound as error:
+        if not is_partial:
+            raise
+        return error
+    return None
+
+
+def _refuse_absent(place: EntryPosition, paths: list[Path]) -> None:
+    """Raises PositionNotFound: no such file, it is too short, or it is not the one that was
+    read."""
+    path = next((path for path in paths if path.name == place.journal_name), None)
+    if path is None:
+        raise PositionNotFound(
+            f"no binlog file {place.journal_name!r} among {paths[0].name} … {paths[-1].name} "
+            f"({len(paths)} files)"
+        )
+    if place.position > path.stat().st_size:
+        raise PositionNotFound(
+            f"position {place.position} is not in {path}, which has {path.stat().st_size} bytes"
+        ).at(path.name, place.position)
+    if not place.created_s:
+        return
+    with FileIO(path) as file:
+        created_s = int.from_bytes(_first_event(file)[:4], "little")
+    if created_s != place.created_s:
+        raise PositionNotFound(
+            f"{path} was created {utc_text(created_s)}, and the cursor is in a file of "
+            f"that name that was created {utc_text(place.created_s)}; put that one back, or "
+            "start with another meta.path"
+        ).at(place.journal_name, place.position)
 
 
 def list_binlogs(given: tuple[Path, ...]) -> list[Path]:

@@ -21,6 +21,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
@@ -36,7 +37,7 @@ from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
 from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound, SourceError
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 log = logging.getLogger(__name__)
 
@@ -103,16 +104,20 @@ class LiveSource:
         return self._open(self._all, lambda log: Start(start), nothing).position
 
     def resume(
-        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+        self,
+        cursors: Sequence[LogPosition],
+        delivered: str = "",
+        decided: Decided = nothing,
+        options: StartOptions = ALL_CURSORS,
     ) -> Start:
-        return choose(
-            self._all,
-            cursors,
-            probe,
-            lambda config: self._open(
-                config, lambda log: decide(config, cursors, log, delivered), decided
-            ),
-        )
+        def open_with(options: StartOptions, config: SourceConfig) -> Start:
+            return self._open(
+                config, lambda log: decide(config, cursors, log, delivered, options), decided
+            )
+
+        whole = partial(open_with, replace(options, partial=False))
+        partly = partial(open_with, options) if options.partial else None
+        return choose(self._all, cursors, probe, whole, partly)
 
     def _end_health_check(self) -> None:
         if self._health is not None:

@@ -14,7 +14,7 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.driver.horizon import PurgeDistance
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 Decided = Callable[[Start, SourceIdentity], None]
 """Called with where reading starts, in which log."""
@@ -59,10 +59,15 @@ class Source(Protocol):
         ...
 
     def resume(
-        self, cursors: Sequence[LogPosition], delivered: str = "", decided: Decided = nothing
+        self,
+        cursors: Sequence[LogPosition],
+        delivered: str = "",
+        decided: Decided = nothing,
+        options: StartOptions = ALL_CURSORS,
     ) -> Start:
         """Stand where the first of these cursors lies, be it in another server's log (none: where
         the configuration says). `delivered`: GTIDs that subscribers were given beyond them.
+        `options`: which of them may be left out.
 
         `decided`: called as soon as that is known, of a server before its dump begins, if it can
         be: a dump that nobody reads yet keeps a semi-synchronous server's commits waiting. It is

@@ -22,7 +22,9 @@ from ray_canal.config import SourceConfig
 from ray_canal.driver.log_file import MICROS, Log
 from ray_canal.driver.log_search import Search, is_mysql_set, missing_gtids, unknown_gtids
 from ray_canal.driver.own_log import misfit_of_times, own_place
+from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.errors import (
+    UNUSABLE_CURSOR,
     LostRange,
     PositionNotFound,
     PositionPurged,
@@ -37,13 +39,17 @@ from ray_canal.protocol.position import (
     journal_key,
     utc_text,
 )
-from ray_canal.protocol.start import Start
+from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 log = logging.getLogger(__name__)
 
 
 def decide(
-    source: SourceConfig, cursors: Sequence[LogPosition], log: Log, delivered: str = ""
+    source: SourceConfig,
+    cursors: Sequence[LogPosition],
+    log: Log,
+    delivered: str = "",
+    options: StartOptions = ALL_CURSORS,
 ) -> Start:
     """The start in this log. `delivered`: GTIDs that subscribers were given, beyond their cursors.
 
@@ -52,17 +58,30 @@ def decide(
     """
     decision = _Decision(source, log)
     if not cursors:
-        return decision.configured()
+        return decision.without_cursors(options.unattended)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
         decision.refuse_behind([cursor.position.gtid for cursor in moved] + [delivered])
-    placed = [decision.placed(cursor) for cursor in cursors]
-    lowest = min(range(len(placed)), key=lambda index: placed[index].key())
-    by_gtid = bool(moved) and is_mysql_set(placed[lowest].gtid)
+    found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
+    failures = tuple(place if isinstance(place, SourceError) else None for place in found)
+    places = [None if isinstance(place, SourceError) else place for place in found]
+    errors = [error for error in failures if error is not None]
+    if len(errors) == len(cursors):
+        raise next((error for error in errors if error.retryable), errors[0])
+    files = log.files()
+    behind = too_far_behind(places, files, options.reach_bytes)
+    served = (place for place, far in zip(places, behind, strict=True) if not far)
+    lowest = lowest_of([place for place in served if place is not None], files)
+    by_gtid = bool(moved) and is_mysql_set(lowest.gtid)
     how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
-    here = all(cursor.identity.server_uuid == log.identity.server_uuid for cursor in cursors)
+    here = all(
+        cursor.identity.server_uuid == log.identity.server_uuid
+        for cursor, place in zip(cursors, places, strict=True)
+        if place is not None
+    )
     same_log = here and not decision.displaced
-    return Start(placed[lowest], tuple(placed), by_gtid, how, same_log)
+    at = tuple(place or cursor.position for place, cursor in zip(places, cursors, strict=True))
+    return Start(lowest, at, by_gtid, how, same_log, failures, behind)
 
 
 def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
@@ -144,7 +163,36 @@ class _Decision:
         seconds = time_us // MICROS
         return self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
 
+    def without_cursors(self, began: LogPosition | None) -> Start:
+        """Where the log began that nobody has subscribed to, if it still can; nobody loses anything
+        where it cannot. `began` None: it has not begun yet."""
+        if began is None:
+            return self.configured()
+        try:
+            place = self.placed(began)
+            how = "; ".join(self.reasons) or "nobody has subscribed yet: where it began"
+            return Start(place, how=how, same_log=not self.displaced)
+        except UNUSABLE_CURSOR as error:
+            why = f"nobody has subscribed, and the log's beginning {began.position} is gone"
+            log.warning("%s: %s (%s)", self._log.identity.address, why, error)
+        try:
+            start = self.configured()
+            return replace(start, how=f"{why}; {start.how}")
+        except UNUSABLE_CURSOR:
+            return Start(self.search.end(), how=f"{why}, as is what source.start says: at the end")
+
     # ---- cursors
+
+    def tried(self, cursor: LogPosition, *, partial: bool) -> EntryPosition | SourceError:
+        """Where a cursor lies; with `partial` also why this server cannot serve it."""
+        displaced = self.displaced
+        try:
+            return self.placed(cursor)
+        except UNUSABLE_CURSOR as error:
+            if not partial:
+                raise
+            self.displaced = displaced  # it is not among those that are delivered
+            return error
 
     def placed(self, cursor: LogPosition) -> EntryPosition:
         """Where a cursor lies in this log."""

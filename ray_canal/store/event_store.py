@@ -15,16 +15,12 @@ from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.errors import (
-    BatchesUnacked,
-    BatchNotFirst,
-    BatchNotFound,
     CursorNotInLog,
-    InstanceRestarted,
     NotSubscribed,
     TransactionTooLarge,
 )
 from ray_canal.protocol.position import EntryPosition
-from ray_canal.store import pieces, whole
+from ray_canal.store import outstanding, pieces, whole
 from ray_canal.store.batch import Batch, Taken, batch_of, take
 from ray_canal.store.batch_ids import LastBatchIds
 from ray_canal.store.log_order import LogOrder
@@ -411,12 +407,7 @@ class EventStore:
 
     def refuse_unacked(self, client_id: int) -> None:
         """Raises BatchesUnacked while batches are outstanding: the rule of get-and-ack."""
-        marks = self._subscriber(client_id).marks
-        if marks:
-            raise BatchesUnacked(
-                f"clientId:{client_id} has last batch:[{next(reversed(marks))}] isn't ack , "
-                "maybe loss data"
-            )
+        outstanding.refuse_any(self._subscriber(client_id))
 
     def batch_ids(self, client_id: int) -> list[int]:
         """Outstanding batches, smallest first."""
@@ -428,24 +419,7 @@ class EventStore:
 
     def _outstanding(self, client_id: int, batch_id: int) -> tuple[Subscriber, Mark]:
         subscriber = self._subscriber(client_id)
-        if batch_id not in subscriber.marks:
-            self._refuse_old(subscriber, batch_id)
-            raise BatchNotFound(
-                f"ack error , clientId:{client_id} batchId:{batch_id} is not exist , please check"
-            )
-        first = next(iter(subscriber.marks))
-        if batch_id != first:
-            raise BatchNotFirst(f"batchId:{batch_id} is not the firstly:{first}")
-        return subscriber, subscriber.marks[batch_id]
-
-    def _refuse_old(self, subscriber: Subscriber, batch_id: int) -> None:
-        """Raises InstanceRestarted: the id is of an earlier generation, or of another log that the
-        subscriber was in."""
-        if batch_id <= max(self._batch_ids_from, subscriber.void_up_to):
-            raise InstanceRestarted(
-                f"batch {batch_id} was handed out before the instance restarted; "
-                "it is void and will be delivered again"
-            )
+        return subscriber, outstanding.first(subscriber, batch_id, self._batch_ids_from)
 
     def ack(self, client_id: int, batch_id: int, *, keep: bool = False) -> None:
         """Confirm the smallest outstanding batch; `keep`: it will still be read, until the
@@ -463,20 +437,7 @@ class EventStore:
         BatchNotFound, InstanceRestarted."""
         subscriber = self._subscriber(client_id)
         self._let_go(subscriber)
-        marks = subscriber.marks
-        if batch_id is None:
-            batch_id = next(iter(marks), None)
-            if batch_id is None:
-                return
-        if batch_id not in marks:
-            self._refuse_old(subscriber, batch_id)
-            raise BatchNotFound(
-                f"rollback error, clientId:{client_id} batchId:{batch_id} is not exist , "
-                "please check"
-            )
-        subscriber.next = marks[batch_id].start
-        for later in [known for known in marks if known >= batch_id]:
-            del marks[later]
+        outstanding.roll_back(subscriber, batch_id, self._batch_ids_from)
 
     def _trim(self) -> None:
         """Drop chunks that every subscriber is done with."""

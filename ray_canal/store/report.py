@@ -39,4 +39,5 @@ def _place(ring: Ring, subscriber: Subscriber) -> dict[str, Any]:
         "unacked_batches": len(subscriber.marks),
         "entries_behind": ring.put_sequence - subscriber.acked,
         "bytes_behind": sum(slot.size_bytes for slot in behind),
+        "failure": None,
     }

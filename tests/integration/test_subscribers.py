@@ -15,6 +15,7 @@ from ray_canal import errors
 from ray_canal.actors.calls import StoreCalls
 from ray_canal.actors.lending import Lent
 from ray_canal.protocol.position import EntryPosition
+from tests.integration.test_driver import purge_all
 from tests.integration.test_main_job import deployment
 from tests.servers import Server
 
@@ -283,3 +284,37 @@ def test_a_connector_that_has_not_subscribed_gets_nobodys_batches(
             one.unsubscribe()
         filled(mysql97, "shared", (4, 1))
         assert ids(other, 1) == [4]
+
+
+def test_a_purged_cursor_is_its_subscribers_failure_alone(
+    mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
+) -> None:
+    """b2: a detached subscriber whose binlog is gone; the others go on through any restart."""
+    stop_after.append("stale")
+    filled(mysql97, "stale")
+    config = deployment(mysql97, "stale", tmp_path / "meta.db")
+    canal.start(config)
+    stale, well = canal.connect("stale", 7), canal.connect("stale", 8)
+    for connector in (stale, well):
+        connector.subscribe(r"stale\.t", policy="detach")
+    filled(mysql97, "stale", (1, 3))
+    assert ids(stale, 3) == ids(well, 3) == [1, 2, 3]
+    for first in (4, 7):
+        filled(mysql97, "stale", (first, 3))
+        assert ids(well, 3) == [first, first + 1, first + 2]
+        if first == 4:
+            purge_all(mysql97)
+    canal.stop("stale")
+    filled(mysql97, "stale", (10, 3))
+    canal.start(config)
+    assert ids(well, 3) == [10, 11, 12]
+    for call in (stale.get_without_ack, lambda: stale.subscribe(r"stale\.t")):
+        with pytest.raises(errors.PositionPurged, match="ray-canal unsubscribe stale") as caught:
+            call()
+        assert caught.value.lost is not None
+    assert "PositionPurged" in place("stale", 7)["failure"]
+    assert place("stale", 8)["failure"] is None
+    canal.unsubscribe("stale", 7)
+    stale.subscribe(r"stale\.t", start="tail")
+    filled(mysql97, "stale", (13, 1))
+    assert ids(stale, 1) == ids(well, 1) == [13]

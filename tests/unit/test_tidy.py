@@ -130,6 +130,7 @@ TESTED_ELSEWHERE = {
     "store/pieces": "tests/unit/store/test_event_store.py",
     "store/batch": "tests/unit/store/test_event_store.py",
     "store/report": "tests/unit/store/test_event_store.py",
+    "store/outstanding": "tests/unit/store/test_event_store.py",
     "actors/buffer": "tests/integration/test_main_job.py",
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/decoder": "tests/integration/test_main_job.py",

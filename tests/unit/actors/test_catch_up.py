@@ -1,0 +1,129 @@
+"""Subscribers whose cursors are purged or far behind, of a real Store: nobody else suffers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.errors import PositionNotFound
+from ray_canal.protocol.subscription import Subscription
+from tests.real_store import (
+    ALL,
+    drain,
+    follow_each_other,
+    instance,
+    lose_source,
+    new_store,
+    run,
+    running,
+    take,
+    until,
+)
+
+SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
+
+
+def copied(folder: Path) -> list[Path]:
+    return [Path(shutil.copy(path, folder)) for path in binlog_files()]
+
+
+def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> None:
+    """b2: one purged cursor takes nobody else down, in no generation; its calls say what to do."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
+            await store.subscribe(8, ALL)
+            assert await take(store, 7)
+            done = await drain(store, 8)
+            assert done[-1].end is not None
+            assert done[-1].end.journal_name != files[0].name
+        files.pop(0).unlink()
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            for _ in range(2):
+                for _ in range(3):
+                    with pytest.raises(PositionNotFound, match="ray-canal unsubscribe x") as told:
+                        await store.get_without_ack(7, 4, 0.1)
+                    assert "subscriber 7: no binlog file" in str(told.value)
+                found = {each["client_id"]: each for each in await store.subscribers()}
+                assert "PositionNotFound" in found[7]["failure"]
+                assert found[8]["failure"] is None
+                await take(store, 8)
+                before = store._generations
+                if store._line is not None and not store._line.ended:
+                    lose_source(store)
+                    await until(lambda n=before: store._generations > n)
+            await store.unsubscribe(7)
+            await store.subscribe(7, ALL)
+            await take(store, 7)
+
+    run(story())
+
+
+def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> None:
+    """b2: a destination whose only cursor is purged tells so, and is not closed to others."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL)
+            assert await take(store, 7)
+        files.pop(0).unlink()
+        store = new_store(tmp_path, instance(files))
+        try:
+            with pytest.raises(PositionNotFound, match="subscriber 7"):
+                await store.wait_running(30)
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL)
+            await store.subscribe(8, ALL)
+            first = await take(store, 8)
+            assert first is not None
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL)
+            lose_source(store)
+            await until(lambda: store._generations == 2)
+            second = await take(store, 8, seconds=10)
+            assert second is not None
+            assert follow_each_other([first, second])
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_nobody_reads_again_for_one_who_is_far_behind(tmp_path: Path) -> None:
+    """b16: a new life begins at the newest cursors; who is more than a log behind catches up by a
+    stream of its own, misses nothing, and comes back."""
+
+    async def story() -> None:
+        config = instance(store=SMALL_LOG)
+        async with running(tmp_path, config) as store:
+            await store.subscribe(8, ALL)
+            start = store._subscribers[8].cursor
+            assert start is not None
+            heads = [head for _ in range(120) if (head := await take(store, 8, 1)) is not None]
+            late = heads[-1].ack
+            assert late is not None
+            assert late.position - start.position.position > 2 * 64 * 1024
+            await store.subscribe(7, ALL, wishes=Subscription(start=start.position))
+            first = await take(store, 7)
+            assert first is not None
+        async with running(tmp_path, config) as store:
+            assert store._start == late
+            following = await take(store, 8)
+            assert following is not None
+            assert follow_each_other([heads[-1], following])
+            assert (await store.status())["store"]["subscribers"]["7"]["detached"]
+            rest = await drain(store, 7)
+            while await drain(store, 8) and (more := await drain(store, 7)):
+                rest += more
+            assert follow_each_other([first, *rest])
+            cursors = {each["client_id"]: each["cursor"] for each in await store.subscribers()}
+            assert cursors[7] == cursors[8]
+            assert "detached" not in (await store.status())["store"]["subscribers"]["7"]
+
+    run(story())
