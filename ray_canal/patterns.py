@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -58,6 +59,7 @@ class NamePattern:
         )
 
 
+@lru_cache(maxsize=64)
 def compiled(pattern: str) -> NamePattern:
     """Raises ConfigError: not a regular expression, or one that RE2 lacks, or too large."""
     try:
