@@ -74,7 +74,7 @@ class Placement:
             return True
         asked = self.cursors.get(client_id)
         changed = asked is None or (cursor != asked and cursor.position not in start.cursors)
-        return changed and not start.same_log and bool(start.cursors)
+        return changed and not start.same_log
 
 
 def oldest_in(

@@ -57,3 +57,13 @@ def test_a_subscriber_that_came_meanwhile() -> None:
     assert not placement.is_outdated(known(c1=at(100)), other, HERE)
     assert placement.is_outdated(known(c1=at(120)), other, HERE)
     assert placement.is_outdated(known(c1=at(100), c2=at(130)), other, HERE)
+
+
+def test_who_subscribed_in_the_old_log_that_nobody_else_had() -> None:
+    """A3, A1: the server was reset while nobody had subscribed; a subscriber of the old log that
+    came before this was noticed is not taken into the new one in silence."""
+    placement = Placement({}, ())
+    new_log = started(placement, 4, same_log=False)
+    assert placement.is_outdated(known(c1=at(1757)), new_log, HERE)
+    assert not placement.is_outdated(known(c1=at(1757)), started(placement, 4), HERE)
+    assert not placement.is_outdated({}, new_log, HERE)
