@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from ray_canal.config import SourceConfig
 from ray_canal.config.section import host_port_of
 from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.log_search import Search, unknown_gtids
+from ray_canal.driver.gtid_sets import unknown_gtids
+from ray_canal.driver.log_search import Search
 from ray_canal.driver.own_log import own_place
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import CanalError, ConfigError

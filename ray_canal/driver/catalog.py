@@ -175,6 +175,41 @@ class Catalog:
         found = [self.text(name) for name in ("gtid_binlog_state", "gtid_slave_pos")]
         return ",".join(filter(None, found)).replace("\n", "")
 
+    def leaves_rows_out(self) -> str:
+        """Why this server may lack rows of transactions that it replicates; empty: as far as it
+        says, it takes over all."""
+        for name in ("replica_skip_errors", "slave_skip_errors"):
+            if (self.variable(name) or "OFF").upper() not in ("OFF", ""):
+                return f"{name} is set"
+        for name in ("replica_exec_mode", "slave_exec_mode"):
+            if (self.variable(name) or "STRICT").upper() != "STRICT":
+                return f"{name} is not STRICT"
+        try:
+            rows = self._replication()
+        except PrivilegeMissing as error:
+            return str(error)
+        filters = [
+            name
+            for row in rows
+            for name, value in row.items()
+            if name.startswith("Replicate_") and "Server_Ids" not in name and value
+        ]
+        return f"{', '.join(filters)} is set" if filters else ""
+
+    def _replication(self) -> list[dict[str, Any]]:
+        statements = ("SHOW ALL SLAVES STATUS",) if self.is_mariadb else (
+            "SHOW REPLICA STATUS", "SHOW SLAVE STATUS"
+        )  # fmt: skip
+        for statement in statements:
+            try:
+                return self.rows(statement)
+            except PrivilegeMissing:
+                raise
+            except SourceError as error:
+                if error.retryable:
+                    raise  # else this server knows the other statement
+        return []
+
     def gtid_purged(self) -> str:
         """GTIDs whose events are gone (MySQL)."""
         return self.text("gtid_purged").replace("\n", "")

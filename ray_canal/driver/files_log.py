@@ -8,8 +8,9 @@ from pathlib import Path
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.driver.files import MAGIC, check_magic
+from ray_canal.driver.gtid_sets import is_mysql_set
 from ray_canal.driver.log_file import read_head
-from ray_canal.driver.log_search import Search, is_mysql_set
+from ray_canal.driver.log_search import Search
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 _HEAD_BYTES = 64 << 10
@@ -45,6 +46,9 @@ class FilesLog:
 
     def known_gtids(self) -> str:
         return self.executed()
+
+    def leaves_rows_out(self) -> str:
+        return ""
 
     def purged(self) -> str:
         gtids = read_head(self, next(iter(self._paths))).gtids

@@ -59,6 +59,10 @@ class Log(Protocol):
         """The same; of MariaDB, of each domain the last of every server that ever wrote in it."""
         ...
 
+    def leaves_rows_out(self) -> str:
+        """Why transactions that it replicates may lack rows here; empty: it says of no reason."""
+        ...
+
     def purged(self) -> str:
         """GTIDs of what the server has executed and its log does not have."""
         ...

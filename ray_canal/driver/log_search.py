@@ -16,6 +16,7 @@ from ray_canal.binlog.chunk import GTID_ANONYMOUS
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
 from ray_canal.binlog.walked import digest_pieces, walk
+from ray_canal.driver.gtid_sets import is_mysql_set, missing_gtids, union
 from ray_canal.driver.log_file import (
     MICROS,
     WALK_CHUNK_BYTES,
@@ -44,7 +45,8 @@ class Search:
         self._names = [name for name, _ in log.files()]
         self._heads: dict[str, FileHead] = {}
         self._purged: str | None = None
-        self.found_us = 0  # original commit time of the transaction that a search ended at
+        self.found_us = 0  # of the transaction that a search ended at: its original commit time …
+        self.found_gtid = ""  # … and its GTID
 
     @property
     def first(self) -> FileHead:
@@ -59,8 +61,7 @@ class Search:
             if self._purged is None:
                 self._purged = self._log.purged()
             if self._purged:
-                both = GtidSet.parse(self._purged).union(GtidSet.parse(head.gtids))
-                head = replace(head, gtids=str(both))
+                head = replace(head, gtids=union(self._purged, head.gtids))
             self._heads[journal_name] = head
         return self._heads[journal_name]
 
@@ -237,44 +238,12 @@ class Search:
                 if len(match):
                     index = int(match[0])
                     self.found_us = int(some.original_us[index])
+                    self.found_gtid = gtid_set_after("", some.gtids[index : index + 1])
                     gtids = gtid_set_after(gtids, some.gtids[:index])
                     return self._at(name, int(some.position[index]), gtids)
                 gtids = gtid_set_after(gtids, some.gtids)
-        self.found_us = 0
+        self.found_us, self.found_gtid = 0, ""
         return self.end()
-
-
-def missing_gtids(wanted: str, have: str) -> str:
-    """What of one GTID set (or MariaDB position) the other lacks; empty: nothing."""
-    if not wanted:
-        return ""
-    if not is_mysql_set(wanted):
-        position = MariadbGtid.parse(have if not is_mysql_set(have) else "")
-        return ",".join(
-            part for part in wanted.split(",") if not MariadbGtid.parse(part).issubset(position)
-        )
-    return str(GtidSet.parse(wanted).subtract(GtidSet.parse(have)))
-
-
-def unknown_gtids(wanted: str, known: str) -> str:
-    """What of a cursor's GTIDs a server never had (Log.known_gtids). A sequence number of MariaDB
-    means something only together with the server that gave it."""
-    if not wanted or is_mysql_set(wanted):
-        return missing_gtids(wanted, known if is_mysql_set(known) else "")
-    newest: dict[tuple[str, str], int] = {}
-    for part in filter(None, [] if is_mysql_set(known) else known.split(",")):
-        domain, server, sequence = part.strip().split("-")
-        newest[domain, server] = max(int(sequence), newest.get((domain, server), 0))
-    return ",".join(
-        f"{domain}-{server}-{sequence}"
-        for domain, server, sequence in (part.split("-") for part in wanted.split(","))
-        if newest.get((domain, server), 0) < int(sequence)
-    )
-
-
-def is_mysql_set(text: str) -> bool:
-    """Whether it is MySQL's form, `uuid:1-5`, and not MariaDB's, `0-1-5`."""
-    return ":" in text
 
 
 def _not_in(gtids: npt.NDArray[np.void], executed: str) -> npt.NDArray[np.bool_]:

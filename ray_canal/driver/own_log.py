@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ray_canal.driver.gtid_sets import missing_gtids
 from ray_canal.driver.log_file import Log, Surroundings
-from ray_canal.driver.log_search import Search, missing_gtids
+from ray_canal.driver.log_search import Search
 from ray_canal.protocol.position import EntryPosition, LogPosition, utc_text
 
 

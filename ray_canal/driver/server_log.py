@@ -61,6 +61,9 @@ class ServerLog:
     def known_gtids(self) -> str:
         return self._catalog.known_gtids()
 
+    def leaves_rows_out(self) -> str:
+        return self._catalog.leaves_rows_out()
+
     def purged(self) -> str:
         return self._catalog.gtid_purged()
 

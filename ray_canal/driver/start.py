@@ -19,8 +19,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ray_canal.config import SourceConfig
+from ray_canal.driver.gtid_sets import (
+    common,
+    is_mysql_set,
+    missing_gtids,
+    union,
+    unknown_gtids,
+)
 from ray_canal.driver.log_file import MICROS, Log
-from ray_canal.driver.log_search import Search, is_mysql_set, missing_gtids, unknown_gtids
+from ray_canal.driver.log_search import Search
 from ray_canal.driver.own_log import misfit_of_times, own_place
 from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.errors import (
@@ -61,7 +68,7 @@ def decide(
         return decision.without_cursors(options.unattended)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
-        decision.refuse_behind([cursor.position.gtid for cursor in moved] + [delivered])
+        decision.refuse_behind([_delivered(cursor.position) for cursor in moved] + [delivered])
     found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
     failures = tuple(place if isinstance(place, SourceError) else None for place in found)
     places = [None if isinstance(place, SourceError) else place for place in found]
@@ -70,9 +77,15 @@ def decide(
         raise next((error for error in errors if error.retryable), errors[0])
     files = log.files()
     behind = too_far_behind(places, files, options.reach_bytes)
-    served = (place for place, far in zip(places, behind, strict=True) if not far)
-    lowest = lowest_of([place for place in served if place is not None], files)
-    by_gtid = bool(moved) and is_mysql_set(lowest.gtid)
+    near = (place for place, far in zip(places, behind, strict=True) if not far)
+    served = [place for place in near if place is not None]
+    lowest = lowest_of(served, files)
+    by_gtid = bool(moved) and all(place.gtid for place in served)
+    if by_gtid:
+        # What every subscriber has, and nothing else, may be left out.
+        everywhere = common([place.gtid for place in served])
+        by_gtid = is_mysql_set(everywhere) or decision.is_ahead(everywhere, lowest)
+        lowest = replace(lowest, gtid=everywhere) if by_gtid else lowest
     how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
     here = all(
         cursor.identity.server_uuid == log.identity.server_uuid
@@ -99,6 +112,7 @@ class _Decision:
         self._log = log
         self._search: Search | None = None
         self._wanted_gtids = ""
+        self._gtids_before: dict[EntryPosition, str] = {}  # of places that were found by GTID
         self.reasons: list[str] = []
         self.displaced = False
 
@@ -210,7 +224,8 @@ class _Decision:
         """Of this server, if its log is still the cursor's: where it is; of a file that is gone or
         renamed, by GTID."""
         position = cursor.position
-        lacking = unknown_gtids(position.gtid, self._log.known_gtids()) if position.gtid else ""
+        delivered = _delivered(position)
+        lacking = unknown_gtids(delivered, self._log.known_gtids()) if delivered else ""
         place = own_place(self._log, self.search, cursor, lacking)
         if place.position is not None:
             return place.position
@@ -248,6 +263,8 @@ class _Decision:
             entry=position.entry,
             timestamp=position.timestamp,
             commit_us=position.commit_us,
+            open_gtid=position.open_gtid,
+            moved=position.moved,
         )
 
     def _should_be_listed(self, position: EntryPosition) -> bool:
@@ -280,7 +297,9 @@ class _Decision:
                 lost = missing_gtids(self.search.first.gtids, position.gtid)
                 raise self._purged(position, lost, f"the cursor, {switch}")
             self.reasons.append(f"{switch}, by GTID")
-            return _with_rows(position, found, certain=self._is_open_one(position))
+            self._gtids_before[found] = found.gtid
+            found = replace(found, gtid=union(found.gtid, position.gtid))
+            return self._with_rows(position, found, same=self._is_open_one(position))
         window_us = round(self._source.fallback_s * MICROS)
         if position.commit_us:
             inside = position.is_inside
@@ -288,7 +307,7 @@ class _Decision:
             if found is not None:
                 which = "inside" if inside else "behind"
                 self.reasons.append(f"{switch}, {which} the transaction of {position.commit_us} µs")
-                return _with_rows(position, found, certain=True)
+                return self._with_rows(position, found, same=True)
         if not position.timestamp:
             raise PositionNotFound(
                 f"{switch}: the cursor at {position} has neither GTIDs that this server knows nor "
@@ -301,7 +320,7 @@ class _Decision:
                 found, twice = place
                 again = f"; {twice} of them come twice" if twice else ""
                 self.reasons.append(f"{switch}, behind the last transactions by their rows{again}")
-                return _with_rows(position, found, certain=False)
+                return self._with_rows(position, found, same=False)
         since = position.timestamp * MICROS - window_us
         self.reasons.append(f"{switch}, from {utc_text(since // MICROS)} on: some will come twice")
         by_time = self.search.time(since)
@@ -309,17 +328,35 @@ class _Decision:
             return by_time
         # Not all of the window is there; what is behind the cursor is, if the log is older. Its
         # first file's number says nothing of that: the server may have been made since.
-        if self.search.time(position.timestamp * MICROS) is None:
+        older = self.search.first.created_s < position.timestamp
+        if not older and self.search.time(position.timestamp * MICROS) is None:
             raise self._purged_before(since, f"what is behind the cursor ({switch}),")
         return self._earliest()
 
     def _is_open_one(self, old: EntryPosition) -> bool:
-        """Whether the transaction that was just found is certainly the one that the cursor is
-        inside of: its commit time says so, or all that is missing is of one source."""
-        if old.commit_us and self.search.found_us:
-            return old.commit_us == self.search.found_us
-        missing = missing_gtids(self._log.executed(), old.gtid)
-        return bool(missing) and "," not in missing and missing.count(":") <= 1
+        """Whether the transaction that was just found is the one that the cursor is inside of: it
+        has the same GTID, or the same commit time."""
+        if old.open_gtid:
+            return old.open_gtid == self.search.found_gtid
+        return bool(old.commit_us) and old.commit_us == self.search.found_us
+
+    def _with_rows(self, old: EntryPosition, found: EntryPosition, *, same: bool) -> EntryPosition:
+        """The place that was found, with what is consumed of the transaction that begins there:
+        `same` as the one that the cursor is inside of, and with all of its rows. Else it comes
+        again as a whole."""
+        place = replace(found, timestamp=old.timestamp, commit_us=old.commit_us)
+        if not old.is_inside or not same:
+            return place
+        why = self._log.leaves_rows_out()
+        if why:
+            self.reasons.append(f"a transaction that was acked in part comes as a whole: {why}")
+            return place
+        counted = replace(place, row=old.row, entry=old.entry, open_gtid=old.open_gtid)
+        return replace(counted, moved=True)
+
+    def is_ahead(self, gtids: str, place: EntryPosition) -> bool:
+        """Whether transactions of the set lie behind a place that was found by GTID."""
+        return bool(missing_gtids(gtids, self._gtids_before.get(place.boundary, place.gtid)))
 
     def refuse_behind(self, wanted: Sequence[str]) -> None:
         """Raises TransactionsMissing where this server lacks what was delivered."""
@@ -404,13 +441,9 @@ class _Decision:
         return self._earliest() if policy == "earliest" else self.search.end()
 
 
-def _with_rows(old: EntryPosition, found: EntryPosition, *, certain: bool) -> EntryPosition:
-    """The place that was found, with the rows of the open transaction that are consumed; if it is
-    not certain to be the same transaction, it comes again as a whole."""
-    row, entry = (old.row, old.entry) if certain else (0, 0)
-    return replace(
-        found, row=row, entry=entry, timestamp=old.timestamp, commit_us=old.commit_us
-    )
+def _delivered(position: EntryPosition) -> str:
+    """The GTIDs of all that a subscriber was given and has acked, of one of them in part."""
+    return union(position.gtid, position.open_gtid)
 
 
 def describe(lost: LostRange) -> str:

@@ -47,6 +47,8 @@ class EntryPosition:
     the last transactions before `position` (binlog/trail.py). `created_s` is when the server
     created the file (header time of its first event, seconds; 0 = unknown): with the name it tells
     the file from one of another log, as after RESET or on a server made of an older copy.
+    `open_gtid` names the transaction that the position is inside of. `moved`: `row` and `entry`
+    were counted on another server, which may pack rows into other events.
     Equality and order look at file, position, row and entry alone.
     """
 
@@ -59,6 +61,8 @@ class EntryPosition:
     commit_us: int = 0
     trail: str = ""
     created_s: int = 0
+    open_gtid: str = ""
+    moved: bool = False
 
     def key(self) -> tuple[tuple[str, int], int, int, int]:
         return journal_key(self.journal_name), self.position, self.row, self.entry
@@ -88,7 +92,7 @@ class EntryPosition:
     @property
     def boundary(self) -> EntryPosition:
         """Where its transaction starts: what a dump can start at."""
-        return replace(self, row=0, entry=0)
+        return replace(self, row=0, entry=0, open_gtid="", moved=False)
 
 
 @dataclass(frozen=True, slots=True)

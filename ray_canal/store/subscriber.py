@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ray_canal.filter import TableFilter
 from ray_canal.protocol.position import EntryPosition, journal_key
 from ray_canal.protocol.subscription import Policy
-from ray_canal.store.flush import ROWDATA
+from ray_canal.store.flush import BEGIN, ROWDATA
 from ray_canal.store.log_order import LogOrder
 from ray_canal.store.ring import Slot
 from ray_canal.store.transaction_buffer import LogChunk
@@ -149,7 +149,8 @@ class Subscriber:
         end = self.next
         if self.cursor is None:
             return end
-        cursor = self.order.key(self.cursor)
+        # Of a transaction that was counted elsewhere it is looked at each entry.
+        cursor = self.order.key(self.cursor.boundary if self.cursor.moved else self.cursor)
         for slot in slots:
             if self.order.key(slot.after) > cursor:
                 break
@@ -177,7 +178,10 @@ class Subscriber:
             done = consumed(chunk, self.cursor, self.order)
             mask &= ~done
             if self._beyond_cursor is None and not done.all():
-                self._beyond_cursor = slot.end
+                after = chunk.after
+                behind = after is not None and self.order.key(after) > self.order.key(self.cursor)
+                if behind or not self.cursor.moved:
+                    self._beyond_cursor = slot.end
         admitted = np.flatnonzero(mask)
         if len(admitted) < len(entries):
             entries = entries[admitted]
@@ -213,7 +217,13 @@ def consumed(
         return np.full(len(entries), before)
     position, row, entry = chunk.resumes()
     inside = entry <= cursor.entry
-    if cursor.row and not cursor.entry:  # of a time when entries were not counted
+    if cursor.moved:
+        # The rows are the same ones, in the same order; in which events, the other server chose. So
+        # an entry was consumed for certain if both its rows and its place say so. Of what has no
+        # rows only BEGIN is known to be in both.
+        known = (entries["rows"] > 0) | (entries["kind"] == BEGIN)
+        inside &= (row <= cursor.row) & known
+    elif cursor.row and not cursor.entry:  # of a time when entries were not counted
         inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))
     # Rows are not asked else: they are fewer once the instance's filter admits less.
     result: npt.NDArray[np.bool_] = (position < cursor.position) | (

@@ -87,6 +87,7 @@ class LogChunk:
             int(info.gtids["original_us"][last]) if last >= 0 else 0,
             self.closed.trail_at(self.trail, position),
             info.head.created_s,
+            gtid_set_after("", info.gtids[last : last + 1]) if inside and last >= 0 else "",
         )
 
     def resumes(self) -> tuple[Ints, Ints, Ints]:

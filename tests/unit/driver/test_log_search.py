@@ -12,8 +12,9 @@ from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.walked import walk
 from ray_canal.demo import binlog_files
 from ray_canal.driver.files_log import FilesLog
+from ray_canal.driver.gtid_sets import missing_gtids, unknown_gtids
 from ray_canal.driver.log_file import MICROS, read_head, transactions
-from ray_canal.driver.log_search import Search, missing_gtids, unknown_gtids
+from ray_canal.driver.log_search import Search
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.position import EntryPosition
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.config import SourceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.driver.files_log import FilesLog
@@ -217,33 +218,79 @@ def test_a_file_that_was_renamed_is_found_by_gtid() -> None:
 # ---- cursors of another server
 
 
+def opened(name: str, index: int) -> str:
+    """A transaction's GTID."""
+    return gtid_set_after("", of_transaction(name, index)[1].reshape(1))
+
+
 def test_another_server_by_gtid() -> None:
     places = [of_transaction(SECOND, 3)[0], of_transaction(THIRD, 2)[0]]
+    inside = [opened(SECOND, 3), opened(THIRD, 2)]
     saved = [
         cursor(EntryPosition("mysql-bin.000033", 999 * n, n, place.gtid, entry=9), THERE)
         for n, place in enumerate(places, 1)
     ]
-    start = decide(source(), saved, ServersLog())
+    named = [
+        replace(one, position=replace(one.position, open_gtid=gtid))
+        for one, gtid in zip(saved, inside, strict=True)
+    ]
+    start = decide(source(), named, ServersLog())
     wanted = [replace(place, row=n, entry=9) for n, place in enumerate(places, 1)]
     assert start.cursors == tuple(wanted)
+    assert all(place.moved for place in start.cursors)
     assert start.position == wanted[0]
     assert start.position.gtid == places[0].gtid
     assert start.by_gtid
     assert "server-b to server-a, by GTID" in start.how
+    assert decide(source(), saved, ServersLog()).cursors == tuple(places)
 
 
 def test_rows_of_an_open_transaction_count_only_where_it_is_certainly_the_same() -> None:
+    """A9: it is known by its GTID, or its commit time; a server that may lack rows of it, or that
+    has another transaction next, gives it as a whole."""
+    place, record = of_transaction(SECOND, 3)
+    old = EntryPosition("mysql-bin.000033", 999, 5, place.gtid, entry=7)
+    gtid, commit_us = opened(SECOND, 3), int(record["original_us"])
+    for known, same in (
+        (old, False),
+        (replace(old, open_gtid=gtid), True),
+        (replace(old, open_gtid=opened(SECOND, 4)), False),
+        (replace(old, commit_us=commit_us), True),
+        (replace(old, commit_us=commit_us + 1), False),
+        (replace(old, open_gtid=opened(SECOND, 4), commit_us=commit_us), False),
+    ):
+        found = decide(source(), [cursor(known, THERE)], ServersLog()).position
+        assert found == (replace(place, row=5, entry=7) if same else place)
+        assert found.moved == same
+    filtering = ServersLog()
+    filtering.leaves_rows_out = lambda: "a filter"  # type: ignore[method-assign]
+    start = decide(source(), [cursor(replace(old, open_gtid=gtid), THERE)], filtering)
+    assert (start.position, start.position.moved) == (place, False)
+    assert "as a whole: a filter" in start.how
+
+
+def test_a_transaction_that_was_acked_in_part_and_is_not_there() -> None:
+    """A9: a part of it was delivered, so a server without it lacks what was delivered."""
     place, _ = of_transaction(SECOND, 3)
-    other = ServersLog()
-    other.executed = lambda: f"{FilesLog(FILES).executed()},{UUID}:1-9"  # type: ignore[method-assign]
-    saved = cursor(EntryPosition("mysql-bin.000033", 999, 5, place.gtid), THERE)
-    assert decide(source(), [saved], other).position == place  # row 0: it comes again as a whole
-    record = of_transaction(SECOND, 3)[1]
-    named = replace(saved.position, commit_us=int(record["original_us"]))
-    found = decide(source(), [cursor(named, THERE)], other).position
-    assert found == replace(place, row=5)
-    other_one = replace(named, commit_us=named.commit_us + 1)
-    assert decide(source(), [cursor(other_one, THERE)], ServersLog()).position == place
+    old = EntryPosition("mysql-bin.000033", 999, 5, place.gtid, entry=7, open_gtid=f"{UUID}:9")
+    with pytest.raises(TransactionsMissing, match=f"{UUID}:9"):
+        decide(source(), [cursor(old, THERE)], ServersLog())
+
+
+def test_what_only_some_subscribers_have_is_not_left_out() -> None:
+    """A12: the dump leaves out what all have, also where that lies behind the place; of what one
+    lacks, nothing."""
+    place, _ = of_transaction(SECOND, 3)
+    later = GtidSet.parse(of_transaction(SECOND, 9)[0].gtid)
+    later = later.subtract(GtidSet.parse(of_transaction(SECOND, 7)[0].gtid))
+    more = str(GtidSet.parse(place.gtid).union(later))  # as from another order of commits
+    old = EntryPosition("mysql-bin.000033", 999)
+    one, other = (cursor(replace(old, gtid=gtid), THERE) for gtid in (more, place.gtid))
+    for cursors, left_out in (([one], more), ([one, other], place.gtid), ([other], place.gtid)):
+        start = decide(source(), cursors, ServersLog())
+        assert start.position == place
+        assert start.by_gtid
+        assert GtidSet.parse(start.position.gtid) == GtidSet.parse(left_out)
 
 
 @pytest.mark.parametrize("where", ["cursor", "delivered"])
@@ -270,6 +317,7 @@ def test_another_server_without_gtids_behind_the_very_transaction() -> None:
     inside = replace(old, row=2, entry=3)
     start = decide(source(), [cursor(inside, THERE)], ServersLog(gtids_on=False))
     assert start.position == replace(this_place, row=2, entry=3)
+    assert start.position.moved
     assert f"inside the transaction of {commit_us}" in start.how
 
 

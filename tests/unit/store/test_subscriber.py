@@ -62,3 +62,59 @@ def test_other_files_are_all_before_or_all_behind() -> None:
     assert not consumed(chunk, EntryPosition("binlog.000008", 10**9), ORDER).any()
     # By number, never as text.
     assert consumed(chunk, EntryPosition("binlog.1000000", 4), ORDER).all()
+
+
+def packed(queries: bool, rows_an_event: int, rows: int = 12) -> MadeLog:
+    """A transaction of so many rows; `queries`: statements are logged, one for 4 rows."""
+    log = MadeLog()
+    log.number = 9
+    log.begin()
+    for done in range(0, rows, rows_an_event):
+        if queries and done % 4 == 0:
+            log.statement()
+        log.row_event(min(rows_an_event, rows - done))
+    log.end()
+    return log
+
+
+@pytest.mark.parametrize("here", [(False, 1), (True, 1), (False, 4), (True, 4), (False, 3)])
+@pytest.mark.parametrize("there", [(False, 1), (True, 1), (False, 4), (True, 4), (False, 3)])
+@pytest.mark.parametrize("cut", [1, 3, 100])
+def test_a_transaction_that_another_server_packed_otherwise(
+    there: tuple[bool, int], here: tuple[bool, int], cut: int
+) -> None:
+    """A9: wherever it was acked, all of its rows have come after the move; what is packed alike
+    comes once."""
+    was = TransactionBuffer(START).add(info_of(packed(*there).entries, 0, 4))
+    entries = packed(*here).entries
+    for acked in range(1, len(was.info.entries)):
+        cursor = was.resume_after(acked - 1)
+        assert cursor.is_inside
+        had = int(was.info.entries["rows"][:acked].sum())
+        moved = replace(cursor, moved=True)
+        buffer, position, rows, left = TransactionBuffer(START), 4, 0, len(entries)
+        for sequence, first in enumerate(range(0, left, cut)):
+            part = entries[first : first + cut]
+            chunk = buffer.add(info_of(part, sequence, position))
+            position = part[-1].position + part[-1].length
+            rows += int(chunk.info.entries["rows"][~consumed(chunk, moved, ORDER)].sum())
+        assert had + rows >= 12, acked
+        if here == there:
+            assert had + rows == 12
+
+
+def test_a_filter_that_changed_with_the_server_loses_no_row() -> None:
+    """A9: rows that the instance's filter hides now were counted then."""
+    log = MadeLog()
+    log.number = 9
+    log.begin()
+    log.row_event(3, table=0)
+    log.row_event(3, table=1)
+    log.end()
+    info = info_of(log.entries, 0, 4)
+    cursor = replace(TransactionBuffer(START).add(info).resume_after(1), moved=True)
+    assert (cursor.row, cursor.entry) == (3, 2)
+    hidden = info.entries.copy()
+    hidden["rows"][1] = 0
+    chunk = TransactionBuffer(START).add(replace(info, entries=hidden))
+    assert consumed(chunk, cursor, ORDER).tolist()[2:] == [False, False]
