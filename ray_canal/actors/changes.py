@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ray_canal.actors.places import Place
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
 from ray_canal.config.changes import changed_keys, parsed
+from ray_canal.config.kept_secrets import revealed
 from ray_canal.errors import ConfigError
 
 _CURSORS = ("backend", "path", "address", "database")
@@ -34,8 +35,8 @@ def _of_destination(instance: InstanceConfig, meta: MetaConfig, place: Place) ->
     known_meta = parsed(MetaConfig, place.meta_json)
     if known is None or known_meta is None:
         return ["all keys"]
-    keys = changed_keys(known, instance)
-    keys += [f"meta.{key}" for key in changed_keys(known_meta, meta)]
+    keys = changed_keys(revealed(known), instance)
+    keys += [f"meta.{key}" for key in changed_keys(revealed(known_meta), meta)]
     moved = [key for key in _CURSORS if f"meta.{key}" in keys]
     if moved:
         raise ConfigError(

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import Any
 
 import ray
-from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
 from ray_canal.actors.changes import changes, refused
@@ -25,12 +25,13 @@ from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
 from ray_canal.actors.signal import answered
-from ray_canal.config import CanalConfig
+from ray_canal.config import CanalConfig, kept_secrets
 from ray_canal.errors import InstanceNotFound
 
 logger = logging.getLogger(__name__)
 
 _CHECK_PERIOD_S = 4.0
+_TOUCH_PERIOD_S = 3600.0
 _STALL_S = 15.0
 """An actor that answered before and does not for so long is replaced."""
 
@@ -39,18 +40,16 @@ class Controller:
     """Starts, stops and lists destinations; re-creates a store actor that is gone."""
 
     # Ray awaits an async constructor of an async actor.
-    async def __init__(self, config_json: str, namespace: str) -> None:  # type: ignore[misc]
+    async def __init__(self, namespace: str, spare: bool) -> None:  # type: ignore[misc]
         as_ray_itself()
         self._namespace = namespace
         self._places = Places(namespace)
         self._answered: dict[str, str] = {}
         self._wants_spare = False
-        key = f"ray_canal:controller:{namespace}"
-        if not _internal_kv_get(key):  # else a life before this one knew better what should run
-            self._want(CanalConfig.model_validate_json(config_json))
-            _internal_kv_put(key, b"began", overwrite=True)
+        self._touched_s = 0.0
+        kept_secrets.sweep()
         self._watch = asyncio.create_task(self._keep_running())
-        if CanalConfig.model_validate_json(config_json).ray.spare:
+        if spare:
             self._spare = asyncio.create_task(keep_one(lambda: self._wants_spare))
 
     def _want(self, config: CanalConfig) -> list[str]:
@@ -75,8 +74,8 @@ class Controller:
     async def apply(self, config_json: str, replace: bool = True) -> dict[str, list[str]]:
         """Make sure that every destination of the configuration has its store, with that
         configuration: one that runs with another is started over. Returns the keys that differed,
-        of those. Raises ConfigError: with `replace` false, one would be; its cursors would not be
-        found."""
+        of those. Secrets that it has in clear text are kept in files from here on. Raises
+        ConfigError: with `replace` false, one would be; its cursors would not be found."""
         config = CanalConfig.model_validate_json(config_json)
         changed = changes(config, self._places.all())
         if changed and not replace:
@@ -95,6 +94,7 @@ class Controller:
         if place is None:
             return
         self._places.put(name, place.configured(config.destination(name), config.meta))
+        kept_secrets.drop(place.secrets)
         actor = self._ensure(place)
         try:
             await answered(_STALL_S, actor.renew.remote(name))
@@ -107,6 +107,8 @@ class Controller:
         """Stop a destination: its pipeline is closed, its cursors stay. Raises InstanceNotFound."""
         place = self._places.get(destination)
         self._places.remove(destination)
+        if place is not None:
+            kept_secrets.drop(place.secrets)
         actor = None
         if place is not None:
             actor = spawn.find_store_process(place.process, self._namespace)
@@ -137,6 +139,7 @@ class Controller:
 
     async def _check(self) -> None:
         places = self._places.all()
+        self._touch_secrets(places)
         # Where fetchers have processes of their own.
         self._wants_spare = any(not place.shared for place in places.values())
         held: dict[str, list[str]] = {}
@@ -149,6 +152,12 @@ class Controller:
         for number, server in enumerate(spawn.find_servers(self._namespace)):
             calls.append(self._replace_if_stalled(f"TCP server {number}", server, server.alive))
         await asyncio.gather(*calls)
+
+    def _touch_secrets(self, places: dict[str, Place]) -> None:
+        if time.monotonic() > self._touched_s + _TOUCH_PERIOD_S or not self._touched_s:
+            self._touched_s = time.monotonic()
+            for place in places.values():
+                kept_secrets.touch(place.secrets)
 
     async def _replace_if_stalled(self, name: str, handle: Any, ask: Any, *arguments: Any) -> None:
         """Kill an actor that answered once and does not now. One that starts may take its time."""

@@ -18,7 +18,7 @@ from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.driver.lag import LagMeter
 from ray_canal.driver.source import SourceStatus, open_source
 from ray_canal.malloc import give_up_unused
@@ -49,6 +49,10 @@ class Fetcher:
         self._lag = LagMeter(config.source)
         self._parser: Any = None  # of fused mode
         self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
+
+    def remember(self, told: dict[str, str]) -> None:
+        """Take the secrets that the configuration refers to."""
+        kept_secrets.remember(told)
 
     def open(
         self,

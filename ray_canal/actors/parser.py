@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
@@ -82,6 +82,10 @@ class Parser:
     def __init__(self, instance_json: str) -> None:
         as_ray_itself()
         self._parser = event_parser(InstanceConfig.model_validate_json(instance_json))
+
+    def remember(self, told: dict[str, str]) -> None:
+        """Take the secrets that the configuration refers to."""
+        kept_secrets.remember(told)
 
     def begin(
         self,

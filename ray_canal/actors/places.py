@@ -8,6 +8,7 @@ as long as the cluster's head; after that the configuration says it anew.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ from ray.experimental.internal_kv import (
 
 from ray_canal.actors.ownership import Claim
 from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.config.kept_secrets import SCHEME, with_references
 from ray_canal.errors import InstanceNotRunning
 
 FEW_CPUS = 4
@@ -42,14 +44,20 @@ class Place:
 
     @classmethod
     def of(cls, process: str, shared: bool, instance: InstanceConfig, meta: MetaConfig) -> Place:
-        """A new start of a destination."""
-        return cls(
-            process, shared, instance.model_dump_json(), meta.model_dump_json(), uuid.uuid4().hex
-        )
+        """A new start of a destination, here where its store will run. Secrets in clear text go to
+        files. Raises ConfigError: they cannot."""
+        given = with_references(instance), with_references(meta)
+        instance_json, meta_json = (each.model_dump_json() for each in given)
+        return cls(process, shared, instance_json, meta_json, uuid.uuid4().hex)
 
     def configured(self, instance: InstanceConfig, meta: MetaConfig) -> Place:
         """The same process, and a new start with this configuration."""
         return self.of(self.process, self.shared, instance, meta)
+
+    @property
+    def secrets(self) -> list[str]:
+        """References to what was put into files for it."""
+        return re.findall(rf'"({SCHEME}:[0-9a-f]+)"', self.instance_json + self.meta_json)
 
 
 class KeptClaim(Claim):

@@ -59,7 +59,6 @@ class Pump:
     def __init__(self, config: InstanceConfig, within: bool) -> None:
         """`within`: whether the fetcher is to run in this process, or has its own."""
         self._config = config
-        self._instance_json = config.model_dump_json()
         self._decoders = decoder_count(config, shared=within)
         self._within = within
         self._upstream: Upstream | None = None
@@ -90,7 +89,7 @@ class Pump:
         cursors lie there), which log, and new records of its schemas. Raises SourceError,
         InstanceNotRunning: see _watched."""
         fused = self._decoders == 0
-        self._upstream = await upstream_of(self._instance_json, fused=fused, within=self._within)
+        self._upstream = await upstream_of(self._config, fused=fused, within=self._within)
         work = self._open(self._upstream, cursors, records, delivered, options)
         (opened,) = await self._watched(work)
         return opened  # type: ignore[no-any-return]
@@ -112,7 +111,7 @@ class Pump:
             self._buffer = transaction_buffer(self._config, position, gtid_set)
         else:
             config = self._config.at(identity.address)
-            self._parser = spawn.parser(config.model_dump_json())
+            self._parser = spawn.parser(config)
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
             new = await self._parser.begin.remote(at, known, position, identity)
         return start, identity, new

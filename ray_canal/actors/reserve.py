@@ -18,6 +18,8 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _in
 
 from ray_canal.actors import spawn
 from ray_canal.actors.signal import answered
+from ray_canal.config import InstanceConfig
+from ray_canal.config.kept_secrets import handed_over
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +32,22 @@ _FAILED_PAUSE_S = 60.0
 _ADOPTION_LIMIT_S = 3.0
 
 
-async def fetcher_of(instance_json: str, fused: bool) -> Any:
+async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
     """The spare, as this destination's fetcher; a new process if there is none. One that is still
-    starting is waited for: it has begun before a new one would."""
+    starting is waited for: it has begun before a new one would. Raises ConfigError: a password is
+    not kept any more."""
+    given, told = handed_over(config)
     spare, is_ready = await asyncio.to_thread(_take)
     if spare is not None:
         limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
-        adopted = spare.adopt.remote(instance_json, fused)
+        adopted = spare.adopt.remote(given.model_dump_json(), fused, told)
         try:
             await answered(limit_s, adopted)
             return spare
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
             logger.warning("the spare process cannot be used: %s", error)
             ray.kill(spare)
-    return spawn.fetcher(instance_json, fused)
+    return spawn.fetcher(config, fused)
 
 
 def start_one() -> Any:

@@ -36,8 +36,9 @@ class Fetcher(fetcher.Fetcher):
         reserve.announce(name)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def adopt(self, instance_json: str, fused: bool) -> None:
+    def adopt(self, instance_json: str, fused: bool, told: dict[str, str]) -> None:
         """Be the fetcher of this destination from now on."""
+        self.remember(told)
         self._taken = True
         type(self).__name__ = "Fetcher"
         super().__init__(instance_json, fused)

@@ -14,7 +14,8 @@ from ray.actor import ActorHandle
 
 from ray_canal.actors.part import Part
 from ray_canal.actors.places import Places
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, ServerConfig
+from ray_canal.config.kept_secrets import handed_over, with_references
 from ray_canal.errors import InstanceNotFound
 from ray_canal.protocol.position import EntryPosition
 
@@ -35,7 +36,10 @@ HEALTH_GROUP = "health"
 _CALLS_MAX = 10_000
 
 
-def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
+# What an actor is made with is kept by Ray's head, which may keep it in Redis: no secrets in that.
+
+
+def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
     """The cluster's one controller; made if there is none. It restarts by itself, for ever."""
     from ray_canal.actors.controller import Controller
 
@@ -51,7 +55,7 @@ def controller(config_json: str, namespace: str) -> ActorHandle[Any]:
             max_restarts=-1,
             max_task_retries=0,
         )
-        .remote(config_json, namespace)
+        .remote(namespace, spare)
     )
     return handle
 
@@ -112,14 +116,15 @@ def destinations(namespace: str = NAMESPACE) -> list[str]:
     return sorted(name for name, place in places.items() if place.process in running)
 
 
-def servers(server_json: str, replicas: int, namespace: str) -> list[ActorHandle[Any]]:
+def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:
     """The TCP server's replicas; made if there are none. One stays on the head node, which clients
     know; several are spread over the nodes. They restart by themselves, for ever."""
     from ray_canal.actors.tcp_server import TcpServerActor
 
     placed: dict[str, Any] = (
-        {"resources": _ON_HEAD} if replicas == 1 else {"scheduling_strategy": "SPREAD"}
+        {"resources": _ON_HEAD} if config.replicas == 1 else {"scheduling_strategy": "SPREAD"}
     )
+    given = server_json(config)
     return [
         ray.remote(TcpServerActor)
         .options(
@@ -133,9 +138,16 @@ def servers(server_json: str, replicas: int, namespace: str) -> list[ActorHandle
             max_concurrency=100,
             **placed,
         )
-        .remote(server_json, namespace)
-        for number in range(replicas)
+        .remote(given, namespace)
+        for number in range(config.replicas)
     ]
+
+
+def server_json(config: ServerConfig) -> str:
+    """What a TCP server is made with: of passwords in clear text their hashes."""
+    from ray_canal.server.access import hashed
+
+    return hashed(config).model_dump_json()
 
 
 def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
@@ -152,14 +164,18 @@ def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
 # constructor makes new ones. So they need neither name nor restarts.
 
 
-def fetcher(instance_json: str, fused: bool) -> ActorHandle[Any]:
+def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
+    """Raises ConfigError: a password is not kept any more."""
     from ray_canal.actors.fetcher import Fetcher
+
+    given, told = handed_over(config)
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
-        .remote(instance_json, fused)
+        .remote(given.model_dump_json(), fused)
     )
+    handle.remember.remote(told)
     return handle
 
 
@@ -187,14 +203,18 @@ def end(stage: ActorHandle[Any]) -> None:
         ray.kill(stage)
 
 
-def parser(instance_json: str) -> ActorHandle[Any]:
+def parser(config: InstanceConfig) -> ActorHandle[Any]:
+    """Raises ConfigError: a password is not kept any more."""
     from ray_canal.actors.parser import Parser
+
+    given, told = handed_over(config)
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(Parser)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
-        .remote(instance_json)
+        .remote(given.model_dump_json())
     )
+    handle.remember.remote(told)
     return handle
 
 
@@ -206,7 +226,7 @@ def transaction_buffer(
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
         .options(num_cpus=_ACTOR_CPUS, max_restarts=0)
-        .remote(config.model_dump_json(), start, gtid_set)
+        .remote(with_references(config, lambda _: "kept:").model_dump_json(), start, gtid_set)
     )
     return handle
 

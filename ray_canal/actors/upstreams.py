@@ -20,6 +20,7 @@ import ray
 from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
 from ray_canal.actors.signal import answered, within
+from ray_canal.config import InstanceConfig
 from ray_canal.limits import chunks_ahead
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
@@ -72,11 +73,11 @@ class Upstream(Protocol):
         """End it, in the middle of a read, too."""
 
 
-async def upstream_of(instance_json: str, *, fused: bool, within: bool) -> Upstream:
-    """A new one; `within` this process."""
+async def upstream_of(config: InstanceConfig, *, fused: bool, within: bool) -> Upstream:
+    """A new one; `within` this process. Raises ConfigError: a password is not kept any more."""
     if within:
-        return ThreadUpstream(instance_json, fused)
-    return ActorUpstream(await fetcher_of(instance_json, fused))
+        return ThreadUpstream(config.model_dump_json(), fused)
+    return ActorUpstream(await fetcher_of(config, fused))
 
 
 class ActorUpstream:

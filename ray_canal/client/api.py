@@ -47,9 +47,10 @@ def start(
     connect_ray(canal)
     known = set(spawn.destinations(canal.ray.namespace))
     _start_processes(canal)
-    config_json = canal.model_dump_json()
-    controller = spawn.controller(config_json, canal.ray.namespace)
+    controller = spawn.controller(canal.ray.namespace, canal.ray.spare)
     names = [instance.destination for instance in canal.instance]
+    # Passwords in clear text go no further than to the head node, and by memory alone.
+    config_json = canal.model_dump_json()
     changed: dict[str, list[str]] = _get(controller.apply.remote(config_json, replace))
     for name, keys in changed.items():
         logger.warning(
@@ -104,9 +105,7 @@ def serve(
         raise ConfigError("the configuration has no [server] section; see docs/canal-tcp.md")
     connect_ray(canal)
     _close_if_changed(canal.server, canal.ray.namespace, replace)
-    handles = spawn.servers(
-        canal.server.model_dump_json(), canal.server.replicas, canal.ray.namespace
-    )
+    handles = spawn.servers(canal.server, canal.ray.namespace)
     try:
         return [_get(handle.address.remote(timeout)) for handle in handles]
     except CanalError:
@@ -117,7 +116,8 @@ def serve(
 def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> None:
     """Close the TCP port if it is served otherwise than this says. Raises ConfigError: this cannot
     be served, or may not replace it."""
-    asked = [h.compare.remote(server.model_dump_json()) for h in spawn.find_servers(namespace)]
+    server_json = spawn.server_json(server)
+    asked = [handle.compare.remote(server_json) for handle in spawn.find_servers(namespace)]
     keys: set[str] = set()
     for reply in asked:
         try:

@@ -1,19 +1,22 @@
-"""Secrets behind `env:NAME` and `file:PATH`, read when they are used."""
+"""Secrets behind `env:NAME`, `file:PATH` and our own `kept:NAME`, read when they are used."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from ray_canal.config import kept_secrets
 from ray_canal.errors import ConfigError
 
 
 def secret(value: str) -> str:
-    """The secret behind `env:NAME` or `file:PATH`, or the value itself.
+    """The secret behind `env:NAME`, `file:PATH` or `kept:NAME` (kept_secrets.py), or the value
+    itself.
 
     Raises ConfigError: the variable is not set, the file cannot be read, or there is nothing in it.
     The secret is in no message.
     """
+    value = str.__str__(value)
     scheme, _, rest = value.partition(":")
     if scheme == "env":
         if rest not in os.environ:
@@ -24,6 +27,8 @@ def secret(value: str) -> str:
             found = Path(rest).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise ConfigError(f"cannot read secret file {rest}: {error.strerror}") from error
+    elif scheme == kept_secrets.SCHEME:
+        found = kept_secrets.read(value)
     else:
         return value
     if not found:

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from ray_canal.errors import ConfigError
 
@@ -28,8 +28,31 @@ class IsSecret:
     """Marks a key that is a secret, or names where it is: `file:` is a path, as above."""
 
 
+REFERENCES = ("env", "file", "kept")
+"""What stands before the colon where a secret is not given itself; see secret.py."""
+
+
+class HiddenText(str):
+    """A secret. Shown, printed or formatted it is stars; a reference to one is itself."""
+
+    __slots__ = ()
+
+    def _shown(self) -> str:
+        text = str.__str__(self)
+        return text if not text or text.partition(":")[0] in REFERENCES else "**********"
+
+    def __str__(self) -> str:
+        return self._shown()
+
+    def __repr__(self) -> str:
+        return repr(self._shown())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._shown(), spec)
+
+
 FilePath = Annotated[str, IsPath()]
-SecretText = Annotated[str, IsSecret()]
+SecretText = Annotated[str, IsSecret(), AfterValidator(HiddenText)]
 
 
 class TlsConfig(Section):

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ray_canal.config import Right, ServerConfig, secret
+from ray_canal.config import Right, ServerConfig, UserConfig, secret
+from ray_canal.config.section import REFERENCES, HiddenText
 from ray_canal.errors import AccessDenied
 from ray_canal.protocol.scramble import accepts, parsed_hash, password_hash
 from ray_canal.protocol.session import (
@@ -105,6 +106,19 @@ class Access:
             return None if self._users else EVERYBODY
         known = not self._name or self._name == name
         return EVERYBODY if known and accepts(self._hash, seed, answer) else None
+
+
+def hashed(config: ServerConfig) -> ServerConfig:
+    """The same door, without passwords in clear text: their hashes are all that it needs."""
+    users = tuple(each.model_copy(update=_hash_of(each)) for each in config.user)
+    return config.model_copy(update={**_hash_of(config), "user": users})
+
+
+def _hash_of(section: ServerConfig | UserConfig) -> dict[str, str]:
+    text = str.__str__(section.password)
+    if not text or text.partition(":")[0] in REFERENCES:
+        return {}
+    return {"password": "", "password_hash": HiddenText(password_hash(text).hex())}
 
 
 def _kept(password: str, hashed: str) -> bytes | None:

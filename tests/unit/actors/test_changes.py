@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ from ray_canal.actors.places import Place
 from ray_canal.config import CanalConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where passwords in clear text are kept."""
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def config(meta: dict[str, Any] | None = None, **instance: Any) -> CanalConfig:
