@@ -15,6 +15,7 @@ from ray_canal.protocol.subscription import Policy
 from ray_canal.store.flush import BEGIN, ROWDATA
 from ray_canal.store.log_order import LogOrder
 from ray_canal.store.ring import Slot
+from ray_canal.store.thinning import without_empty
 from ray_canal.store.transaction_buffer import LogChunk
 
 Ints = npt.NDArray[np.int64]
@@ -183,6 +184,8 @@ class Subscriber:
                 if behind or not self.cursor.moved:
                     self._beyond_cursor = slot.end
         admitted = np.flatnonzero(mask)
+        if chunk.pulses is not None and not all(tables):
+            admitted = without_empty(entries, admitted, chunk.pulses)
         if len(admitted) < len(entries):
             entries = entries[admitted]
         costs = np.arange(len(admitted) + 1, dtype=np.int64)

@@ -3,6 +3,10 @@ say little only some.
 
 A transaction that is shown although it says little moves cursors on. An entry that is not shown
 still counts in the log: its place, and what a cursor counts.
+
+Subscribers have filters of their own, so a transaction may be empty for one of them alone. Which of
+those it gets must not depend on when it asks, so they are chosen for all subscribers when a chunk
+enters the log (`pulses`): about one in 8,192 transactions, and one in 5 seconds of log time.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ BEGIN and END apart where both are dropped: then one passes after half as many."
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+_NONE: Ints = np.zeros(0, np.int64)
 
 
 class _Passes:
@@ -58,10 +63,13 @@ class Thinning:
         self._empty = _Passes(THIN_COUNT) if empty and not entries else None
         self._pairs = _Passes(THIN_COUNT // 2) if entries else None
         self._end_passes = True
+        self._passed: Ints = _NONE
+        self._seconds = self._count = 0
 
     def visible(self, entries: npt.NDArray[np.void], thins: bool = True) -> Bools | None:
         """Which of a chunk's entries (ENTRY) are shown; None: all of them. `thins`: as of
         ChunkInfo."""
+        self._passed = _NONE
         if not thins and self._pairs is None:
             return None
         shown: Bools = entries["flags"] & EVENT_SILENT == 0
@@ -72,7 +80,9 @@ class Thinning:
         if self._empty is not None:
             begins = np.flatnonzero((kinds[:-1] == BEGIN) & (kinds[1:] == END))
             if len(begins):
-                dropped = np.delete(begins, self._empty.of(_seconds(entries, chosen[begins])))
+                passes_of_empty = self._empty.of(_seconds(entries, chosen[begins]))
+                self._passed = chosen[begins[passes_of_empty]]
+                dropped = np.delete(begins, passes_of_empty)
                 shown[chosen[dropped]] = shown[chosen[dropped + 1]] = False
         if self._pairs is not None:
             begins, ends = np.flatnonzero(kinds == BEGIN), np.flatnonzero(kinds == END)
@@ -84,6 +94,44 @@ class Thinning:
             if len(begins):
                 self._end_passes = bool(passes[-2])
         return None if shown.all() else shown
+
+    def pulses(self, entries: npt.NDArray[np.void], shown: Bools | None) -> Ints | None:
+        """The transactions that a subscriber gets although they are empty for it: indexes of their
+        BEGINs in the chunk that `visible` has seen last, which has `shown` these. None: it gets all
+        of them."""
+        if self._empty is None:
+            return None
+        is_begin = entries["kind"] == BEGIN
+        begins = np.flatnonzero(is_begin if shown is None else is_begin & shown)
+        if not len(begins):
+            return _NONE
+        seconds = _seconds(entries, begins)
+        if int(seconds.max()) + THIN_SECONDS < self._seconds:
+            self._seconds = 0  # the clock was set back, or this is another server's
+        periods = np.maximum.accumulate(np.append(self._seconds, seconds)) // THIN_SECONDS
+        first = np.flatnonzero(periods[1:] != periods[:-1])  # of its five seconds
+        periods = periods[1:]
+        if len(self._passed):  # enough for the five seconds that they lie in
+            taken = periods[np.searchsorted(begins, self._passed)]
+            first = first[~np.isin(periods[first], taken)]
+        counted = np.arange(THIN_COUNT - self._count - 1, len(begins), THIN_COUNT)
+        self._seconds = max(self._seconds, int(seconds.max()))
+        self._count = (self._count + len(begins)) % THIN_COUNT
+        chosen: Ints = np.union1d(begins[np.union1d(first, counted)], self._passed)
+        return chosen
+
+
+def without_empty(entries: npt.NDArray[np.void], admitted: Ints, pulses: Ints) -> Ints:
+    """Of a chunk's entries that a subscriber's filter admits (indexes) those that it gets: not the
+    BEGIN and END of transactions without anything in between, but for the pulses."""
+    kinds = entries["kind"][admitted]
+    begins = np.flatnonzero((kinds[:-1] == BEGIN) & (kinds[1:] == END))
+    if len(begins):
+        begins = begins[~np.isin(admitted[begins], pulses)]
+    if not len(begins):
+        return admitted
+    kept: Ints = np.delete(admitted, np.concatenate([begins, begins + 1]))
+    return kept
 
 
 def _seconds(entries: npt.NDArray[np.void], chosen: Ints) -> Ints:

@@ -36,8 +36,8 @@ class LogChunk:
     there were `open_rows` rows and `open_entries` entries, and `open` tells more of it; `gtid_set`
     was executed; `trail` is that place's. `closed`: the transactions that the trail gets in this
     chunk. `closing`: indexes of the entries that end a transaction. `held`: so many entries at the
-    log's end are not delivered yet, once this chunk is in it. `after`: where to restart with all of
-    it consumed; of a chunk without entries, None.
+    log's end are not delivered yet, once this chunk is in it. `pulses`: see thinning.py. `after`:
+    where to restart with all of it consumed; of a chunk without entries, None.
     """
 
     info: ChunkInfo
@@ -51,6 +51,7 @@ class LogChunk:
     trail: str = ""
     closed: Closed = NONE_CLOSED
     open: OpenTransaction | None = None
+    pulses: Ints | None = None
     after: EntryPosition | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -160,9 +161,10 @@ class TransactionBuffer:
             closed = self._folding.add(info.pieces)
             info = replace(info, pieces=None)  # done with, and the log need not hold it
         closing = closing_entries(info)
+        visible = self._thinning.visible(entries, info.thins)
         return LogChunk(
             info,
-            self._thinning.visible(entries, info.thins),
+            visible,
             closing,
             self._boundary,
             self._open_rows,
@@ -172,4 +174,5 @@ class TransactionBuffer:
             self._trail,
             closed,
             self._open.add(info, closing),
+            self._thinning.pulses(entries, visible),
         )
