@@ -22,6 +22,7 @@ class Proxy:
         self._flowing.set()
         self._closed = threading.Event()
         self._refuses = False
+        self._flips, self._flips_left = b"", 0
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -42,6 +43,17 @@ class Proxy:
         self._refuses = refuses
         if refuses:
             self.cut()
+
+    def flip(self, text: bytes, times: int) -> None:
+        """Change a bit of this text where it comes from the target, so many times."""
+        self._flips, self._flips_left = text, times
+
+    def _flipped(self, data: bytes) -> bytes:
+        at = data.find(self._flips) if self._flips_left else -1
+        if at < 0:
+            return data
+        self._flips_left -= 1
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
     def stall(self, stalled: bool) -> None:
         """Connections stay open and nothing passes, as on a network that drops packets."""
@@ -91,7 +103,7 @@ class Proxy:
                 if not data:
                     return
                 self._flowing.wait()
-                other[one].sendall(data)
+                other[one].sendall(data if one is client else self._flipped(data))
 
     def __enter__(self) -> Proxy:
         return self

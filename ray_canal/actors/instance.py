@@ -31,6 +31,7 @@ from ray_canal.actors.ownership import Claim, Ownership
 from ray_canal.actors.placement import Placement, oldest_in
 from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
+from ray_canal.actors.second_look import SecondLook
 from ray_canal.actors.signal import Signal, within
 from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
@@ -112,6 +113,7 @@ class Instance:
         self._rates = Rates()
         self._last_event_time = 0
         self._contact = SourceContact()
+        self._second_look = SecondLook(self._config.source)
         self._gets = Stages()
         self._generations = self._errors = self._held_aside = 0
         self._expected = self._deserted = False
@@ -141,7 +143,7 @@ class Instance:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                failure = plain(error)
+                failure = self._second_look.at(plain(error))
                 logger.warning("destination %s: %s", self._destination, failure)
                 self._errors += 1
                 await self._set(FAILED, failure)

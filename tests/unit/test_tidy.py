@@ -125,6 +125,7 @@ TESTED_ELSEWHERE = {
     "actors/metrics": "tests/integration/test_metrics.py",
     "actors/aside": "tests/integration/test_subscribers.py",
     "actors/instance": "tests/integration/test_main_job.py",
+    "actors/second_look": "tests/integration/test_damage_on_the_way.py",
     "actors/spiller": "tests/integration/test_subscribers.py",
     "actors/kept_filter": "tests/integration/test_filters.py",
     "store/pieces": "tests/unit/store/test_event_store.py",
