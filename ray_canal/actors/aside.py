@@ -274,13 +274,16 @@ class Asides:
             self._within,
         )
 
-    async def begin(self, client_id: int, last_batch_id: int, **source: Any) -> LogPosition:
-        """A new subscriber, where the log is not. Returns its cursor. Raises SourceError kinds."""
-        if self._config.source.files and source["start"] == "gtid":
+    async def begin(
+        self, client_id: int, last_batch_id: int, cursor: LogPosition | None = None, **source: Any
+    ) -> LogPosition:
+        """A new subscriber, where the log is not: at a cursor, or where `source` says. Returns its
+        cursor. Raises SourceError kinds."""
+        if self._config.source.files and source.get("start") == "gtid":
             raise ConfigError("binlog files have no start by GTID set; give a position")
         aside = self.new(client_id, last_batch_id, **source)
         try:
-            cursor = await aside.open(None)
+            cursor = await aside.open(cursor)
         except Exception as error:
             await aside.close()
             raise plain(error) from None

@@ -161,7 +161,10 @@ class Subscriptions(Instance):
             whole = self._config.store.transactions if whole is None else whole
             if not whole or place == place.boundary:
                 return LogPosition(self._identity, place)
-            start = place.boundary  # the log lacks the beginning of a transaction
+            # The log lacks the beginning of a transaction. As a cursor it is looked at like others:
+            # the server may have another log by now.
+            begin = LogPosition(self._identity, place.boundary)
+            return await self._asides.begin(client_id, store.last_batch_id(client_id), begin)
         last_id = store.last_batch_id(client_id)
         return await self._asides.begin(client_id, last_id, **source_start(start))
 
