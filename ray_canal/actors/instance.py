@@ -382,13 +382,13 @@ class Instance:
     # --- for the calls of clients -------------------------------------------------------------
 
     async def _ready_line(self, *, wanted: bool = False) -> Line:
-        """The destination's own, once the first generation has one. `wanted`: an instance that
-        rests begins."""
+        """The destination's own, once the first generation has one. An instance that rests begins,
+        if `wanted`, or if somebody has subscribed just when it came to rest."""
         while self._line is None:
             if self._failure is not None:
                 raise self._failure
             if self._state == RESTING:
-                if not wanted:
+                if not wanted and not self._subscribers:
                     raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
                 self._expected = True
                 await self._set(STARTING, None)

@@ -154,7 +154,7 @@ class Subscriptions(Instance):
 
     async def _start_of(self, client_id: int, wishes: Subscription) -> LogPosition:
         """The first cursor of a new subscriber. Elsewhere than in the log it begins aside."""
-        store = (await self._ready_line()).store
+        store = (await self._ready_line(wanted=True)).store
         start, whole = wishes.start, wishes.transactions
         if start is None or start in (HEAD, TAIL):
             place = store.tail_position if start == TAIL else store.first_position
