@@ -50,7 +50,7 @@ class Home(Protocol):
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
     """The destination's, for a second replica next to its own one. It reads the server that the
     destination reads, and no other: what another one still has cannot go on in this log."""
-    changed = {"server_id": 0, "semi_sync": False, "standby": (), **source}
+    changed = {"server_id": 0, "semi_sync": False, "standby": (), "detect": False, **source}
     return config.model_copy(update={"source": config.source.model_copy(update=changed)})
 
 

@@ -40,6 +40,10 @@ _COUNTERS = {
     "canal_errors_total": ("errors", "Failures that ended a generation"),
     "canal_generations_total": ("generations", "Starts of the upstream, the first one included"),
     "canal_reconnects_total": ("fetched.reconnects", "Connections to the source made again"),
+    "canal_failed_checks_total": (
+        "fetched.failed_checks",
+        "Health checks of the source (detect_sql) that failed",
+    ),
     "canal_source_errors_total": (
         "fetched.errors",
         "Lost connections to the source, and failed attempts to connect",

@@ -41,6 +41,7 @@ class SourceConfig(Section):
     fallback_s: float = Field(60.0, ge=0)
     # With standbys: what is asked of the server, how often, and after how many failures in a row
     # it is left.
+    detect: bool = False  # without standbys, too: then failures are only counted
     detect_sql: str = "SELECT 1"
     detect_interval_s: float = Field(3.0, gt=0)
     detect_failures: int = Field(3, ge=1)

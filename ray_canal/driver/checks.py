@@ -69,7 +69,9 @@ def check_server(
             results += _check_grants(source, catalog)
             results += check_settings(config, facts_of(catalog, version))
             if source.standby:
-                results += _check_standbys(source, catalog, {} if uuids is None else uuids)
+                results.append(_check_standby(source, catalog, {} if uuids is None else uuids))
+            if source.standby or source.detect:
+                results.append(_check_detection(source, catalog))
             results.append(_check_start(source, catalog))
         except CanalError as error:
             results.append(CheckResult("queries", False, str(error), "see the detail"))
@@ -102,21 +104,22 @@ def facts_of(catalog: Catalog, version: str) -> ServerFacts:
     )
 
 
-def _check_standbys(
-    source: SourceConfig, catalog: Catalog, uuids: dict[str, str]
-) -> list[CheckResult]:
-    """Of each of several servers: that it is another one than those before, and is asked well."""
+def _check_standby(source: SourceConfig, catalog: Catalog, uuids: dict[str, str]) -> CheckResult:
+    """Of each of several servers: that it is another one than those before."""
     uuid = catalog.server_uuid()
     same = uuids.setdefault(uuid, source.address)
     ok = same == source.address
     detail = uuid if ok else f"{uuid}, the same as {same}: one cannot stand in for itself"
-    results = [CheckResult("server_uuid", ok, detail, "" if ok else "change source.standby")]
+    return CheckResult("server_uuid", ok, detail, "" if ok else "change source.standby")
+
+
+def _check_detection(source: SourceConfig, catalog: Catalog) -> CheckResult:
     try:
         catalog.rows(source.detect_sql)
     except CanalError as error:
         mend = "source.detect_sql, or the user's grants for it"
-        return [*results, CheckResult("detect_sql", False, str(error), mend)]
-    return [*results, CheckResult("detect_sql", True, source.detect_sql)]
+        return CheckResult("detect_sql", False, str(error), mend)
+    return CheckResult("detect_sql", True, source.detect_sql)
 
 
 def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:

@@ -42,8 +42,10 @@ _SEND_ANNOTATE_ROWS = 2  # MariaDB: do not leave ANNOTATE_ROWS events out
 _THROUGH_GTID = 4
 _SEMI_SYNC_MAGIC = 0xEF
 _MARIADB_CAPABILITY_GTID = 4
-_WRITE_TIMEOUT_S = 24 * 3600
-"""How long the server waits for us when back-pressure keeps us from reading."""
+_WRITE_TIMEOUT_S = 600
+"""So long the server waits for us when back-pressure keeps us from reading. Then it ends the dump,
+and a new one goes on there when there is room: meanwhile nothing keeps the server from purging the
+file, and a connection whose other end is gone is not kept for a day."""
 
 _TLS_BATCH_BYTES = 1 << 20
 

@@ -3,7 +3,8 @@
 A dump tells only that a connection is there; a server whose disk is full or whose threads hang
 keeps it open and sends heartbeats. So the thread runs `detect_sql` (Canal:
 canal.instance.detecting.sql) at an interval, over a connection of its own, and takes the server for
-dead after so many failures in a row. Only who has a standby to go to needs to know.
+dead after so many failures in a row, if there is a standby to go to. Else (source.detect) failures
+are counted, and a statement that writes is a heartbeat in the log of an idle server.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ class HealthCheck:
     then what the last check met."""
 
     def __init__(self, config: SourceConfig, on_dead: Callable[[], None]) -> None:
+        """`on_dead` is called once, of a server that has a standby."""
         self._config = config
         self._catalog = Catalog(_hasty(config))
         self._on_dead = on_dead
         self._closed = threading.Event()
         self._telling = threading.Lock()
         self.failure: CanalError | None = None
+        self.failures = 0  # all of them
         self._thread = threading.Thread(target=self._run, name="health check", daemon=True)
         self._thread.start()
 
@@ -48,14 +51,18 @@ class HealthCheck:
         while not self._closed.wait(self._config.detect_interval_s):
             try:
                 self._catalog.rows(self._config.detect_sql)
+                if failures:
+                    log.warning("%s is well after %d failed checks", self._config.address, failures)
                 failures = 0
             except CanalError as error:
                 failures += 1
-                log.warning(
-                    "health check %d of %d failed: %s",
-                    failures, self._config.detect_failures, error,
-                )  # fmt: skip
-                if failures >= self._config.detect_failures:
+                self.failures += 1
+                if failures <= self._config.detect_failures:
+                    log.warning(
+                        "health check %d of %d failed: %s",
+                        failures, self._config.detect_failures, error,
+                    )  # fmt: skip
+                if failures >= self._config.detect_failures and self._config.standby:
                     self._tell(error)
                     break
         self._catalog.close()

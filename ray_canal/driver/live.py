@@ -146,7 +146,7 @@ class LiveSource:
         start = replace(start, position=self._stand(start.position, by_gtid=start.by_gtid))
         if not has_place:  # only the dump says where its GTIDs lie
             decided(start, self._identity)
-        if self._all.standby:
+        if self._all.standby or self._all.detect:
             self._health = HealthCheck(config, self._wake_reader)
         return start
 
@@ -348,6 +348,7 @@ class LiveSource:
             connected=self._dump is not None,
             reconnects=self._reconnects,
             errors=self._errors,
+            failed_checks=0 if self._health is None else self._health.failures,
             last_error=self._last_error,
         )
 

@@ -28,7 +28,8 @@ def nothing(start: Start, identity: SourceIdentity) -> None:
 class SourceStatus:
     """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
     header time. `master_position` is how far the server (or file) is known to go, None: not
-    known. `errors` counts lost connections and failed attempts to connect. `lag_bytes`: what the
+    known. `errors` counts lost connections and failed attempts to connect, `failed_checks` those of
+    health (source.detect_sql). `lag_bytes`: what the
     source has and we have not read, None: not known. `purge`: how far the oldest cursor is from
     what the server purges next."""
 
@@ -41,6 +42,7 @@ class SourceStatus:
     connected: bool = True
     reconnects: int = 0
     errors: int = 0
+    failed_checks: int = 0
     last_error: str = ""
     lag_bytes: int | None = None
     purge: PurgeDistance | None = None

@@ -261,6 +261,7 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
         ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", _flag)
         for name in EVENT_FILTERS
     ),
+    ("source", "detect", "canal.instance.detecting.enable", _flag),
     ("source", "detect_sql", "canal.instance.detecting.sql", _text),
     ("source", "detect_interval_s", "canal.instance.detecting.interval.time", _number),
     ("source", "detect_failures", "canal.instance.detecting.retry.threshold", _number),

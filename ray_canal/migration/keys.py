@@ -42,7 +42,7 @@ _ADMIN = "there is no canal-admin; a deployment is one canal.toml"
 _QUEUE = "there are no message queues; programs read by TCP, in Python or in Spark"
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
-_HEALTH = "on where there is a standby; the connection has its own heartbeat besides"
+_HEALTH = "where there is a standby, it is always on; the connection has its own heartbeat besides"
 _PLACE = "the place on a standby is found by GTIDs, commit times or rows"
 _SECRET = "written as a reference to an environment variable, never in clear"
 
@@ -151,7 +151,7 @@ INSTANCE_KEYS = (
     Key("canal.instance.multi.stream.on", REFUSED, harmless=("false",), note=(
         "PolarDB-X's streams are not merged; make each a destination"
     )),
-    Key("canal.instance.detecting.enable", LEFT, note=_HEALTH),
+    Key("canal.instance.detecting.enable", MAPPED, "instance.source.detect", _HEALTH),
     Key("canal.instance.detecting.sql", MAPPED, "instance.source.detect_sql"),
     Key("canal.instance.detecting.interval.time", MAPPED, "instance.source.detect_interval_s"),
     Key("canal.instance.detecting.retry.threshold", MAPPED, "instance.source.detect_failures"),

@@ -48,6 +48,7 @@ INSTANCE = r"""
 canal.instance.master.address = db.example:3307
 canal.instance.master.sslMode = VERIFY_CA
 canal.instance.standby.address = db2.example:3307
+canal.instance.detecting.enable = true
 canal.instance.detecting.sql = insert into retl.xdual values(1,now())
 canal.instance.detecting.interval.time = 7
 canal.instance.detecting.retry.threshold = 5
@@ -93,6 +94,7 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     source = orders.source
     assert source.host_port == ("db.example", 3307)
     assert source.standby == ("db2.example:3307",)
+    assert source.detect
     assert source.detect_sql == "insert into retl.xdual values(1,now())"
     assert (source.detect_interval_s, source.detect_failures) == (7, 5)
     assert (source.username, source.password) == ("canal", "env:CANAL_ORDERS_PASSWORD")
