@@ -445,7 +445,7 @@ def import_meta(
     )
     for subscriber in subscribers:
         at = subscriber.cursor.position if subscriber.cursor else "where source.start says"
-        typer.echo(f"{name}: client {subscriber.client_id} at {at}, filter {subscriber.filter}")
+        typer.echo(f"{name}: client {subscriber.client_id} at {at}, filter {subscriber.filter!r}")
 
 
 @app.command()

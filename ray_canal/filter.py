@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from ray_canal.errors import ConfigError
-from ray_canal.patterns import NamePattern, compiled
+from ray_canal.patterns import NamePattern, compiled, span
 
 LIST_CHARACTERS_MAX = 256 << 10
 LIST_SIZE_MAX = 200_000
@@ -80,6 +80,22 @@ class _Names:
         return name in self._plain or any(pattern.matches(name) for pattern in self._patterns)
 
 
+def without_common(patterns: list[str], tables: str) -> list[str]:
+    """Of these patterns those that certainly match no name that the list `tables` matches. Of
+    others nobody knows."""
+    spans = [span(pattern) for pattern in split_patterns(tables)]
+    if not spans or None in spans:
+        return []
+    found = []
+    for pattern in patterns:
+        own = span(pattern)
+        if own is not None and all(
+            each is not None and (own[1] < each[0] or each[1] < own[0]) for each in spans
+        ):
+            found.append(pattern)
+    return found
+
+
 class TableFilter:
     """Which tables pass. `within` is another white list (the instance's) that must admit it too."""
 
@@ -143,6 +159,14 @@ class FieldFilter:
 
     def __hash__(self) -> int:
         return hash(self._texts)
+
+
+def plain_name(pattern: str) -> tuple[str, str] | None:
+    """The (schema, table) that is all that a pattern matches; None: it is no plain name."""
+    if _PLAIN.fullmatch(pattern) is None:
+        return None
+    schema, dot, table = pattern.replace("\\", "").lower().partition(".")
+    return (schema, table) if dot else None
 
 
 def _columns_by_table(text: str) -> dict[str, frozenset[str]]:

@@ -21,6 +21,7 @@ from ray_canal.errors import ConfigError
 PATTERN_MEMORY_BYTES = 1 << 20
 """What RE2 may use of memory for one pattern; with more, a counted repetition takes seconds."""
 
+_SPAN_BYTES = 64
 _LACKS = (
     "there are no look-around assertions (but a negative one behind literal text at the "
     "beginning), backreferences, atomic groups and possessive quantifiers here, since a match must "
@@ -60,6 +61,24 @@ class NamePattern:
 
 
 @lru_cache(maxsize=64)
+def span(pattern: str) -> tuple[bytes, bytes] | None:
+    """The least and the greatest of the lower-cased names that a pattern may match, in UTF-8; None:
+    not known. So patterns whose spans do not overlap match no name in common."""
+    tokens = _tokens(pattern)
+    if any(inside and part != part.lower() for part, inside in tokens):
+        return None
+    lowered = "".join(part.lower() if len(part) == 1 else part for part, _ in tokens)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_BYTES
+    try:
+        found = re2.compile(_in_unicode(lowered), options=options)
+        first, last = found.possiblematchrange(_SPAN_BYTES)
+    except (re2.error, ValueError):
+        return None
+    return first, last
+
+
 def compiled(pattern: str) -> NamePattern:
     """Raises ConfigError: not a regular expression, or one that RE2 lacks, or too large."""
     try:

@@ -47,7 +47,6 @@ from ray_canal.errors import (
     MetaDamaged,
     NotSubscribed,
 )
-from ray_canal.filter import TableFilter
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
@@ -323,7 +322,7 @@ class Instance:
         """What the subscriber asked for, or the destination has."""
         store, whole = self._config.store, subscriber.transactions
         return Terms(
-            self._filter(subscriber.filter),
+            self._config.filter.of_subscriber(subscriber.filter),
             cast(Policy, subscriber.policy or store.policy),
             store.transactions if whole is None else whole,
         )
@@ -486,8 +485,3 @@ class Instance:
         else:
             self._contact.note(found, self._last_event_time, failed=self._state == FAILED)
         return found
-
-    def _filter(self, subscriber_filter: str) -> TableFilter:
-        """The subscriber's filter on top of the instance's black list."""
-        instance = self._config.filter
-        return TableFilter(subscriber_filter, instance.black_tables, within=instance.tables)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -25,6 +26,7 @@ from ray_canal.errors import (
     InstanceNotRunning,
     NotSubscribed,
 )
+from ray_canal.filter import split_patterns
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import described
 from ray_canal.protocol.position import LogPosition
@@ -38,6 +40,8 @@ from ray_canal.protocol.subscription import (
     refuse_wishes,
     shares,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Subscriptions(Instance):
@@ -57,7 +61,7 @@ class Subscriptions(Instance):
         From now on calls that name another `holder` are refused with SubscriberReplaced."""
         refuse_client_id(client_id)
         wishes = wishes or Subscription()
-        self._filter(filter_text)  # refused before anything is started for it
+        self._refuse_filter(client_id, filter_text)  # before anything is started for it
         refuse_wishes(wishes)
         await self._admit(client_id)
         async with self._turn(client_id):
@@ -138,12 +142,32 @@ class Subscriptions(Instance):
     async def change_filter(self, client_id: int, filter_text: str, holder: str = "") -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises
         NotSubscribed."""
-        self._filter(filter_text)
+        self._refuse_filter(client_id, filter_text)
         async with self._turn_at_line(client_id):
             subscriber = self._subscriber(client_id)
             self._refuse_replaced(client_id, holder)
             await self._save(dataclasses.replace(subscriber, filter=filter_text))
         await self._join(client_id)
+
+    def _refuse_filter(self, client_id: int, text: str) -> None:
+        """Raises ConfigError: it is none, or nothing that the destination shows can pass it. Where
+        that is so of a part of it, the log tells."""
+        where = self._config.filter
+        hidden = where.hidden_of(text)
+        if not hidden:
+            return
+        why = (
+            f"what {', '.join(hidden)} admits is left out by the destination's own filter (tables "
+            f"{where.tables!r}, black_tables {where.black_tables!r}); widen that with `ray-canal "
+            f"filter {self._destination} --instance`, or let filters replace it with "
+            'filter.subscribers = "replace" (black_tables counts in any case)'
+        )
+        if len(hidden) == len(split_patterns(text)):
+            raise ConfigError(f"filter {text!r} would show nothing: {why}").at(
+                destination=self._destination
+            )
+        logger.warning("%s: client %d subscribes in part to nothing: %s", self._destination,
+                       client_id, why)  # fmt: skip
 
     async def filter_of(self, client_id: int) -> str | None:
         """A subscriber's filter; None: there is no such subscriber."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 
 from ray_canal.config.section import Section, explained
 from ray_canal.errors import ConfigError
-from ray_canal.filter import EventFilter, FieldFilter, TableFilter
+from ray_canal.filter import (
+    EventFilter,
+    FieldFilter,
+    TableFilter,
+    plain_name,
+    split_patterns,
+    without_common,
+)
 
 
 class FilterConfig(Section):
@@ -16,6 +23,10 @@ class FilterConfig(Section):
 
     tables: str = r".*\..*"
     black_tables: str = r"mysql\.slave_.*"
+    # What a subscriber's own list does: "narrow": both lists must admit a table; "replace": it
+    # takes the place of `tables`, as Canal has it, so rows of all tables but the black ones are
+    # decoded.
+    subscribers: Literal["narrow", "replace"] = "narrow"
     # Columns, `schema.table:column/column,…` (canal.instance.filter.field / .black.field).
     fields: str = ""
     black_fields: str = ""
@@ -50,10 +61,29 @@ class FilterConfig(Section):
             return self
         return self.model_copy(update={"black_tables": f"{known},{tables}" if known else tables})
 
+    def of_subscriber(self, tables: str) -> TableFilter:
+        """What passes for a subscriber with this list; an empty one is the destination's. Raises
+        ConfigError: it is no list."""
+        if self.subscribers == "replace":
+            return TableFilter(tables or self.tables, self.black_tables)
+        return TableFilter(tables, self.black_tables, within=self.tables)
+
+    def hidden_of(self, tables: str) -> list[str]:
+        """The patterns of a subscriber's list by which it will certainly see nothing."""
+        passes = self.of_subscriber(tables)
+        patterns = split_patterns(tables)
+        names = {pattern: plain_name(pattern) for pattern in patterns}
+        hidden = {each for each, name in names.items() if name and not passes.admits(*name)}
+        if self.subscribers == "narrow":
+            others = [pattern for pattern in patterns if names[pattern] is None]
+            hidden.update(without_common(others, self.tables))
+        return [pattern for pattern in patterns if pattern in hidden]
+
     def event_filter(self) -> EventFilter:
         """What is dropped before rows are decoded; all but `transaction_entry`."""
+        tables = "" if self.subscribers == "replace" else self.tables
         return EventFilter(
-            TableFilter(self.tables, self.black_tables),
+            TableFilter(tables, self.black_tables),
             query_dcl=self.query_dcl,
             query_dml=self.query_dml,
             query_ddl=self.query_ddl,

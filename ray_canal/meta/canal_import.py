@@ -25,8 +25,6 @@ from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import refuse_client_id
 
-_ALL_TABLES = r".*\..*"
-
 
 def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:
     """The destination of a `meta.dat`, and its subscribers. Raises ConfigError."""
@@ -50,7 +48,7 @@ def _subscriber(client: dict[str, Any]) -> SubscriberMeta:
     refuse_client_id(client_id)
     return SubscriberMeta(
         client_id,
-        str(identity.get("filter") or _ALL_TABLES),
+        str(identity.get("filter") or ""),
         None if cursor is None else _position(cursor),
     )
 

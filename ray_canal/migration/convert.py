@@ -39,6 +39,7 @@ _SPRING_FILES = {
 }
 _BUFFER_SIZE = 16384  # Canal's default, which is not ours
 _FIRST_EVENT = 4
+_ALL_TABLES = r".*\..*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +295,13 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Fin
     for section, key, canal, value in _SIMPLE:
         if properties.get(canal):
             tree.setdefault(section, {})[key] = value(properties, canal)
+    if tree["filter"].get("tables", _ALL_TABLES) != _ALL_TABLES:
+        tree["filter"]["subscribers"] = "replace"
+        text = (
+            "a client's subscribe(filter) takes its place, as in Canal (filter.subscribers), so "
+            'rows of all tables but the black ones are decoded; "narrow" does not let clients widen'
+        )
+        found.append(Finding(name, "canal.instance.filter.regex", text))
     if tree["filter"].get("table_error"):
         text = "rows without a schema are lost; tsdb.on_ddl_error = \"quarantine\" keeps them"
         found.append(Finding(name, "canal.instance.filter.table.error", text))

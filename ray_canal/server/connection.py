@@ -58,7 +58,6 @@ _BATCHES_RENDERED_AT_ONCE = 4
 _CONTENDED_STALL_S = 5.0
 _CHECK_S = 1.0
 _LINGER_S = 1.0
-ALL_TABLES = r".*\..*"
 
 
 @dataclass(slots=True)
@@ -354,7 +353,7 @@ class Connection:
     async def _subscribe(self, store: Store, request: Subscribe) -> None:
         """Batches that are outstanding stay so: Canal's clients roll back by themselves."""
         identity = request.identity
-        tables = request.filter or ALL_TABLES
+        tables = request.filter  # empty: the destination's own
         if not self._user.may("subscribe"):
             known = await store.call_async("filter_of", identity.client_id, repeat=True)
             if known is None or request.filter not in ("", known):

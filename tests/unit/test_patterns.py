@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ray_canal.errors import ConfigError
-from ray_canal.patterns import compiled
+from ray_canal.patterns import compiled, span
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,14 @@ def test_it_means_what_backtracking_means(
     rest = f"(?:{rest})"  # one that cannot begin with a quantifier
     pattern = f"{before}{ahead}{rest}|{other}"
     assert compiled(pattern).matches(name) is (re.fullmatch(pattern, name) is not None)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(_LITERALS, _PARTS, _PARTS, st.text("ab1.", max_size=5), st.booleans())
+def test_a_span_holds_every_name_that_matches(
+    before: str, rest: str, other: str, name: str, upper: bool
+) -> None:
+    pattern = f"{before}(?:{rest})|{other}"
+    found = span(pattern.replace("a", "A") if upper else pattern)
+    if found is not None and compiled(pattern).matches(name):
+        assert found[0] <= name.encode() <= found[1]

@@ -322,3 +322,41 @@ def test_a_new_connection_ends_the_get_of_one_that_may_be_gone(tmp_path: Path, h
             assert found is not None
 
     run(story())
+
+
+def test_a_filter_by_which_nothing_comes_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """a2: who subscribes to what the destination leaves out is told, not given nothing."""
+
+    async def story() -> None:
+        config = instance(filter={"tables": r"shop\.customers"})
+        async with running(tmp_path, config) as store:
+            with pytest.raises(ConfigError, match=r"would show nothing.*subscribers = .replace"):
+                await store.subscribe(7, r"shop\.orders")
+            await store.subscribe(7, r"shop\.orders,shop\.customers")
+            assert r"subscribes in part to nothing: what shop\.orders admits" in caplog.text
+            with pytest.raises(ConfigError, match="would show nothing"):
+                await store.change_filter(7, r"crm\..*")
+            assert await store.filter_of(7) == r"shop\.orders,shop\.customers"
+
+    run(story())
+
+
+def test_a_filter_takes_the_place_of_the_destinations(tmp_path: Path) -> None:
+    """a2: where the configuration says so, as in Canal; without one, the destination's counts."""
+
+    async def story() -> None:
+        where = {"tables": r"shop\.customers", "black_tables": "", "subscribers": "replace"}
+        async with running(tmp_path, instance(filter=where)) as store:
+            found = {}
+            lists = {1: "", 2: r"shop\.orders", 3: ALL}
+            for client_id, text in lists.items():
+                await store.subscribe(client_id, text)
+            for client_id in lists:
+                heads = await drain(store, client_id, 1 << 20)
+                found[client_id] = sum(head.row_count for head in heads)
+            assert 0 < found[1] < found[3]
+            assert 0 < found[2] < found[3]
+
+    run(story())

@@ -30,7 +30,7 @@ READ = [
             SourceIdentity("db1:3306"), EntryPosition("mysql-bin.000003", 4358)
         ),
     ),
-    SubscriberMeta(1002, r".*\..*", None),
+    SubscriberMeta(1002, "", None),
 ]  # fmt: skip
 
 

@@ -129,6 +129,19 @@ def test_canals_open_port_is_closed_with_a_notice(tmp_path: Path, ip: str) -> No
     assert "insecure = true" in notice.text
 
 
+@pytest.mark.parametrize(
+    ("regex", "subscribers"), [(r"shop\\..*", "replace"), (r".*\\..*", "narrow"), ("", "narrow")]
+)
+def test_a_clients_filter_counts_as_in_canal(tmp_path: Path, regex: str, subscribers: str) -> None:
+    """a2: it takes the place of canal.instance.filter.regex, and that is said."""
+    kept = [line for line in INSTANCE.splitlines() if "filter.regex" not in line]
+    line = f"canal.instance.filter.regex = {regex}" if regex else ""
+    found = imported(tmp_path, SERVER, orders="\n".join([*kept, line]))
+    assert loaded(tmp_path, found).destination("orders").filter.subscribers == subscribers
+    notices = [each for each in found.findings if each.key == "canal.instance.filter.regex"]
+    assert bool(notices) is (subscribers == "replace")
+
+
 def test_no_secret_is_written_or_shown(tmp_path: Path) -> None:
     instance = (
         INSTANCE
