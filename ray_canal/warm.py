@@ -25,10 +25,12 @@ from ray_canal.driver.dump import load_kernels
 from ray_canal.driver.source import open_source
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.protocol.log_context import NO_CONTEXT
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
 from ray_canal.views.masking import Hashing
 from ray_canal.views.presence import with_presence
+from ray_canal.views.transactions import ended_transactions
 
 
 def warm() -> float:
@@ -59,6 +61,7 @@ def warm() -> float:
 def _render(chunk: DecodedChunk) -> None:
     count = chunk.layout.event_count
     tables = [table for table in chunk.layout.tables if table.rows]
+    ended_transactions(chunk, (0, count), None, None, NO_CONTEXT)
     for batch, table in zip(batches(chunk, 0, count), tables, strict=True):
         with_presence(batch.slice(0, 0), chunk, table, np.zeros(0, np.int32), 0)
     Hashing(b"key").hashed(pa.array(["value"]), "value")

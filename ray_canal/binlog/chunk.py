@@ -64,6 +64,10 @@ EVENT_IN_TRANSACTION = 1
 """Set on the rows, queries and END of an open transaction; not on a DDL that stands alone."""
 EVENT_SILENT = 2
 """Set where Canal makes no entry (CREATE VIEW, GRANT, SAVEPOINT): it moves cursors, no more."""
+EVENT_ROLLED_BACK = 8
+"""Set on an END that is a ROLLBACK: what its rows changed in transactional tables is undone."""
+EVENT_ONE_PHASE = 16
+"""Set on the END of an XA transaction that was committed in one phase: no XA COMMIT follows."""
 EVENT_CLOSES = 4
 """Set in ENTRY on what ends a transaction: END, and a statement that stands alone (a DDL); of
 several entries that one event makes (DROP TABLE a, b), or one GTID names, the last one. Rows

@@ -24,6 +24,7 @@ from ray_canal.protocol.schema_record import SchemaChange
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces, iter_entries
+from ray_canal.views.transactions import ended_transactions, no_transactions
 from ray_canal.views.transform import Transform
 
 T = TypeVar("T")
@@ -183,6 +184,20 @@ class Message:
                 if change.position in positions
             )
         return found
+
+    @property
+    def transactions(self) -> pa.RecordBatch:
+        """The transactions that end in the message, in log order: one row for each that has a row,
+        or an entry of its own, for the subscriber (docs/subscribers.md has the columns). Rows are
+        counted from the transaction's first one, whatever message it came in, before any row
+        predicate."""
+        found = [
+            ended_transactions(
+                chunk, (part.first, part.last), part.mask, part.tables, self._context(part)
+            )
+            for part, chunk in self._parts()
+        ]
+        return pa.concat_batches(found) if found else no_transactions()
 
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""

@@ -289,8 +289,9 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
     at = state[AT]
     position = state[POSITION]
     code = MORE
+    holds = False  # XA END is followed by what says whether it is a commit
     while True:
-        if at >= limit:
+        if at >= limit and not holds:
             code = FULL
             break
         if at + HEADER_BYTES > filled:
@@ -328,7 +329,7 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
             state[GAP_POSITION] = end - length
             code = GAP
             break
-        stop = ends = False
+        stop = ends = holds = False
         count = state[CARRY_COUNT]
         if kind == TABLE_MAP_EVENT:
             if count + 1 >= carry.shape[0]:
@@ -359,6 +360,7 @@ def scan(buffer, filled, early, limit, state, carry):  # type: ignore[no-untyped
                 state[IN_TRANSACTION] = 1
             elif meaning == _XA_ENDS:
                 state[IN_TRANSACTION] = 0
+                holds = True
             elif meaning == _ENDS:
                 _end_transaction(state, carry)
                 ends = True

@@ -13,7 +13,7 @@ from ray_canal.kernels.records import closes
 
 # Fields of `found`.
 T_BEGIN: Final = 0  # where its first event starts in the file
-T_GTID: Final = 1  # index of its GTID, -1: none
+T_GTID: Final = 1  # index of its GTID event, which may be anonymous; -1: none
 T_CLOSER: Final = 2  # number of the event that ends it, -1: none in this chunk
 T_ROWS: Final = 3  # up to its end or the chunk's
 TRANSACTION_FIELDS: Final = 4
@@ -40,7 +40,7 @@ def split_transactions(events, gtids, open_begin, open_rows, numbers, found):  #
                 begin = open_begin
                 rows = open_rows
             found[count, T_BEGIN] = begin
-            found[count, T_GTID] = gtid if gtid >= 0 and gtids[gtid]["flavor"] != 0 else -1
+            found[count, T_GTID] = gtid
             found[count, T_CLOSER] = -1
             found[count, T_ROWS] = rows
             count += 1
@@ -54,20 +54,33 @@ def split_transactions(events, gtids, open_begin, open_rows, numbers, found):  #
 
 
 @bare
+def gather_texts(arena, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
+    """Copy these pieces of the arena one after the other; `offsets` (int32) has one more."""
+    to = 0
+    offsets[0] = 0
+    for k in range(starts.size):
+        copy(out, to, arena, starts[k], sizes[k])
+        to += sizes[k]
+        offsets[k + 1] = to
+
+
+@bare
 def name_transactions(found, journal, gtid_offsets, gtid_text, offsets, out):  # type: ignore[no-untyped-def]
     """Write the names of these transactions, one after the other; the bytes written.
 
-    A name is its GTID's text (`gtid_text`, which ends at `gtid_offsets`, int32 as bytes), else
-    `journal`, a colon and where it begins. `offsets`: int32 as bytes, one more than there are
-    transactions. `out` has room for the longest name of each.
+    A name is its GTID's text (`gtid_text`, which ends at `gtid_offsets`, int32 as bytes), if it has
+    one, else `journal`, a colon and where it begins. `offsets`: int32 as bytes, one more than there
+    are transactions. `out` has room for the longest name of each.
     """
     to = 0
     store32(offsets, 0, 0)
     for k in range(found.shape[0]):
         gtid = found[k, T_GTID]
+        start = size = 0
         if gtid >= 0:
             start = load32(gtid_offsets, 4 * gtid)
             size = load32(gtid_offsets, 4 * gtid + 4) - start
+        if size > 0:
             copy(out, to, gtid_text, start, size)
             to += size
         else:

@@ -34,6 +34,8 @@ KIND_ROWS: Final = 2
 KIND_END: Final = 3
 KIND_SPECIAL: Final = 9
 
+ROLLS_BACK: Final = 4  # a query that is an END, too
+
 # What a query means beyond that: XA's transactions begin and end with queries that have entries of
 # their own.
 XA_BEGINS: Final = 10
@@ -67,6 +69,10 @@ _START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
 _IGNORABLE_FLAG: Final = 0x80
 _STANDALONE_FLAG: Final = 1
 _STATEMENT_END_FLAG: Final = 1
+
+# As in binlog/chunk.py.
+_ROLLED_BACK: Final = 8
+_ONE_PHASE: Final = 16
 
 
 @bare
@@ -106,7 +112,7 @@ _XA_END = np.frombuffer(b"XA END ", np.uint8)
 
 @bare
 def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
-    """KIND_BEGIN, KIND_END, XA_BEGINS, XA_ENDS, KIND_SPECIAL; -1: too short."""
+    """KIND_BEGIN, KIND_END, ROLLS_BACK, XA_BEGINS, XA_ENDS, KIND_SPECIAL; -1: too short."""
     if end - body < 13:
         return -1
     text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
@@ -118,8 +124,10 @@ def query_meaning(data, body, end):  # type: ignore[no-untyped-def]
         end -= 1
     if _is_word(data, text, end, _BEGIN):
         return KIND_BEGIN
-    if _is_word(data, text, end, _COMMIT) or _is_word(data, text, end, _ROLLBACK):
+    if _is_word(data, text, end, _COMMIT):
         return KIND_END
+    if _is_word(data, text, end, _ROLLBACK):
+        return ROLLS_BACK
     if _is_word(data, text, min(end, text + _XA_START.size), _XA_START):
         return XA_BEGINS
     if _is_word(data, text, min(end, text + _XA_END.size), _XA_END):
@@ -346,8 +354,16 @@ def walk(  # type: ignore[no-untyped-def]
                 flags = 0
             elif meaning == KIND_END or meaning == XA_ENDS:
                 in_transaction = 0
+            elif meaning == ROLLS_BACK:
+                entry = KIND_END
+                in_transaction = 0
+                flags |= _ROLLED_BACK
             elif _opens_transaction(data, body, end):
                 in_transaction = flags = 1
+        elif kind == 38:
+            # XA COMMIT … ONE PHASE is written as such a prepare.
+            if new and entries and end > body and data[body] != 0:
+                events[entries - 1]["flags"] |= _ONE_PHASE
         elif kind == 16:
             if end - body < 8:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind

@@ -112,16 +112,17 @@ def batch_of(
 
 
 def _part(subscriber: Subscriber, one: Taken) -> Part:
-    slot, is_open = one.slot, one.slot.open
+    slot, is_open, view = one.slot, one.slot.open, subscriber.view(one.slot)
+    assert view is not None
     return Part(
         slot.payload,
-        one.first,
+        max(one.first, view.consumed),
         one.last,
         one.mask,
         slot.gtid_set,
         slot.on_disk,
         None if is_open is None else is_open.seen(subscriber.terms.filter.admits),
-        subscriber.tables_of(slot),
+        view.tables,
     )
 
 

@@ -48,8 +48,9 @@ class View:
     `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
     (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
     that end a transaction, seen or not. `tables`: which of the chunk's tables it sees, a byte each
-    (None: all). `whole` is false of a slot on disk: then the counts are
-    known, and `packed`: a bit for each entry that it sees (None: all of them).
+    (None: all). `consumed`: so many of the first entries lie before its cursor. `whole` is false of
+    a slot on disk: then the counts are known, and `packed`: a bit for each entry that it sees
+    (None: all of them).
     """
 
     admitted: Ints
@@ -60,6 +61,7 @@ class View:
     rows: int
     cost: int
     tables: bytes | None = None
+    consumed: int = 0
     whole: bool = True
     packed: bytes | None = None
 
@@ -70,7 +72,7 @@ class View:
             mask = np.zeros(slot_count, np.bool_)
             mask[self.admitted] = True
             packed = np.packbits(mask).tobytes()
-        counts = self.count, self.rows, self.cost, self.tables
+        counts = self.count, self.rows, self.cost, self.tables, self.consumed
         return View(_NONE, _NONE, _NONE, _NONE, *counts, False, packed)
 
     def mask(self, slot_count: int) -> npt.NDArray[np.bool_] | None:
@@ -139,11 +141,6 @@ class Subscriber:
         """The same; None of a slot that is only on disk."""
         return None if slot.chunk is None else self.view(slot)
 
-    def tables_of(self, slot: Slot) -> bytes | None:
-        """See View.tables."""
-        found = self.view(slot)
-        return None if found is None else found.tables
-
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
         """Behind the last of these slots, which begin where it stands, that lies before its cursor
         as a whole. Log sequence."""
@@ -174,10 +171,12 @@ class Subscriber:
         mask = chunk.info.entries_of(tables)
         if chunk.visible is not None:
             mask &= chunk.visible
+        before = 0
         behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
         if self.cursor is not None and not behind:
             done = consumed(chunk, self.cursor, self.order)
             mask &= ~done
+            before = int(done.sum())
             if self._beyond_cursor is None and not done.all():
                 after = chunk.after
                 behind = after is not None and self.order.key(after) > self.order.key(self.cursor)
@@ -205,6 +204,7 @@ class Subscriber:
             int(entries["rows"].sum()),
             int(costs[-1]),
             None if all(tables) else bytes(tables),
+            before,
         )
 
 

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "demo": "errors config protocol client offline spark render __init__",
     "cli": "errors malloc config driver meta client offline render demo spark __init__ redrive "
     "migration",
-    "warm": "config binlog parse driver views demo",
+    "warm": "config protocol binlog parse driver views demo",
     "__init__": "config protocol client offline spark views",
 }
 

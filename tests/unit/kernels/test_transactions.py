@@ -34,9 +34,8 @@ def test_transactions_of_random_events(count: int, open_begin: int) -> None:
         if i == 0 or ends[i - 1]:
             gtid = int(event["gtid"])
             begin = int(gtids["position"][gtid]) if gtid >= 0 else int(event["position"])
-            known = gtid if gtid >= 0 and gtids["flavor"][gtid] else -1
             goes_on = i == 0 and open_begin >= 0
-            wanted.append([open_begin if goes_on else begin, known, -1, 9 if goes_on else 0])
+            wanted.append([open_begin if goes_on else begin, gtid, -1, 9 if goes_on else 0])
         wanted_numbers.append(len(wanted) - 1)
         wanted[-1][t.T_ROWS] += int(event["rows"])
         wanted[-1][t.T_CLOSER] = i if ends[i] else -1
@@ -48,7 +47,8 @@ def test_transactions_of_random_events(count: int, open_begin: int) -> None:
     )
     assert found[:made].tolist() == wanted
     assert numbers.tolist() == wanted_numbers
-    names = [texts[gtid] if gtid >= 0 else f"bin.7:{begin}" for begin, gtid, *_ in wanted]
+    texts_of = [texts[gtid] if gtid >= 0 else "" for _, gtid, *_ in wanted]
+    names = [text or f"bin.7:{line[0]}" for text, line in zip(texts_of, wanted, strict=True)]
     assert named(found[:made], texts) == names
 
 
