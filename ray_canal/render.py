@@ -150,6 +150,8 @@ def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
 def _state(record: dict[str, Any]) -> str:
     if record["failure"]:
         return "failed"
+    if record["expired_at"]:
+        return "expired"
     if record["detached"]:
         return "own dump"
     return "-" if record["entries_behind"] is None else "in the log"

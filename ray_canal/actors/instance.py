@@ -193,7 +193,9 @@ class Instance:
     async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
         serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
-        placement = Placement(await self._cursors.load(), self._asides.unserved)
+        known = await self._cursors.load()
+        expired = {client_id for client_id, one in known.items() if one.expired}
+        placement = Placement(known, {*self._asides.unserved, *expired})
         line = self._opening = Line(
             self._config, self._new_folder(), self._changed, self._asides.detach, self._within
         )
@@ -272,6 +274,8 @@ class Instance:
                 self._asides.send(client_id, str(failure), failure)
             elif left is not None:
                 self._asides.send(client_id, left.why)
+            elif client_id in placement.apart:
+                self._asides.send(client_id, "it made no call for too long")
             else:
                 try:
                     terms = self.terms(subscriber)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,7 @@ class Line:
         self.ended = self._stopped = False
         self.identity = SourceIdentity("")
         self.timeline = 0
+        self._full_since: float | None = None
 
     async def open(
         self,
@@ -107,8 +109,14 @@ class Line:
         if not self._broken.done():
             self._broken.set_exception(error)
 
+    @property
+    def full_s(self) -> float:
+        """For how long the log has had no room for the next chunk; 0: it has."""
+        return 0.0 if self._full_since is None else time.monotonic() - self._full_since
+
     async def _wait_for_room(self, chunks: int) -> None:
         store = self.store
+        self._full_since = None
         while not store.has_room(chunks * self._config.chunk_bytes):
             slot = store.spillable()
             if slot is not None and self._disk.may_try and await self._spill(slot):
@@ -123,7 +131,9 @@ class Line:
                 continue
             if store.flush():  # two full logs that wake each other each time would never rest
                 await self._changed.wake()
+            self._full_since = self._full_since or time.monotonic()
             await self._changed.wait(self._disk.try_at)
+        self._full_since = None
 
     # --- the disk -----------------------------------------------------------------------------
 

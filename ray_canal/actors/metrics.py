@@ -24,6 +24,10 @@ _GAUGES = {
         "store.disk_failing_s",
         "Since when the log cannot go to disk; 0: it can",
     ),
+    "canal_store_full_seconds": (
+        "store.full_s",
+        "For how long the log has had no room and waits for a subscriber; 0: it has",
+    ),
     "canal_purge_seconds": (
         "purge.seconds",
         "Until the server may purge what the oldest cursor needs",
@@ -56,6 +60,8 @@ _STAGE_COUNTERS = {
 _SUBSCRIBER_GAUGES = {
     "canal_subscriber_behind_entries": ("entries_behind", "Entries in the log not acked yet"),
     "canal_subscriber_behind_bytes": ("bytes_behind", "Binlog bytes of these"),
+    "canal_subscriber_idle_seconds": ("last_call_s", "Since the subscriber's last call"),
+    "canal_subscriber_failed": ("failed", "1 while its cursor cannot be served"),
     "canal_subscriber_unacked_batches": ("unacked_batches", "Batches handed out and not acked"),
 }
 

@@ -136,7 +136,8 @@ class Store(Subscriptions):
             waits = True
             while waits and not line.store.ready(client_id, wanted, count_all=not full):
                 came_s = NEVER
-                waits = not self._ended(client_id) and await self._changed.wait(deadline)
+                with self._attendance.waiting(client_id):
+                    waits = not self._ended(client_id) and await self._changed.wait(deadline)
                 waits = waits and not self._is_void(client_id, holder, arrivals, caller)
                 line = await self._read_back(client_id, batch_size)
             if not full:
@@ -243,8 +244,7 @@ class Store(Subscriptions):
             cursor = line.store.cursor_after(client_id, batch_id)
             known = self._subscribers[client_id]
             # The durable cursor first: if that write fails, the batch stays outstanding.
-            place, now_s = LogPosition(self._identity, cursor), int(time.time())
-            await self._save(dataclasses.replace(known, cursor=place, called=now_s))
+            await self._save(known.seen(cursor=LogPosition(self._identity, cursor)))
             if line is self._line_now(client_id):  # else its successor begins behind the cursor
                 line.store.ack(client_id, batch_id, keep=keep)
                 line.sweep()

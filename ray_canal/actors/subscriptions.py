@@ -16,8 +16,11 @@ from typing import Any
 
 from ray_canal.actors.answers import replaced
 from ray_canal.actors.aside import source_start
-from ray_canal.actors.instance import FAILED, STARTING, STOPPED, Instance
+from ray_canal.actors.attendance import TICK_S, Attendance
+from ray_canal.actors.full_log import FullLogWarning
+from ray_canal.actors.instance import FAILED, RUNNING, STARTING, STOPPED, Instance
 from ray_canal.actors.line import Line
+from ray_canal.actors.ownership import Claim
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -43,9 +46,19 @@ from ray_canal.protocol.subscription import (
 
 logger = logging.getLogger(__name__)
 
+_NOTED_S_MIN = 60.0
+"""The time without a call is written no more often."""
+
 
 class Subscriptions(Instance):
     """Calls of clients that are about their subscription, and of people about any."""
+
+    def __init__(
+        self, instance_json: str, meta_json: str, within: bool = False, claim: Claim | None = None
+    ) -> None:
+        super().__init__(instance_json, meta_json, within, claim)
+        self._attendance = Attendance()
+        self._beats.append(asyncio.create_task(self._watch_subscribers()))
 
     async def subscribe(
         self,
@@ -73,13 +86,11 @@ class Subscriptions(Instance):
                 cursor = await self._start_of(client_id, wishes)
                 known = SubscriberMeta(client_id, filter_text, cursor)
             whole = wishes.transactions
-            subscriber = dataclasses.replace(
-                known,
+            subscriber = known.seen(
                 filter=filter_text,
                 holder=holder,
                 policy=known.policy if wishes.policy is None else wishes.policy,
                 transactions=known.transactions if whole is None else whole,
-                called=int(time.time()),
             )
             if subscriber != self._subscribers.get(client_id):
                 try:
@@ -238,8 +249,64 @@ class Subscriptions(Instance):
         if self._line is None:
             return {}
         stats = {**self._line.store.stats(), **self._line.disk_report()}
+        stats["full_s"] = self._line.full_s
+        stats["held_by"] = self._line.store.held_by() if self._line.full_s else []
         stats["subscribers"].update(self._asides.places())
+        for client_id, place in stats["subscribers"].items():
+            place["last_call_s"] = self._attendance.since_call_s(int(client_id))
+            place["failed"] = place["failure"] is not None
+            place["expired"] = self._subscribers[int(client_id)].expired or None
         return stats
+
+    # --- who does not call any more -------------------------------------------------------------
+
+    async def _watch_subscribers(self) -> None:
+        """Tell who keeps a full log from going on, and give up who has not called for too long."""
+        limit_s = self._config.store.subscriber_expire_hours * 3600
+        pause_s = min(TICK_S, limit_s / 10) if limit_s else TICK_S
+        warning = FullLogWarning(self._destination)
+        while True:
+            await asyncio.sleep(pause_s)
+            for client_id, subscriber in self._subscribers.items():
+                self._attendance.remember(client_id, subscriber.idle_s)
+            serves = self._state == RUNNING and self._line is not None
+            self._attendance.tick(self._subscribers, serves=serves)
+            if not serves or self._line is None:
+                continue
+            full_s, held_by = self._line.full_s, self._line.store.held_by()
+            warning.look(full_s, held_by, ", ".join(map(self._last_call, held_by)))
+            for client_id in list(self._subscribers):
+                try:
+                    await self._expire(client_id, limit_s)
+                except CanalError as error:  # the server of the cursors: the next time, then
+                    logger.warning("destination %s: %s", self._destination, error)
+
+    def _last_call(self, client_id: int) -> str:
+        since_s = self._attendance.since_call_s(client_id)
+        when = "no call in this life" if since_s is None else f"last call {since_s:.0f} s ago"
+        return f"{client_id}: {when}"
+
+    async def _expire(self, client_id: int, limit_s: float) -> None:
+        """Note how long a subscriber has not called; give it up after so many seconds."""
+        if not limit_s:
+            return
+        async with self._turn(client_id):
+            known, idle_s = self._subscribers.get(client_id), self._attendance.idle_s(client_id)
+            if known is None or known.expired:
+                return
+            if idle_s <= limit_s:
+                if abs(idle_s - known.idle_s) > max(limit_s / 10, _NOTED_S_MIN):
+                    await self._save(dataclasses.replace(known, idle_s=int(idle_s)))
+                return
+            now_s = int(time.time())
+            await self._save(dataclasses.replace(known, idle_s=int(idle_s), expired=now_s))
+            why = f"it made no call for {idle_s / 3600:.3g} h (store.subscriber_expire_hours)"
+            if self._line is not None:
+                self._asides.close(client_id)
+                self._line.store.release_place(client_id)
+                self._asides.send(client_id, f"{why}; the log does not wait for it any more")
+                self._line.sweep()
+        await self._changed.wake()
 
     async def _forget(self, client_id: int) -> None:
         """Let go of what is in memory for who is no subscriber (any more)."""
@@ -259,6 +326,7 @@ class Subscriptions(Instance):
     async def _line_of(self, client_id: int) -> Line:
         """The line that the subscriber is at, once it is there. Raises ConfigError: no id."""
         refuse_client_id(client_id)
+        self._attendance.came(client_id)
         while True:
             line = await self._ready_line()
             aside = self._asides.get(client_id)

@@ -26,6 +26,8 @@ class StoreConfig(Section):
     transactions: bool = False
     spill_bytes: int = Field(default=4 << 30, ge=0)
     spill_path: FilePath = ""
+    # Who made no call for so long is given up: the log does not wait for it. 0: nobody is.
+    subscriber_expire_hours: float = Field(default=0.0, ge=0)
 
     @property
     def capacity_bytes(self) -> int:

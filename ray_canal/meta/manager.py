@@ -6,7 +6,9 @@ without a checksum are those of the first version.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import time
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +27,9 @@ from ray_canal.protocol.timeline import Timeline
 class SubscriberMeta:
     """What is durable of a subscriber: its id, its filter, the cursor of what it has acked, and
     what else it asked for (policy "" and transactions None: as the destination has it). `called`:
-    when it last subscribed or acked, in seconds since the epoch; 0: not known."""
+    when it last subscribed or acked, in seconds since the epoch; 0: not known. `idle_s`: for how
+    long the destination had served without a call of its, when that was last written. `expired`:
+    when it was given up for that, in seconds since the epoch: the log does not wait for it."""
 
     client_id: int
     filter: str
@@ -34,11 +38,18 @@ class SubscriberMeta:
     transactions: bool | None = None
     holder: str = ""
     called: int = 0
+    idle_s: int = 0
+    expired: int = 0
 
     @property
     def position(self) -> EntryPosition | None:
         """The cursor's place."""
         return None if self.cursor is None else self.cursor.position
+
+    def seen(self, **changes: Any) -> SubscriberMeta:
+        """It has called just now, and changed this."""
+        now_s = int(time.time())
+        return dataclasses.replace(self, called=now_s, idle_s=0, expired=0, **changes)
 
     def to_json(self) -> str:
         tree = _fields(self)
@@ -67,6 +78,8 @@ class SubscriberMeta:
                 tree.get("transactions"),
                 str(tree.get("holder", "")),
                 int(tree.get("called", 0)),
+                int(tree.get("idle_s", 0)),
+                int(tree.get("expired", 0)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

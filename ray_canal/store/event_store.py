@@ -178,6 +178,16 @@ class EventStore:
         found = [client_id for client_id, first in self._places.items() if first < slot.end]
         return found + [s.client_id for s in needing if s.terms.policy == "detach"]
 
+    def held_by(self) -> list[int]:
+        """The subscribers that need the oldest chunk in memory for the longest: who keeps a full
+        log from giving room."""
+        slot = self._ring.first_in_memory()
+        if slot is None:
+            return []
+        needing = {s.client_id: s.holds for s in self._subscribers.values()} | self._places
+        first = min(needing.values(), default=slot.end)
+        return sorted(i for i, holds in needing.items() if holds == first < slot.end)
+
     # --- a subscriber that comes back from its own dump ------------------------------------------
 
     def send_away(self, client_id: int) -> None:

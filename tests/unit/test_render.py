@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 
@@ -28,18 +29,8 @@ def test_plain(value: object, expected: object) -> None:
 
 
 def test_plain_of_a_record() -> None:
-    shown = plain(EntryPosition("b.1", 4))
-    assert shown == {
-        "journal_name": "b.1",
-        "position": 4,
-        "row": 0,
-        "entry": 0,
-        "gtid": "",
-        "timestamp": 0,
-        "commit_us": 0,
-        "trail": "",
-        "created_s": 0,
-    }
+    place = EntryPosition("b.1", 4)
+    assert plain(place) == dataclasses.asdict(place)
 
 
 def test_subscribers_for_a_terminal() -> None:
@@ -48,6 +39,7 @@ def test_subscribers_for_a_terminal() -> None:
         "client_id": 7, "filter": "", "cursor": "bin.000001:4711", "held_by": "ray",
         "called_at": 0.0, "policy": "block", "bytes_behind": 12345, "entries_behind": 5,
         "failure": None, "detached": False,
+        "expired_at": None,
     }  # fmt: skip
     other = {
         **record, "client_id": 1001, "held_by": None, "called_at": None, "bytes_behind": None,

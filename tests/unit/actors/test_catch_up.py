@@ -100,7 +100,7 @@ def test_nobody_reads_again_for_one_who_is_far_behind(tmp_path: Path) -> None:
     stream of its own, misses nothing, and comes back."""
 
     async def story() -> None:
-        config = instance(store=SMALL_LOG)
+        config = instance(binlog_files()[:1], store=SMALL_LOG)
         async with running(tmp_path, config) as store:
             await store.subscribe(8, ALL)
             start = store._subscribers[8].cursor
@@ -125,5 +125,60 @@ def test_nobody_reads_again_for_one_who_is_far_behind(tmp_path: Path) -> None:
             cursors = {each["client_id"]: each["cursor"] for each in await store.subscribers()}
             assert cursors[7] == cursors[8]
             assert "detached" not in (await store.status())["store"]["subscribers"]["7"]
+
+    run(story())
+
+
+def test_who_does_not_call_any_more_is_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B5: subscriber_expire_hours: the log does not wait for who is gone; it is shown, also after a
+    restart, and who comes back all the same misses nothing."""
+
+    async def story() -> None:
+        config = instance(store={**SMALL_LOG, "subscriber_expire_hours": 2 / 3600})
+        async with running(tmp_path, config) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            first = await take(store, 7)
+            assert first is not None
+            while not store._subscribers[7].expired:
+                await take(store, 8)
+            assert store._line is not None
+            assert store._line.store.held_by() in ([], [8])
+            assert "subscriber 7 goes by a dump of its own: it made no call" in caplog.text
+            done = await drain(store, 8)
+            assert done[-1].end is not None
+        async with running(tmp_path, config) as store:
+            found = {each["client_id"]: each for each in await store.subscribers()}
+            assert found[7]["expired_at"]
+            assert not found[8]["expired_at"]
+            assert store._start == store._subscribers[8].position
+            await store.subscribe(7, ALL)
+            assert not store._subscribers[7].expired
+            rest = await drain(store, 7)
+            assert follow_each_other([first, *rest])
+            assert rest[-1].end == done[-1].end
+
+    run(story())
+
+
+def test_who_holds_a_full_log_is_named(tmp_path: Path) -> None:
+    """B5: status says who keeps the log from going on, for how long, and when it last called."""
+
+    async def story() -> None:
+        config = instance(binlog_files()[:1], store=SMALL_LOG)
+        async with running(tmp_path, config) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            await drain(store, 8)
+            log = (await store.status())["store"]
+            assert log["held_by"] == [7]
+            assert log["full_s"] > 0.2
+            assert log["subscribers"]["7"]["last_call_s"] > log["subscribers"]["8"]["last_call_s"]
+            while await drain(store, 7) + await drain(store, 8):
+                continue
+            log = (await store.status())["store"]
+            assert (log["held_by"], log["full_s"]) == ([], 0.0)
 
     run(story())
