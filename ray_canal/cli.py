@@ -309,6 +309,9 @@ def decode(
     lower_case_table_names: Annotated[
         int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
     ] = None,
+    skip_event: Annotated[
+        list[str] | None, typer.Option(help="FILE:POSITION to leave out if it cannot be read.")
+    ] = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
     gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
     gtid_set: Annotated[
@@ -326,6 +329,7 @@ def decode(
         schema,
         filter,
         lower_case_table_names=lower_case_table_names,
+        skip_events=skip_event or (),
         time_zone=time_zone,
         gtid=gtid,
         gtid_set=gtid_set,

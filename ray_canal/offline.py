@@ -3,9 +3,11 @@ process."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +26,8 @@ from ray_canal.protocol.log_context import LogContext
 from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces
 
+logger = logging.getLogger(__name__)
+
 PathLike = str | os.PathLike[str]
 ALL_TABLES = r".*\..*"
 _CHUNK_BYTES = 3 << 20
@@ -36,6 +40,7 @@ def decode_chunks(
     *,
     schema_sql: PathLike | None = None,
     lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
     """Decoded chunks of binlog files, in order.
@@ -43,16 +48,15 @@ def decode_chunks(
     Schemas come from row metadata and from the DDL in the files. `schema_sql` is a file of CREATE
     TABLE statements: they count before the DDL where they fit the rows. `lower_case_table_names` is
     the server's (None: not known; then a name in other letters is no table's, and a statement that
-    has one makes the table unknown). `on_bytes` hears how many bytes each chunk had. Good events
-    before a bad one come out first; then its error is raised: PositionNotFound, CorruptEvent,
-    UnsupportedEvent, TableMetaMismatch, with file and offset.
+    has one makes the table unknown). `skip_events`: places of events that are left out if they
+    cannot be read, with a warning in the log (source.skip_events). `on_bytes` hears how many bytes
+    each chunk had. Good events before a bad one come out first; then its error is raised:
+    PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and offset.
     """
     if not paths:
         raise ConfigError("no binlog file given")
-    given = {"files": [str(path) for path in paths]}
-    config = InstanceConfig.model_validate(
-        {"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given}
-    )
+    given = {"files": [str(path) for path in paths], "skip_events": tuple(skip_events)}
+    config = _validated({"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given})
     sql = ""
     if schema_sql is not None:
         try:
@@ -74,6 +78,8 @@ def decode_chunks(
                 continue
             info, chunk = parser.decode_chunk(raw)
             size_bytes, failure = raw.size_bytes, info.failure
+            for event in info.skipped:
+                logger.warning("an event was left out: %s", event.told(info.head.journal_name))
             del raw  # its memory is the next one's
             yield info, chunk
             if failure is not None:
@@ -85,12 +91,20 @@ def decode_chunks(
         source.close()
 
 
+def _validated(given: dict[str, Any]) -> InstanceConfig:
+    try:
+        return InstanceConfig.model_validate(given)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
 def decode_batches(
     paths: Sequence[PathLike],
     *,
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
     json_diff: bool = False,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[list[pa.RecordBatch]]:
@@ -101,6 +115,7 @@ def decode_batches(
         paths,
         schema_sql=schema_sql,
         lower_case_table_names=lower_case_table_names,
+        skip_events=skip_events,
         on_bytes=on_bytes,
     ):
         mask = info.admitted(wanted.admits)
@@ -118,6 +133,7 @@ def decode_files(
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
     json_diff: bool = False,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -131,6 +147,7 @@ def decode_files(
         tables=tables,
         schema_sql=schema_sql,
         lower_case_table_names=lower_case_table_names,
+        skip_events=skip_events,
         json_diff=json_diff,
         on_bytes=on_bytes,
     ):
@@ -144,6 +161,7 @@ def decode_entries(
     tables: str = ALL_TABLES,
     schema_sql: PathLike | None = None,
     lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
@@ -160,6 +178,7 @@ def decode_entries(
         paths,
         schema_sql=schema_sql,
         lower_case_table_names=lower_case_table_names,
+        skip_events=skip_events,
         on_bytes=on_bytes,
     ):
         mask = info.admitted(wanted.admits)

@@ -200,6 +200,7 @@ def write_decoded(
     tables: str,
     *,
     lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
     **entry_options: Any,
 ) -> None:
     """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a
@@ -207,7 +208,8 @@ def write_decoded(
     from ray_canal import offline
 
     read: dict[str, Any] = {
-        "tables": tables, "schema_sql": schema, "lower_case_table_names": lower_case_table_names
+        "tables": tables, "schema_sql": schema, "skip_events": skip_events,
+        "lower_case_table_names": lower_case_table_names,
     }  # fmt: skip
     if format == "arrow":
         if output is None:

@@ -33,6 +33,7 @@ from ray_canal.actors.purge_watch import watch_purge
 from ray_canal.actors.rates import Rates
 from ray_canal.actors.second_look import SecondLook
 from ray_canal.actors.signal import Signal, within
+from ray_canal.actors.skipped import SkippedEvents
 from ray_canal.actors.source_contact import SourceContact
 from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -115,6 +116,7 @@ class Instance:
         self._second_look = SecondLook(self._config.source)
         self._gets = Stages()
         self._generations = self._errors = self._held_aside = 0
+        self._skipped = SkippedEvents(self._destination)
         self._expected = self._deserted = False
         self._hopeless: dict[int, CanalError] = {}  # whose cursors keep it from its start
         self._started_at = time.time()
@@ -312,6 +314,7 @@ class Instance:
         await self._schemas.keep(info, self._oldest_cursor)
         line.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
+        self._skipped.note(info)
         self._rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
         if len(info.entries):
             self._last_event_time = int(info.entries["timestamp"][-1])

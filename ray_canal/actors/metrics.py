@@ -41,6 +41,7 @@ _COUNTERS = {
     "canal_bytes_total": ("bytes", "Binlog bytes decoded"),
     "canal_entries_total": ("entries", "Entries put into the log"),
     "canal_quarantined_chunks_total": ("quarantined_chunks", "Chunks with events held aside"),
+    "canal_skipped_events_total": ("skipped_events", "Events that were left out"),
     "canal_errors_total": ("errors", "Failures that ended a generation"),
     "canal_generations_total": ("generations", "Starts of the upstream, the first one included"),
     "canal_reconnects_total": ("fetched.reconnects", "Connections to the source made again"),

@@ -299,6 +299,8 @@ class Store(Subscriptions):
             "quarantine_bytes": self._schemas.quarantine_bytes,
             "quarantined_tables": len(self._schemas.quarantined()),
             "quarantined_chunks": self._held_aside,
+            "skipped_events": self._skipped.count,
+            "last_skipped_event": self._skipped.last or None,
             "filter": self._config.filter.model_dump(),
             "bytes_max": None if line is None else self._bytes_max(line.pump.decoders),
             "store": self._stats(),

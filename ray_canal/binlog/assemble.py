@@ -88,7 +88,9 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     if (table_index != np.arange(len(table_index))).any():
         number_tables(events, table_index)
     queries = _place_queries(events, answers, first)
-    return ParsedChunk(events, bodies, tuple(tables), walked.gtids, queries, failure)
+    return ParsedChunk(
+        events, bodies, tuple(tables), walked.gtids, queries, failure, skipped=walked.skipped
+    )
 
 
 def hide(events: np.ndarray, rows: np.ndarray) -> None:

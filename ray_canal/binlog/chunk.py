@@ -136,7 +136,8 @@ class ChunkHead:
 
     `events` and `gtids` count the chunk's own events (but FORMAT_DESCRIPTION), and the GTID events
     among them, so that who walks them asks for as much memory as they need; 0 where nobody has
-    counted them. `created_s`: when the server created the file, as EntryPosition has it.
+    counted them. `created_s`: when the server created the file, as EntryPosition has it. `skips`:
+    offsets in the file of events that are left out if they cannot be read (source.skip_events).
     """
 
     sequence: int
@@ -153,6 +154,7 @@ class ChunkHead:
     events: int = 0
     gtids: int = 0
     created_s: int = 0
+    skips: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,21 @@ class RawChunk:
     def size_bytes(self) -> int:
         """Bytes of new events (carried ones not counted)."""
         return int(self.data.size) - self.head.carried_bytes
+
+
+class SkippedEvent(NamedTuple):
+    """An event that was left out: one that nobody can read and that `skips` names, or one of the
+    old types that Canal leaves out, too."""
+
+    position: int
+    name: str  # as types.event_name has it
+    size_bytes: int
+    reason: str
+
+    def told(self, journal_name: str) -> str:
+        """It, for people."""
+        place = f"{journal_name}:{self.position}"
+        return f"{self.name} at {place}, {self.size_bytes} bytes ({self.reason})"
 
 
 class ColumnLayout(NamedTuple):
@@ -260,6 +277,7 @@ class ChunkInfo:
     `pieces` of transactions: see trail.py; None where something else names them.
     `thins`: there may be silent entries, or transactions without any between BEGIN and END.
     `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
+    `skipped`: events that were left out, though they are no silent ones.
     """
 
     head: ChunkHead
@@ -275,6 +293,7 @@ class ChunkInfo:
     quarantined: tuple[Quarantined, ...] = ()
     pieces: npt.NDArray[np.int64] | None = None
     thins: bool = True
+    skipped: tuple[SkippedEvent, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         rest = [getattr(self, name) for name in _PLAIN]

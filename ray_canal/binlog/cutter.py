@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +46,7 @@ class ChunkCutter:
     `contiguous`: the bytes are a file's, so an event's place is where it was read; without it they
     are a dump's, where a server may leave events out and headers tell their events' places. (Of
     MariaDB 11.4 and later, those within a transaction tell none: they follow one on the other.)
+    `skips`: places (file, offset) of events that may be left out.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class ChunkCutter:
         *,
         contiguous: bool = False,
         sequence: int = 0,
+        skips: Iterable[tuple[str, int]] = (),
     ) -> None:
         self.journal_name = ""
+        self._skips = frozenset(skips)
         self.created_s = 0  # when the server created that file; 0: not told yet
         self.heartbeat_position = 0
         self.server_version = ""
@@ -273,6 +276,7 @@ class ChunkCutter:
                 events=int(state[walk.EVENTS]),
                 gtids=int(state[walk.GTIDS]),
                 created_s=self.created_s,
+                skips=self._skips_here() if self._skips else (),
             ),
             data=data,
         )
@@ -285,6 +289,11 @@ class ChunkCutter:
             return self._opened_piece()
         self._sequence += 1
         return chunk
+
+    def _skips_here(self) -> tuple[int, ...]:
+        """Of the chunk that is cut."""
+        here = range(self._head_position, self.position)
+        return tuple(at for name, at in self._skips if name == self.journal_name and at in here)
 
     def _carry_on(self, at: int) -> None:
         """Start the next chunk at buffer offset `at` with what it depends on."""

@@ -6,13 +6,14 @@ come out.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog import json_diffs, types
+from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
     ENTRY,
@@ -25,6 +26,7 @@ from ray_canal.binlog.chunk import (
     ChunkLayout,
     DecodedChunk,
     RawChunk,
+    SkippedEvent,
     TableLayout,
     records_in,
 )
@@ -33,7 +35,7 @@ from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
-from ray_canal.binlog.walked import at_event, table_id_bytes
+from ray_canal.binlog.walked import at_event, how_to_pass, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels import fill as f
 from ray_canal.kernels import rows as r
@@ -126,9 +128,12 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
             chunk = _fill(work, count)
             break
         except _Failed as failed:
-            count = failed.number
-            at = int(parsed.bodies[count, 0]) - types.HEADER_BYTES
-            failure = at_event(failed.error, raw, at)
+            at = int(parsed.bodies[failed.number, 0]) - types.HEADER_BYTES
+            error = at_event(failed.error, raw, at)
+            if error.position in raw.head.skips:
+                parsed = _without(parsed, failed.number, str(error))
+                continue
+            count, failure = failed.number, how_to_pass(error)
         except _MoreRoom:
             factor *= _JSON_FACTOR_STEP
         except _BrokenText:
@@ -149,8 +154,23 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         parsed.quarantined,
         parsed.pieces,
         thins,
+        parsed.skipped,
     )
     return info, chunk
+
+
+def _without(parsed: ParsedChunk, number: int, why: str) -> ParsedChunk:
+    """The parse with an event that moves cursors, no more: its rows cannot be read."""
+    events = parsed.events.copy()
+    event = events[number]
+    skipped = SkippedEvent(
+        int(event["position"]),
+        types.event_name(int(event["type_code"])),
+        int(event["length"]),
+        f"source.skip_events; {why}",
+    )
+    hide(events, np.arange(len(events)) == number)
+    return replace(parsed, events=events, skipped=(*parsed.skipped, skipped))
 
 
 def _control_plane(

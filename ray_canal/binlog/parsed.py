@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import DecodeError
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
@@ -77,7 +78,7 @@ class ParsedChunk:
     `bodies` runs parallel to them: the offset in RawChunk.data just behind the event header, and
     that of its end (checksum excluded). `changes` are those of schemas, for subscribers; `records`
     and `quarantined` are to be kept durably before the chunk is handed out. `pieces` of
-    transactions: see binlog/trail.py.
+    transactions: see binlog/trail.py. `skipped`: events that were left out.
     """
 
     events: npt.NDArray[np.void]
@@ -91,3 +92,4 @@ class ParsedChunk:
     quarantined: tuple[Quarantined, ...] = ()
     stage_seconds: dict[str, float] = field(default_factory=dict)
     pieces: Int64s | None = None
+    skipped: tuple[SkippedEvent, ...] = ()

@@ -80,6 +80,7 @@ FORMAT_DESCRIPTION_EVENT: Final = 15
 TABLE_MAP_EVENT: Final = 19
 WRITE_ROWS_V1_EVENT: Final = 23
 WRITE_ROWS_EVENT: Final = 30
+IGNORABLE_EVENT: Final = 28
 ROWS_QUERY_EVENT: Final = 29
 EXECUTE_LOAD_QUERY_EVENT: Final = 18
 PARTIAL_UPDATE_ROWS_EVENT: Final = 39
@@ -94,8 +95,20 @@ CHECKSUM_BYTES: Final = 4
 FLAG_ARTIFICIAL: Final = 0x20
 FLAG_IGNORABLE: Final = 0x80
 
+OLD_EVENTS: Final = frozenset({1, 6, 7, 8, 10, 12})
+"""What servers before MySQL 5.0.3 wrote, of which Canal makes nothing: START_V3, LOAD, SLAVE,
+CREATE_FILE, EXEC_LOAD, NEW_LOAD."""
+_STRUCTURE: Final = frozenset({2, 4, 15, 16, 33, 34, 35, 38, 40, 42, 162, 163, 165})
+"""Events without which what follows would be read wrongly: boundaries of transactions, GTIDs, file
+headers, and what holds other events."""
+
 # Canal's EventType, as far as rows and statements need it.
 CANAL_INSERT, CANAL_UPDATE, CANAL_DELETE, CANAL_QUERY = 1, 2, 3, 7
+
+
+def may_be_skipped(type_code: int) -> bool:
+    """Whether what follows an event of this type can be read without it."""
+    return type_code not in _STRUCTURE
 
 
 def event_name(type_code: int) -> str:

@@ -4,13 +4,23 @@ error."""
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import EVENT, FLAVOR_MARIADB, GTID, GTID_ANONYMOUS, RawChunk
+from ray_canal.binlog.chunk import (
+    EVENT,
+    FLAVOR_MARIADB,
+    GTID,
+    GTID_ANONYMOUS,
+    Bytes,
+    ChunkHead,
+    RawChunk,
+    SkippedEvent,
+)
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels import walk as w
 from ray_canal.kernels.digest import PIECE_FIELDS, transaction_pieces
@@ -30,7 +40,7 @@ class Walked:
     header and checksum. `questions`: entries that Python must look at, in log order: each special
     query, and each table's first row event. `maps`: start and end of each distinct TABLE_MAP's body
     (behind the table id), and its event's offset. `gtid_seconds`: header times of the GTID
-    events."""
+    events. `skipped`: events that were left out."""
 
     events: npt.NDArray[np.void]
     bodies: Int64s
@@ -40,6 +50,7 @@ class Walked:
     maps: Int64s
     id_bytes: int
     failure: DecodeError | None = None
+    skipped: tuple[SkippedEvent, ...] = ()
 
 
 def table_id_bytes(post_header_bytes: bytes) -> int:
@@ -81,9 +92,60 @@ def at_event(error: DecodeError, raw: RawChunk, at: int) -> DecodeError:
 
 
 def walk(raw: RawChunk) -> Walked:
-    """Walk a chunk's events. Does not raise: a bad event ends the walk and is the `failure`."""
+    """Walk a chunk's events. Does not raise: a bad event ends the walk and is the `failure`, unless
+    it may be left out."""
     data = read_only(raw.data)
-    head = raw.head
+    skipped: list[SkippedEvent] = []
+    while True:
+        walked, code, at, kind = _walked(raw.head, data)
+        if code == w.OK:
+            return replace(walked, skipped=tuple(skipped)) if skipped else walked
+        position = file_position(raw, at)
+        reason = _may_pass(raw.head, code, kind, position)
+        if not reason:
+            error = at_event(_error(code, kind, data[at:]), raw, at)
+            if code in (w.UNSUPPORTED, w.INCIDENT):
+                how_to_pass(error)
+            return replace(walked, failure=error, skipped=tuple(skipped))
+        size_bytes = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
+        skipped.append(SkippedEvent(position, types.event_name(kind), size_bytes, reason))
+        data = _ignorable(data, at, size_bytes, has_checksum=raw.head.has_checksum)
+
+
+def _may_pass(head: ChunkHead, code: int, kind: int, position: int) -> str:
+    """Why an event that cannot be read is left out; empty: it is not."""
+    if code == w.UNSUPPORTED and kind in types.OLD_EVENTS:
+        return "servers before MySQL 5.0.3 wrote such; Canal leaves it out, too"
+    whole = code not in (w.BAD_LENGTH, w.BAD_FRAME)
+    if whole and position in head.skips and types.may_be_skipped(kind):
+        return "source.skip_events"
+    return ""
+
+
+def _ignorable(data: Bytes, at: int, size_bytes: int, *, has_checksum: bool) -> Bytes:
+    """The data with the event at `at` marked as one that nobody need know."""
+    data = data.copy()
+    data[at + 4] = types.IGNORABLE_EVENT
+    data[at + 17] |= types.FLAG_IGNORABLE
+    end = at + size_bytes
+    if has_checksum and size_bytes >= types.HEADER_BYTES + types.CHECKSUM_BYTES:
+        digest = zlib.crc32(data[at : end - types.CHECKSUM_BYTES].tobytes())
+        data[end - types.CHECKSUM_BYTES : end] = np.frombuffer(struct.pack("<I", digest), np.uint8)
+    return read_only(data)
+
+
+def how_to_pass(error: DecodeError) -> DecodeError:
+    """The error with what lets its event pass."""
+    place = f"{error.journal_name}:{error.position}"
+    error.args = (
+        f'{error.args[0]}. To go on without this one event, and what it changed, set '
+        f'source.skip_events = ["{place}"] and start again',
+    )
+    return error
+
+
+def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
+    """What was walked, the kernel's code, offset and type of the event that it ended at."""
     id_bytes = table_id_bytes(head.post_header_bytes)
     # As counted where the chunk was cut (one GTID event may be carried), or else what most chunks
     # need; a chunk with more is counted first, and walked again.
@@ -124,7 +186,7 @@ def walk(raw: RawChunk) -> Walked:
         if code != w.NO_ROOM:
             break
         entries, gtid_events, table_maps = w.survey(data)
-    return Walked(
+    walked = Walked(
         events[:entries],
         bodies[:entries],
         questions[1 : 1 + int(questions[0])],
@@ -132,8 +194,8 @@ def walk(raw: RawChunk) -> Walked:
         seconds[:gtid_count],
         maps[:, :map_count],
         id_bytes,
-        None if code == w.OK else at_event(_error(code, kind, data[at:]), raw, at),
     )
+    return walked, code, at, kind
 
 
 def names_transactions(walked: Walked) -> bool:
@@ -153,7 +215,7 @@ def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
 def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
     name = types.event_name(kind)
     if code == w.UNSUPPORTED:
-        return UnsupportedEvent(f"event type {name} is not decoded yet")
+        return UnsupportedEvent(f"events of type {name} are not known")
     if code == w.BAD_CHECKSUM:
         return CorruptEvent(f"{name}: the checksum does not fit the event's bytes")
     if code == w.BAD_LENGTH:

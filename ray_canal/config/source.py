@@ -54,6 +54,8 @@ class SourceConfig(Section):
     lower_case_table_names: Literal["auto", 0, 1, 2] = "auto"
     # The BIGINT key that the server adds to keyless tables; "auto": Alibaba RDS's and PolarDB-X's.
     hidden_key: str = "auto"
+    # Events that are left out if they cannot be read, each by its place: "mysql-bin.000012:4711".
+    skip_events: tuple[str, ...] = ()
     receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
     event_bytes_max: int = Field((1 << 30) + (1 << 20), ge=1 << 20)
     tls: TlsConfig = TlsConfig()
@@ -72,7 +74,21 @@ class SourceConfig(Section):
             raise ValueError('start = "gtid" needs `gtid_set`')
         if self.start == "timestamp" or self.timestamp:
             _ = self.start_time_us
+        _ = self.skipped_places
         return self
+
+    @property
+    def skipped_places(self) -> tuple[tuple[str, int], ...]:
+        """`skip_events` as (file, offset). Raises ValueError."""
+        found = []
+        for text in self.skip_events:
+            name, colon, position = text.rpartition(":")
+            if not (colon and name and position.isascii() and position.isdigit()):
+                raise ValueError(
+                    f'skip_events: {text!r} is no place; expected "mysql-bin.000012:4711"'
+                )
+            found.append((name, int(position)))
+        return tuple(found)
 
     @property
     def names_setting(self) -> int | None:

@@ -55,7 +55,12 @@ class BinlogFiles:
         self._finished = False
 
     def _new_cutter(self) -> ChunkCutter:
-        return ChunkCutter(self._chunk_bytes, self._config.event_bytes_max, contiguous=True)
+        return ChunkCutter(
+            self._chunk_bytes,
+            self._config.event_bytes_max,
+            contiguous=True,
+            skips=self._config.skipped_places,
+        )
 
     @property
     def finished(self) -> bool:
@@ -125,7 +130,7 @@ class BinlogFiles:
         if config.start in ("position", "timestamp"):
             from ray_canal.driver.files_log import FilesLog
 
-            return configured_start(config, FilesLog(self._paths))
+            return configured_start(config, FilesLog(self._paths, config.skipped_places))
         return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
 
     def _open_file(self, position: int = BINLOG_START) -> None:

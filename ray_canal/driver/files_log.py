@@ -19,7 +19,9 @@ _HEAD_BYTES = 64 << 10
 class FilesLog:
     """Files in order. `read` names those that were read: what a search cost."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], skips: Sequence[tuple[str, int]] = ()) -> None:
+        """`skips`: see ChunkCutter."""
+        self._skips = skips
         self._paths = {path.name: path for path in paths}
         self.read: list[str] = []
 
@@ -57,7 +59,7 @@ class FilesLog:
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         path = self._paths[journal_name]
         self.read.append(journal_name)
-        cutter = ChunkCutter(chunk_bytes, contiguous=True)
+        cutter = ChunkCutter(chunk_bytes, contiguous=True, skips=self._skips)
         cutter.begin_file(journal_name)
         with open(path, "rb") as file:
             check_magic(path, file.read(len(MAGIC)))

@@ -151,7 +151,11 @@ class LiveSource:
         return start
 
     def _new_cutter(self) -> ChunkCutter:
-        return ChunkCutter(self._first_chunk_bytes, self._config.event_bytes_max)
+        return ChunkCutter(
+            self._first_chunk_bytes,
+            self._config.event_bytes_max,
+            skips=self._config.skipped_places,
+        )
 
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
         """Dump from there on; the position with the file that the server found, if by GTID."""

@@ -26,6 +26,7 @@ def unpack(data: bytes) -> RawChunk:
         line, _, body = zlib.decompress(data).partition(b"\n")
         tree = json.loads(line)
         tree["post_header_bytes"] = base64.b64decode(tree["post_header_bytes"])
+        tree["skips"] = tuple(tree.get("skips", ()))
         return RawChunk(ChunkHead(**tree), np.frombuffer(body, np.uint8))
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         raise CorruptEvent(f"a chunk in quarantine cannot be read: {error}") from None
