@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz soak-tcp soak-memory mariadb118 fault lint servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 fault lint servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -50,6 +50,10 @@ fault: setup servers
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
+
+## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them
+simulate: setup
+	RAY_CANAL_SCHEDULES=$(or $(SCHEDULES),10000) $(BIN)/python -m pytest tests/simulation $(PYTEST_ARGS)
 
 ## make soak-memory  a transaction of 2 GB beside a stalled subscriber, memory printed (minutes)
 soak-memory: setup servers

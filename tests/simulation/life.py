@@ -1,0 +1,551 @@
+"""The whole life of a destination under random schedules: its generations, catch-ups, owners and
+subscribers, while servers, processes, the network, the disk, the backend of cursors and the clocks
+misbehave.
+
+A schedule is a seed. `Simulation.run` raises AssertionError at the first broken promise; replay by
+
+    python -m tests.simulation.life SEED
+
+which prints every step. With a number behind it so many schedules are run, from SEED on, and the
+broken ones named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ray_canal.actors.ownership import Claim
+from ray_canal.actors.spiller import OnDisk
+from ray_canal.client.connector import AsyncConnector
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import (
+    CanalError,
+    Fenced,
+    InstanceRestarted,
+    PositionNotFound,
+    PositionPurged,
+    TransactionsMissing,
+    TransactionTooLarge,
+)
+from ray_canal.filter import TableFilter
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.protocol.position import LogPosition, journal_key
+from tests.simulation.runtime import DESTINATION, Outside, Owner, in_place
+from tests.simulation.servers import ROWDATA, SCHEMA, TABLES, Server
+from tests.simulation.virtual_time import virtual_time
+
+RowId = tuple[int, int, int, int]
+FILTERS = (rf"{SCHEMA}\..*", rf"{SCHEMA}\.item", rf"{SCHEMA}\.(item|person)")
+CLIENTS = 3
+TIME_S = (0.5, 2.0, 6.0)
+DRAIN_S = 600.0
+_SPILL = tempfile.mkdtemp(prefix="ray_canal_simulation.")
+
+
+class Client:
+    """A subscriber that follows the documented recipe: keep the highest id that was taken, skip
+    what is not above it. It remembers what it took through its own restarts."""
+
+    def __init__(self, run: Simulation, client_id: int) -> None:
+        self.run, self.client_id = run, client_id
+        self.random = random.Random(run.random.random())
+        self.filter = self.random.choice(FILTERS)
+        self.policy: Any = self.random.choice(("block", "spill", "detach"))
+        self.transactions = self.random.random() < 0.3
+        self.highest: RowId = (0, 0, 0, 0)
+        self.taken: dict[int, int] = {}  # row number: the timeline in which it was taken
+        self.acked = -1
+        self.first: int | None = None  # the number from which on all rows are to come
+        self.next = 0
+        admits = TableFilter(self.filter).admits
+        self._tables = {k for k, name in enumerate(TABLES) if admits(SCHEMA, name)}
+
+
+    def say(self, *words: Any) -> None:
+        self.run.say(f"client {self.client_id}:", *words)
+
+    def wants(self, number: int) -> bool:
+        return self.run.tables[number] in self._tables
+
+    def missing(self) -> int | None:
+        """The next row that it has not taken; None: it has all that there is."""
+        assert self.first is not None
+        while self.next < len(self.run.tables) and not self.wants(self.next):
+            self.next += 1
+        return self.next if self.next < len(self.run.tables) else None
+
+    async def live(self) -> None:
+        while not self.run.over:
+            connector = AsyncConnector(self.run.transport(), self.client_id)
+            try:
+                await connector.subscribe(
+                    self.filter, policy=self.policy, transactions=self.transactions
+                )
+                self._subscribed()
+                await self._consume(connector)
+                if self.random.random() < 0.05:
+                    await self._leave(connector)
+            except CanalError as error:
+                self.say(type(error).__name__, error)
+                if self.run.is_lost(self, error):
+                    with contextlib.suppress(CanalError):
+                        await self._leave(connector)
+                await asyncio.sleep(self.random.choice((0.01, 0.3, 1.0)))
+
+    async def _leave(self, connector: AsyncConnector) -> None:
+        """Unsubscribe; what comes of it is seen at the next subscription. A call that failed may
+        have been done, or not."""
+        self.say("unsubscribes")
+        self.first = None
+        await connector.unsubscribe()
+
+    def _subscribed(self) -> None:
+        """The judge looks where its first row is to come from. After it has left, that is where its
+        new cursor is; or the old one, where leaving has failed."""
+        if self.first is None:
+            self.first = self.run.number_at(self.run.cursor(self.client_id))
+            self.next, self.acked = max(self.next, self.first), -1
+            self.say("subscribed", self.filter, self.policy, self.transactions, "at", self.first)
+
+    async def _consume(self, connector: AsyncConnector) -> None:
+        if self.random.random() < 0.5:
+            await self._by_loop(connector)
+        else:
+            await self._by_gets(connector)
+
+    async def _by_loop(self, connector: AsyncConnector) -> None:
+        left = self.random.randrange(1, 30)
+        messages = connector.messages(self.random.choice((1, 16, 1000)), 1.0)
+        async for message in messages:
+            self._take(message)  # acked with the next call, if it is not void by then
+            await self._work()
+            left -= 1
+            if self.run.over or left == 0:
+                break
+        await messages.aclose()  # type: ignore[attr-defined]
+
+    async def _by_gets(self, connector: AsyncConnector) -> None:
+        outstanding: list[tuple[int, int]] = []
+        for _ in range(self.random.randrange(1, 30)):
+            if self.run.over:
+                break
+            what = self.random.random()
+            if what < 0.06:
+                cut = self.random.choice([None, *(batch for batch, _ in outstanding)])
+                self.say("rollback", cut)
+                await connector.rollback(cut)
+                outstanding = [o for o in outstanding if cut is not None and o[0] < cut]
+            elif outstanding and (what < 0.5 or len(outstanding) > 3):
+                batch_id, last = outstanding.pop(0)
+                self.say("ack", batch_id)
+                await connector.ack(batch_id)
+                self.acked = max(self.acked, last)
+            else:
+                message = await self._get(connector)
+                if message:
+                    outstanding.append((message.id, self._take(message)))
+            await self._work()
+
+    async def _get(self, connector: AsyncConnector) -> Any:
+        size, timeout = self.random.choice((1, 16, 1000)), self.random.choice((None, 0.2, 2.0))
+        get = connector.get_without_ack(size, timeout)
+        if self.random.random() < 0.15:
+            try:
+                return await asyncio.wait_for(get, self.random.choice((0.001, 0.01, 0.3)))
+            except asyncio.TimeoutError:
+                self.say("gave a get up")
+                return None
+        return await get
+
+    async def _work(self) -> None:
+        await asyncio.sleep(self.random.choice((0.0, 0.0, 0.005, 0.05, 0.3, 2.0)))
+
+    def _take(self, message: Any) -> int:
+        """Take a message's rows; the number of the last one."""
+        timeline = getattr(message.head, "timeline", 0)
+        last, new = -1, 0
+        for part in message.head.parts:
+            payload = part.payload
+            if isinstance(payload, OnDisk):
+                payload = payload.spiller._read(payload.segment)
+            journal = journal_key(payload.journal_name)[1]
+            for k in range(part.first, part.last):
+                entry = payload.entries[k]
+                if entry.kind != ROWDATA or (part.mask is not None and not part.mask[k]):
+                    continue
+                for row, number in enumerate(entry.rows):
+                    new += self._take_row((timeline, journal, entry.position, row), number)
+                    last = number
+        self.say("message", message.id, "rows", message.head.row_count, "new", new, "up to", last)
+        return last
+
+    def _take_row(self, row: RowId, number: int) -> bool:
+        assert self.wants(number), f"row {number} is not of its tables"
+        if row <= self.highest:
+            assert number in self.taken or number < self.next, (
+                f"client {self.client_id}: the recipe drops row {number}: {row} is not above "
+                f"{self.highest}"
+            )
+            return False
+        self.highest = row
+        if number < self.next:
+            assert row[0] > self.taken.get(number, -1), (
+                f"client {self.client_id}: row {number} comes again under a higher id, {row}"
+            )
+            # Another server may have more rows in an event than fit behind the cursor.
+            commits = self.run.commits
+            assert number > self.acked or commits[number] == commits[self.acked], (
+                f"client {self.client_id}: acked row {number} comes again"
+            )
+            return False
+        wanted = self.missing()
+        assert number == wanted, (
+            f"client {self.client_id}: row {number} comes at {row}, and {wanted} never came"
+        )
+        self.taken[number] = row[0]
+        self.next = number + 1
+        return True
+
+
+class Simulation:
+    """One destination and everything that happens to it."""
+
+    def __init__(self, seed: int, verbose: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.verbose = verbose
+        self.over = False
+        self.tables: list[int] = []  # by row number
+        self.commits: list[int] = []  # likewise
+        self._writes = True
+        self._ends: list[asyncio.Task[None]] = []
+        self._logs_gone = False  # a log was reset, or files of it were purged
+        self._guesses = False  # a server without GTIDs was left for another one
+        self._taken_over = False
+        self._lagging = False  # the server that is left lacks what was delivered
+
+    def say(self, *words: Any) -> None:
+        if self.verbose:
+            print(f"{self.loop.clock.now - 1000:9.3f}", *words)
+
+    def run(self) -> None:
+        """Raises AssertionError."""
+        with virtual_time() as self.loop:
+            gtids = self.random.random() < 0.7
+            servers = [Server("a", self.random, gtids=gtids)]
+            if self.random.random() < 0.4:
+                number = self.random.choice((1, 40))
+                servers.append(Server("b", self.random, gtids=gtids, first_number=number))
+            self.outside = Outside(self.loop, self.random, servers)
+            self.config = InstanceConfig.model_validate(
+                {
+                    "destination": DESTINATION,
+                    "source": {
+                        "address": servers[0].address,
+                        "standby": [server.address for server in servers[1:]],
+                        "gtid": gtids and self.random.random() < 0.3,
+                        "start": "earliest",
+                        "reconnect_max_s": 2.0,
+                    },
+                    "store": {
+                        "batch_mode": "MEMSIZE",
+                        "buffer_size": self.random.choice((2, 8, 64)),
+                        "memunit_bytes": 512,
+                        "spill_bytes": self.random.choice((0, 8 << 10, 1 << 20)),
+                        "spill_path": _SPILL,
+                        "transaction_size": self.random.choice((0, 4, 1024)),
+                    },
+                    "chunk_bytes": 4096,
+                    "decoders": 0,
+                    "tsdb": {"enable": False},
+                    "runs": self.random.choice(("always", "while_subscribed")),
+                }
+            )
+            self.clients = [Client(self, client_id) for client_id in range(CLIENTS)]
+            with in_place(self.outside):
+                self.loop.run_until_complete(self._life())
+
+    async def _life(self) -> None:
+        self._commit(5)
+        self._replicate()
+        self.outside.owner = Owner(self.outside, self.config, Claim())
+        supervisor = asyncio.create_task(self._supervise())
+        writer = asyncio.create_task(self._write())
+        faults = asyncio.create_task(self._faults())
+        clients = [asyncio.create_task(self._later(client)) for client in self.clients]
+        everything = [supervisor, writer, faults, *clients]
+        try:
+            await self._watched(asyncio.sleep(self.random.choice(TIME_S)), everything)
+            self._heal()
+            faults.cancel()
+            self._writes, self.outside.quiet = False, True
+            self.say("drain")
+            await self._watched(self._drained(), everything)
+            owner = self.outside.owner
+            assert owner is not None
+            backend = self.outside.records.backend
+            taken = not owner.alive or backend._owners[DESTINATION] == owner.claim.owner
+            assert taken, "who was replaced has taken it back"
+        finally:
+            self.over = True
+            for task in everything:
+                task.cancel()
+            await asyncio.gather(*everything, return_exceptions=True)
+            await asyncio.gather(*self._ends, *(owner.kill() for owner in self.outside.owners))
+
+    async def _watched(self, work: Awaitable[Any], others: list[asyncio.Task[None]]) -> None:
+        """Until the work is done; what another one raised meanwhile."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait({task, *others}, return_when=asyncio.FIRST_COMPLETED)
+            for other in list(others):
+                if other.done():
+                    others.remove(other)
+                    if not other.cancelled() and other.exception() is not None:
+                        task.cancel()
+                        other.result()
+        await task
+
+    async def _later(self, client: Client) -> None:
+        await asyncio.sleep(self.random.choice((0.0, 0.2, 2.0)))
+        await client.live()
+
+    async def _drained(self) -> None:
+        end = self.loop.clock.now + DRAIN_S
+        while any(client.first is None or client.missing() is not None for client in self.clients):
+            if self.loop.clock.now > end:
+                stuck = [
+                    f"client {c.client_id} waits for row {c.first if c.first is None else c.next}"
+                    for c in self.clients
+                    if c.first is None or c.missing() is not None
+                ]
+                status = await self.outside.owner.store.status() if self.outside.owner else None
+                raise AssertionError(f"{', '.join(stuck)} for ever: {status}")
+            await asyncio.sleep(0.5)
+
+    # --- what the judge knows -------------------------------------------------------------------
+
+    def cursor(self, client_id: int) -> LogPosition | None:
+        """A subscriber's durable cursor."""
+        record = self.outside.records.backend.load(DESTINATION)[client_id]
+        return SubscriberMeta.from_json(record[record.index("{") :]).cursor
+
+    def number_at(self, cursor: LogPosition | None) -> int:
+        """The number of the first row that a cursor has not consumed."""
+        assert cursor is not None
+        position, uuid = cursor.position, cursor.identity.server_uuid
+        (server,) = (server for server in self.outside.servers if server.uuid == uuid)
+        skipped = 0
+        for entry in server.entries_from(position):
+            for number in entry.rows:
+                if skipped == position.row:
+                    return number
+                skipped += 1
+        rows = [number for transaction in server.transactions for number, _ in transaction.rows]
+        return rows[-1] + 1 if rows else len(self.tables)
+
+    def is_lost(self, client: Client, error: CanalError) -> bool:
+        """An error that a client has met: is it one that it may meet? True: nothing but a new
+        subscription helps it."""
+        if isinstance(error, TransactionTooLarge) and client.transactions:
+            client.transactions = False  # what the error says
+            return False
+        gone = isinstance(error, TransactionsMissing | PositionPurged | PositionNotFound)
+        unknown = "has neither GTIDs" in str(error)  # nothing was consumed where it came from
+        if gone and (self._logs_gone or self._guesses or unknown):
+            return True
+        if isinstance(error, Fenced) and self._taken_over:
+            return False
+        assert error.retryable or isinstance(error, InstanceRestarted) or self._lagging, (
+            f"client {client.client_id}: {type(error).__name__}: {error}"
+        )
+        return False
+
+    def transport(self) -> Any:
+        from tests.simulation.runtime import Transport
+
+        return Transport(self.outside)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    @property
+    def _master(self) -> Server:
+        return self.outside.servers[0]
+
+    def _replicate(self) -> None:
+        """The standby has what the master has."""
+        for server in self.outside.servers[1:]:
+            for transaction in self._master.transactions[len(server.transactions) :]:
+                server.apply(transaction)
+                if self.random.random() < 0.05:
+                    server.rotate()
+
+    def _commit(self, count: int) -> None:
+        server = self._master
+        for _ in range(count):
+            rows = []
+            for _ in range(self.random.choice((0, 1, 2, 3, 12))):
+                rows.append((len(self.tables), self.random.randrange(len(TABLES))))
+                self.tables.append(rows[-1][1])
+                self.commits.append(len(server.transactions))
+            commit_us = round(self.loop.clock.now * 1_000_000) + 1_700_000_000_000_000
+            server.commit(rows, commit_us + len(self.tables))
+            if self.random.random() < 0.08:
+                server.rotate()
+
+    async def _write(self) -> None:
+        while self._writes:
+            if self._master.alive:
+                self._commit(self.random.choice((1, 1, 1, 5)))
+                if self.random.random() < 0.5:
+                    self._replicate()
+            await asyncio.sleep(self.random.choice((0.01, 0.1, 0.3, 1.0)))
+
+    async def _supervise(self) -> None:
+        """Ray restarts a process that has died. An operator starts a deployment again that died in
+        the midst of its takeover, and found the old one's newer epoch after that."""
+        while True:
+            owner = self.outside.owner
+            if owner is not None and not owner.alive:
+                await asyncio.sleep(self.random.choice((0.05, 1.0)))
+                self.outside.owner = Owner(self.outside, self.config, owner.claim)
+            elif owner is not None and isinstance(owner.store._failure, Fenced):
+                await asyncio.sleep(1.0)
+                self._ends.append(asyncio.create_task(owner.kill()))
+                self.outside.owner = Owner(self.outside, self.config, Claim())
+            await asyncio.sleep(0.1)
+
+    async def _faults(self) -> None:
+        kinds: dict[Callable[[], Awaitable[None]], int] = {
+            self.kill_owner: 4,
+            self.break_upstream: 4,
+            self.records_away: 2,
+            self.records_in_doubt: 2,
+            self.answers_get_lost: 4,
+            self.disk_full: 2,
+            self.step_the_clock: 1,
+            self.purge: 1,
+            self.take_over: 1,
+            self.restart_server: 2,
+        }
+        if len(self.outside.servers) > 1:
+            kinds[self.fail_over] = 4
+        elif self.random.random() < 0.3:
+            kinds[self.reset_server] = 2
+        while True:
+            await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
+            (fault,) = self.random.choices(list(kinds), list(kinds.values()))
+            self.say("fault:", fault.__name__)
+            await fault()
+
+    def _heal(self) -> None:
+        self.outside.records.away, self.outside.records.in_doubt = False, 0.0
+        self.outside.disk_full = False
+        self.outside.answers_lost = 0.0
+        for server in self.outside.servers:
+            server.alive = True
+        self._replicate()
+
+    async def kill_owner(self) -> None:
+        assert self.outside.owner is not None
+        self._ends.append(asyncio.create_task(self.outside.owner.kill()))
+
+    async def break_upstream(self) -> None:
+        upstreams = self.outside.upstreams  # type: ignore[attr-defined]
+        for upstream in upstreams[-3:]:
+            upstream.cut = True
+
+    async def records_away(self) -> None:
+        records = self.outside.records
+        records.away, records.silent = True, self.random.random() < 0.5
+        await asyncio.sleep(self.random.choice((0.1, 1.0, 8.0)))
+        self.outside.records.away = False
+
+    async def records_in_doubt(self) -> None:
+        self.outside.records.in_doubt = 0.3
+        await asyncio.sleep(2.0)
+        self.outside.records.in_doubt = 0.0
+
+    async def answers_get_lost(self) -> None:
+        self.outside.answers_lost = self.random.choice((0.1, 0.5))
+        await asyncio.sleep(self.random.choice((0.5, 3.0)))
+        self.outside.answers_lost = 0.0
+
+    async def disk_full(self) -> None:
+        self.outside.disk_full = True
+        await asyncio.sleep(self.random.choice((0.5, 5.0)))
+        self.outside.disk_full = False
+
+    async def take_over(self) -> None:
+        """Another deployment starts the destination, while the old one's processes go on and are
+        restarted. Who was replaced never takes it back."""
+        old = self.outside.owner
+        if old is None or old.claim.epoch() is None:
+            return  # of two that begin at once, either may be the last
+        self._taken_over = True
+        self.outside.owner = Owner(self.outside, self.config, Claim())
+        await asyncio.sleep(self.random.choice((0.1, 1.0, 5.0)))
+        self._ends.append(asyncio.create_task(old.kill()))
+        Owner(self.outside, self.config, old.claim)
+
+    async def purge(self) -> None:
+        self._logs_gone = True
+        self._master.purge(self.random.choice((1, 2)))
+
+    async def restart_server(self) -> None:
+        server = self._master
+        server.alive = False
+        self._guesses |= not server.gtids and len(self.outside.servers) > 1
+        await asyncio.sleep(self.random.choice((0.1, 1.0)))
+        server.alive = True
+        server.rotate()
+
+    async def reset_server(self) -> None:
+        self._logs_gone = True
+        self._master.reset()
+
+    async def fail_over(self) -> None:
+        """The master dies. The standby takes over at once, or once it has all that was written;
+        the old master comes back as its replica."""
+        old, new = self.outside.servers
+        if not old.alive:
+            return
+        old.alive = False
+        self._guesses |= not old.gtids
+        if self.random.random() < 0.3:
+            self._lagging = True
+            await asyncio.sleep(self.random.choice((0.3, 2.0)))
+        self._replicate()
+        self.outside.servers[:] = [new, old]
+        await asyncio.sleep(self.random.choice((0.1, 1.0, 3.0)))
+        old.alive = True
+
+    async def step_the_clock(self) -> None:
+        self.loop.clock.wall_offset_s += self.random.choice((-3600.0, -11.0, 5.0, 7200.0))
+
+
+def broken(first: int, count: int, verbose: bool = False) -> list[str]:
+    """What these schedules have broken, each with its seed."""
+    logging.disable(logging.CRITICAL)
+    found = []
+    try:
+        for seed in range(first, first + count):
+            try:
+                Simulation(seed, verbose).run()
+            except AssertionError as error:
+                found.append(f"schedule {seed}: {error}")
+                print(found[-1], flush=True)
+    finally:
+        logging.disable(logging.NOTSET)
+    return found
+
+
+if __name__ == "__main__":
+    wanted = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    sys.exit(1 if broken(int(sys.argv[1]), wanted, verbose=wanted == 1) else 0)

@@ -1,0 +1,296 @@
+"""MySQL servers of a simulation: transactions that are committed and replicated, binlog files that
+are rotated, purged and reset, as bytes (for searches) and as entries (for the log).
+
+Every row has a number of its own, in the order of commits: what is lost, repeated or out of order
+is seen by numbers.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ray_canal.binlog.chunk import (
+    ENTRY,
+    EVENT_CLOSES,
+    EVENT_IN_TRANSACTION,
+    GTID,
+    GTID_ANONYMOUS,
+    GTID_MYSQL,
+    ChunkHead,
+    ChunkInfo,
+    RawChunk,
+)
+from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.protocol.gtid import GtidSet
+from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+
+SCHEMA = "shop"
+TABLES = ("item", "order", "person")
+BEGIN, ROWDATA, END = 1, 2, 3
+INSERT, QUERY = 1, 7
+
+_FORMAT, _PREVIOUS_GTIDS, _GTID, _ANONYMOUS, _QUERY, _TABLE_MAP, _ROWS, _XID = (
+    15, 35, 33, 34, 2, 19, 30, 16
+)  # fmt: skip
+_POST_HEADER_BYTES = bytes.fromhex(
+    "000d0008000000000400040000006200041a08000000080808020000000a0a0a2a2a001234000a2800"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One commit: its rows' numbers by table index, in order; where and when it was committed."""
+
+    source: bytes
+    gno: int
+    commit_us: int
+    rows: tuple[tuple[int, int], ...]  # (row number, table)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One log entry; `rows` are the numbers of its rows."""
+
+    position: int
+    length: int
+    kind: int
+    event_type: int
+    table: int
+    rows: tuple[int, ...]
+    closes: bool
+    gtid: tuple[bytes, int]
+    commit_us: int
+
+
+@dataclass
+class BinlogFile:
+    name: str
+    before: str  # GTIDs executed before it
+    created_s: int
+    data: bytearray = field(default_factory=bytearray)
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+class Server:
+    """One MySQL. `packing`: the most rows of a row event; `says_queries`: whether statements are
+    logged beside their rows. `gtids`: whether transactions have them."""
+
+    def __init__(
+        self,
+        name: str,
+        random_: random.Random,
+        *,
+        base: str = "binlog",
+        first_number: int = 1,
+        gtids: bool = True,
+    ) -> None:
+        self.address = f"{name}:3306"
+        self.uuid = str(uuid.UUID(int=random_.getrandbits(128), version=4))
+        self.sid = uuid.UUID(self.uuid).bytes
+        self.gtids = gtids
+        self.packing = random_.choice((1, 2, 5))
+        self.says_queries = random_.random() < 0.3
+        self.base = base
+        self.alive = True
+        self.transactions: list[Transaction] = []
+        self.executed = GtidSet.parse("")
+        self.files: list[BinlogFile] = []
+        self.lives: list[list[BinlogFile]] = [[]]  # all files that ever were, purged ones too
+        self._number = first_number - 1
+        self._gno = 0
+        self.life = 0  # rises by each reset
+        self.rotate()
+
+    # --- what happens to it ---------------------------------------------------------------------
+
+    def rotate(self) -> None:
+        self._number += 1
+        name = f"{self.base}.{self._number:06d}"
+        # No two logs have a file of one name and one second: time is short in a simulation.
+        created_s = 1_700_000_000 + 10_000 * self.life + self._number
+        file = BinlogFile(name, self.executed_text(), created_s)
+        self.files.append(file)
+        self.lives[-1].append(file)
+        file.data += b"\xfebin"
+        body = struct.pack("<H50sIB", 4, b"8.0.36", created_s, 19) + _POST_HEADER_BYTES + b"\0"
+        created_us = created_s * 1_000_000
+        self._write(_FORMAT, body + b"\0\0\0\0", created_us)
+        if self.gtids:
+            self._write(_PREVIOUS_GTIDS, self.executed.encode(), created_us)
+
+    def commit(self, rows: Sequence[tuple[int, int]], commit_us: int) -> Transaction:
+        self._gno += 1
+        made = Transaction(self.sid, self._gno, commit_us, tuple(rows))
+        self.apply(made)
+        return made
+
+    def apply(self, transaction: Transaction) -> None:
+        """Write it into the binlog, be it one's own or a replicated one."""
+        self.transactions.append(transaction)
+        gtid = (transaction.source, transaction.gno)
+        commit_us = transaction.commit_us
+        lengths = b"\0" * 16
+        times = commit_us.to_bytes(7, "little")
+        kind, sid, gno = (_GTID, *gtid) if self.gtids else (_ANONYMOUS, bytes(16), 0)
+        self._write(kind, b"\0" + sid + struct.pack("<qB", gno, 2) + lengths + times + b"\xfc\0\1"
+                    + struct.pack("<I", 80036), commit_us)  # fmt: skip
+        begin = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0BEGIN"
+        self._entry(self._write(_QUERY, begin, commit_us), BEGIN, gtid, commit_us)
+        rest = list(transaction.rows)
+        while rest:
+            table = rest[0][1]
+            count = 1
+            while count < min(len(rest), self.packing) and rest[count][1] == table:
+                count += 1
+            taken, rest = rest[:count], rest[count:]
+            if self.says_queries:
+                text = begin[:-5] + b"insert"
+                place = self._write(_QUERY, text, commit_us)
+                self._entry(place, ROWDATA, gtid, commit_us, event_type=QUERY)
+            self._table_map(table, commit_us)
+            body = struct.pack("<IHHH", table + 1, 0, 1, 2) + b"\x01\xff"
+            body += b"".join(b"\0" + struct.pack("<i", number) for number, _ in taken)
+            place = self._write(_ROWS, body, commit_us)
+            numbers = tuple(number for number, _ in taken)
+            self._entry(place, ROWDATA, gtid, commit_us, INSERT, table, numbers)
+        place = self._write(_XID, struct.pack("<q", transaction.gno), commit_us)
+        self._entry(place, END, gtid, commit_us, closes=True)
+        if self.gtids:
+            self.executed.add(*gtid)
+
+    def purge(self, keep: int) -> None:
+        """Forget all files but the newest `keep`."""
+        del self.files[: max(0, len(self.files) - keep)]
+
+    def reset(self) -> None:
+        """RESET BINARY LOGS AND GTIDS: the log begins anew, the data and the uuid stay."""
+        self.life += 1
+        self.lives.append([])
+        self.files, self._number, self._gno = [], 0, 0
+        self.transactions = []
+        self.executed = GtidSet.parse("")
+        self.rotate()
+
+    # --- what it says ---------------------------------------------------------------------------
+
+    def executed_text(self) -> str:
+        return str(self.executed) if self.gtids else ""
+
+    @property
+    def end(self) -> EntryPosition:
+        file = self.files[-1]
+        return EntryPosition(file.name, file.size, gtid=self.executed_text())
+
+    def entries_from(self, place: EntryPosition) -> Iterator[Entry]:
+        """Entries at or behind a place of any of its logs, be it purged or not."""
+        for files in reversed(self.lives):
+            if not any((f.name, f.created_s) == _file_of(place, f) for f in files):
+                continue
+            for file in files:
+                if journal_key(file.name) < journal_key(place.journal_name):
+                    continue
+                for entry in file.entries:
+                    if file.name != place.journal_name or entry.position >= place.position:
+                        yield entry
+            return
+
+    def _write(self, kind: int, body: bytes, commit_us: int = 0) -> tuple[int, int]:
+        data = self.files[-1].data
+        at, length = len(data), 19 + len(body)
+        seconds = commit_us // 1_000_000
+        data += struct.pack("<IBIIIH", seconds, kind, 1, length, at + length, 0) + body
+        return at, length
+
+    def _table_map(self, table: int, commit_us: int) -> None:
+        name = TABLES[table].encode()
+        body = struct.pack("<IHH", table + 1, 0, 0) + bytes([len(SCHEMA)]) + SCHEMA.encode()
+        body += b"\0" + bytes([len(name)]) + name + b"\0" + b"\x01\x03\x00\x00"
+        self._write(_TABLE_MAP, body, commit_us)
+
+    def _entry(
+        self, place: tuple[int, int], kind: int, gtid: tuple[bytes, int], commit_us: int,
+        event_type: int = 0, table: int = -1, rows: tuple[int, ...] = (), closes: bool = False,
+    ) -> None:  # fmt: skip
+        entry = Entry(*place, kind, event_type, table, rows, closes, gtid, commit_us)
+        self.files[-1].entries.append(entry)
+
+
+def _file_of(place: EntryPosition, file: BinlogFile) -> tuple[str, int]:
+    """A place's file; one that does not know when it was created may be any of its name."""
+    return place.journal_name, place.created_s or file.created_s
+
+
+class SearchedLog:
+    """A server's log as driver/log_search.py's port."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.identity = SourceIdentity(server.address, server.uuid)
+        self.is_mariadb = False
+
+    def files(self) -> Sequence[tuple[str, int]]:
+        return [(file.name, file.size) for file in self._server.files]
+
+    def end(self) -> EntryPosition:
+        return self._server.end
+
+    def executed(self) -> str:
+        return self._server.executed_text()
+
+    def known_gtids(self) -> str:
+        return self._server.executed_text()
+
+    def leaves_rows_out(self) -> str:
+        return ""
+
+    def purged(self) -> str:
+        return self._server.files[0].before
+
+    def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
+        (file,) = (file for file in self._server.files if file.name == journal_name)
+        cutter = ChunkCutter(chunk_bytes, contiguous=True)
+        cutter.begin_file(journal_name)
+        cutter.feed(bytes(file.data[BINLOG_START:]))
+        while (chunk := cutter.next()) is not None:
+            yield chunk
+        if (rest := cutter.flush()) is not None:
+            yield rest
+
+
+def chunk_of(
+    sequence: int, file: BinlogFile, start: int, entries: Sequence[Entry], gtids: bool
+) -> ChunkInfo:
+    """What a decoder says of a chunk of these entries; `start` is the offset at which it begins."""
+    transactions = list(dict.fromkeys(entry.gtid for entry in entries))
+    commits = {entry.gtid: entry.commit_us for entry in entries}
+    records = np.zeros(len(entries), ENTRY)
+    for name in ("position", "length", "table", "kind", "event_type"):
+        records[name] = [getattr(entry, name) for entry in entries]
+    records["rows"] = [len(entry.rows) for entry in entries]
+    records["timestamp"] = [entry.commit_us // 1_000_000 for entry in entries]
+    records["flags"] = [
+        EVENT_IN_TRANSACTION * (entry.kind != BEGIN) | EVENT_CLOSES * entry.closes
+        for entry in entries
+    ]
+    index = {gtid: k for k, gtid in enumerate(transactions)}
+    records["transaction"] = [index[entry.gtid] for entry in entries]
+    found = np.zeros(len(transactions), GTID)
+    found["flavor"] = GTID_MYSQL if gtids else GTID_ANONYMOUS
+    for k, (sid, gno) in enumerate(transactions):
+        if gtids:
+            found["sid"][k], found["gno"][k] = np.frombuffer(sid, np.uint8), gno
+        found["commit_us"][k] = found["original_us"][k] = commits[sid, gno]
+    end = entries[-1].position + entries[-1].length
+    head = ChunkHead(sequence, file.name, start, end, created_s=file.created_s)
+    tables = tuple((SCHEMA, table) for table in TABLES)
+    return ChunkInfo(head, end - start, end - start, records, found, tables)
