@@ -102,6 +102,11 @@ class ChunkCutter:
         return bool(self._state[walk.IN_TRANSACTION])
 
     @property
+    def is_between(self) -> bool:
+        """Whether the next event begins a transaction, or stands alone."""
+        return not self.in_transaction and not self._carry[0, 1]
+
+    @property
     def last_timestamp(self) -> int:
         """Header time of the last event, seconds; 0: none yet."""
         return int(self._state[walk.TIMESTAMP])
@@ -366,8 +371,11 @@ class ChunkCutter:
         event = self._buffer[at : at + length].tobytes()
         kind = event[4]
         log_position, flags = struct.unpack_from("<IH", event, 13)
+        # (Where a dump by GTID begins in the midst of a file, MySQL 9 sends the file's first event
+        # with the position that it has there.)
+        elsewhere = kind == walk.FORMAT_EVENT and self.position != BINLOG_START
         artificial = not state[walk.CONTIGUOUS] and (
-            log_position == 0 or bool(flags & walk.ARTIFICIAL_FLAG)
+            log_position == 0 or bool(flags & walk.ARTIFICIAL_FLAG) or elsewhere
         )
         # One in a file takes up room there, as any event, and its checksum is looked at as theirs.
         is_heartbeat = not state[walk.CONTIGUOUS] and kind in _HEARTBEATS

@@ -29,10 +29,11 @@ from ray_canal.driver.connection import (
     server_error,
     translated,
 )
+from ray_canal.driver.log_file import WIDE_OFFSET, takes_wide_offsets
 from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound
 from ray_canal.kernels import packets
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.position import BINLOG_START, EntryPosition
 
 _COM_REGISTER_SLAVE = 0x15
 _COM_BINLOG_DUMP = 0x12
@@ -94,23 +95,31 @@ class BinlogDump:
         self._command(_COM_REGISTER_SLAVE, struct.pack("<IBBBHII", chosen, 0, 0, 0, 0, 0, 0))
         with translated(self._config, logged_in=True):
             connection._read_ok_packet()
-        if by_gtid and not is_mariadb:
-            encoded = GtidSet.parse(position.gtid).encode()
-            head = struct.pack("<HII", _THROUGH_GTID, chosen, 0) + struct.pack("<Q", 4)
-            self._command(_COM_BINLOG_DUMP_GTID, head + struct.pack("<I", len(encoded)) + encoded)
+        is_far = position.position >= WIDE_OFFSET
+        if not is_mariadb and (by_gtid or (is_far and self._takes_wide_offsets(version))):
+            encoded = GtidSet.parse(position.gtid if by_gtid else "").encode()
+            # Where it is so far that the events' own 32 bits do not tell, the place is named, too.
+            file = position.journal_name.encode("utf-8", "surrogateescape") if is_far else b""
+            head = struct.pack("<HII", _THROUGH_GTID, chosen, len(file)) + file
+            head += struct.pack("<QI", position.position if file else BINLOG_START, len(encoded))
+            self._command(_COM_BINLOG_DUMP_GTID, head + encoded)
         else:
-            offset = 4 if by_gtid else position.position
-            if offset >= 1 << 32:
+            offset = BINLOG_START if by_gtid else position.position
+            if offset >= WIDE_OFFSET:
                 raise PositionNotFound(
-                    f"{position}: a server can only be asked for offsets below 4 GiB; start at the "
-                    "next file, or by GTID"
-                )
+                    f"{position}: this server can only be asked for offsets below 4 GiB; start at "
+                    "the next file"
+                ).at(position.journal_name, position.position)
             flags = (_SEND_ANNOTATE_ROWS if is_mariadb else 0) | (0 if follow else _NON_BLOCK)
             self._command(_COM_BINLOG_DUMP, struct.pack("<IHI", offset, flags, chosen) + name)
         self._socket = connection._sock
         self._socket.settimeout(self._config.read_timeout_s)
         self.last_received_at = time.time()
         return Replica(replica.uuid, chosen)
+
+    def _takes_wide_offsets(self, version: str) -> bool:
+        rows = self._query("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
+        return takes_wide_offsets(version, str(rows[0]["Value"]) if rows else "")
 
     def _query(self, sql: str, *values: object) -> list[dict[str, Any]]:
         return query(self._connection, self._config, sql, *values)

@@ -49,6 +49,9 @@ class FilesLog:
     def known_gtids(self) -> str:
         return self.executed()
 
+    def offsets_max(self) -> int:
+        return 1 << 63
+
     def leaves_rows_out(self) -> str:
         return ""
 

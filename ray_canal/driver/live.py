@@ -31,7 +31,7 @@ from ray_canal.driver.checks import refuse_settings
 from ray_canal.driver.choice import choose
 from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.health import HealthCheck, probe
-from ray_canal.driver.log_file import read_head
+from ray_canal.driver.log_file import WIDE_OFFSET, read_head
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
@@ -286,6 +286,11 @@ class LiveSource:
         try:
             self._check_same_server()
             position = EntryPosition(self._cutter.journal_name, self._cutter.position)
+            if position.position >= WIDE_OFFSET and not self._cutter.is_between:
+                raise SourceError(  # a dump by GTID, as it has to be, might leave out the rest
+                    f"{self._last_error}; it was inside a transaction beyond 4 GiB of its file, "
+                    "so reading begins again at the cursors"
+                ).at(position.journal_name, position.position)
             self._connect(position, by_gtid=False)
         except SourceError as error:
             if not error.retryable:

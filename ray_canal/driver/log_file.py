@@ -21,17 +21,28 @@ from ray_canal.binlog.chunk import (
     FLAVOR_MARIADB,
     RawChunk,
 )
+from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.walked import Walked, walk
 from ray_canal.kernels import walk as w
 from ray_canal.protocol.gtid import GtidSet, MariadbGtid
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 MICROS = 1_000_000
+WIDE_OFFSET = 1 << 32
+"""COM_BINLOG_DUMP has 32 bits for the offset where reading begins. A large transaction, which lies
+in one file, makes files longer."""
 _HEAD_CHUNK_BYTES = 16 << 10
 WALK_CHUNK_BYTES = 4 << 20
 _PREVIOUS_GTIDS, _GTID_LIST = 35, 163
 
 Ints = npt.NDArray[np.int64]
+
+
+def takes_wide_offsets(version: str, gtid_mode: str) -> bool:
+    """Whether a server can be asked for larger ones, by COM_BINLOG_DUMP_GTID. (MySQL 5.6 goes on
+    with the next file after one event; MariaDB has no such command.)"""
+    is_mysql = "mariadb" not in version.lower()
+    return is_mysql and gtid_mode.upper() == "ON" and version_numbers(version) >= (5, 7)
 
 
 class Log(Protocol):
@@ -57,6 +68,10 @@ class Log(Protocol):
 
     def known_gtids(self) -> str:
         """The same; of MariaDB, of each domain the last of every server that ever wrote in it."""
+        ...
+
+    def offsets_max(self) -> int:
+        """Reading can begin at smaller offsets."""
         ...
 
     def leaves_rows_out(self) -> str:

@@ -12,7 +12,8 @@ from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.dump import BinlogDump, Replica
-from ray_canal.errors import ConnectionLost, ServerSettingRefused
+from ray_canal.driver.log_file import WIDE_OFFSET, takes_wide_offsets
+from ray_canal.errors import ConnectionLost, ServerSettingRefused, SourceError
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 _RECEIVE_BYTES = 64 << 10
@@ -61,6 +62,10 @@ class ServerLog:
     def known_gtids(self) -> str:
         return self._catalog.known_gtids()
 
+    def offsets_max(self) -> int:
+        mode = self._catalog.variable("gtid_mode") or ""
+        return 1 << 63 if takes_wide_offsets(self._catalog.version, mode) else WIDE_OFFSET
+
     def leaves_rows_out(self) -> str:
         return self._catalog.leaves_rows_out()
 
@@ -80,20 +85,21 @@ class ServerLog:
         cutter.begin_file(journal_name)
         dump = BinlogDump(config, cutter)
         try:
-            place, ended = EntryPosition(journal_name), None
+            place = EntryPosition(journal_name)
+            ended: SourceError | None = None
             self._replica = dump.start(place, self._replica, by_gtid=False, follow=False)
             while cutter.journal_name == journal_name:
                 chunk = cutter.next()
-                if chunk is None and cutter.position >= size:
-                    chunk = cutter.flush()
-                    if chunk is None:
+                if chunk is None and (ended is not None or cutter.position >= size):
+                    chunk = cutter.flush()  # what there is comes before what went wrong
+                    if chunk is None and cutter.position >= size:
                         return
-                if chunk is None:
-                    if ended is not None:
+                    if chunk is None and ended is not None:
                         raise ended
+                if chunk is None:
                     try:
                         arrived = dump.receive(_POLL_S, self._wake)
-                    except ConnectionLost as error:  # at the log's end, when all of it is here
+                    except SourceError as error:
                         ended = error
                         continue
                     if not arrived and _readable(self._wake):

@@ -26,7 +26,7 @@ from ray_canal.driver.gtid_sets import (
     union,
     unknown_gtids,
 )
-from ray_canal.driver.log_file import MICROS, Log
+from ray_canal.driver.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.driver.log_search import Search
 from ray_canal.driver.own_log import misfit_of_times, own_place
 from ray_canal.driver.reach import lowest_of, too_far_behind
@@ -86,6 +86,10 @@ def decide(
         everywhere = common([place.gtid for place in served])
         by_gtid = is_mysql_set(everywhere) or decision.is_ahead(everywhere, lowest)
         lowest = replace(lowest, gtid=everywhere) if by_gtid else lowest
+    if not decision.can_begin_at(lowest):
+        # The cursors stay where they are: what lies before them is passed over.
+        decision.reasons.append(f"{lowest} is too far for its server: the file from its beginning")
+        lowest, by_gtid = decision.beginning(lowest.journal_name), False
     how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
     here = all(
         cursor.identity.server_uuid == log.identity.server_uuid
@@ -132,7 +136,22 @@ class _Decision:
         except PositionPurged as error:
             position = self._after_purge(error)
             how = self.reasons[-1]
+        if not self.can_begin_at(position):
+            raise PositionNotFound(
+                f"{position}: this server can only be asked for offsets below 4 GiB; start at the "
+                "next file"
+            ).at(position.journal_name, position.position)
         return Start(position, by_gtid=not position.journal_name, how=how)
+
+    def can_begin_at(self, position: EntryPosition) -> bool:
+        """Whether the server can be asked for such an offset."""
+        return position.position < WIDE_OFFSET or position.position < self._log.offsets_max()
+
+    def beginning(self, journal_name: str) -> EntryPosition:
+        """Of a file."""
+        head = self.search.head(journal_name)
+        gtids, created_s = head.gtids, head.created_s
+        return EntryPosition(journal_name, BINLOG_START, gtid=gtids, created_s=created_s)
 
     def _configured(self) -> EntryPosition:
         source = self._source
@@ -148,10 +167,7 @@ class _Decision:
         return self.search.boundary(source.journal_name, source.position)
 
     def _earliest(self) -> EntryPosition:
-        first = self.search.first
-        return EntryPosition(
-            first.journal_name, BINLOG_START, gtid=first.gtids, created_s=first.created_s
-        )
+        return self.beginning(self.search.first.journal_name)
 
     def _from_gtid_set(self) -> EntryPosition:
         """The server finds the file: it leaves out single transactions, too."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,12 @@ from ray_canal.errors import ConfigError, PositionNotFound, SourceError, Transac
 from ray_canal.meta.canal_import import import_meta
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from tests.integration.test_driver import instance, read_until
+from tests.integration.test_driver import (
+    failure,
+    instance,
+    kinds_of,
+    read_until,
+)
 from tests.integration.test_positions import log_of
 from tests.proxy import Proxy
 from tests.servers import Server, start
@@ -351,3 +357,53 @@ def test_canals_cursors_are_tied_to_their_server(
             assert refusal(server, unchecked).other_log
     finally:
         server.execute("DROP DATABASE im")
+
+
+FAR = (1 << 32) + 4711
+"""An offset that 32 bits do not hold."""
+
+
+def lengthened(path: Path, position: int) -> None:
+    """Move all that a binlog file has from a position on to FAR, with a hole before it."""
+    data = path.read_bytes()
+    tail, at = bytearray(data[position:]), 0
+    while at < len(tail):
+        size = int.from_bytes(tail[at + 9 : at + 13], "little")
+        end = FAR + at + size & 0xFFFFFFFF
+        tail[at + 13 : at + 17] = end.to_bytes(4, "little")
+        tail[at + size - 4 : at + size] = zlib.crc32(tail[at : at + size - 4]).to_bytes(4, "little")
+        at += size
+    with open(path, "r+b") as file:
+        file.truncate(position)
+        file.seek(FAR)
+        file.write(tail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gtids"), [("mysql97", True), ("mysql56", True), ("mysql97", False)]
+)
+def test_offsets_beyond_4_gib(kind: str, gtids: bool, tmp_path: Path) -> None:
+    """B7: a cursor behind a transaction that made the file longer than 4 GiB goes on there; where a
+    server cannot be asked for that, it is said."""
+    with serving(kind, tmp_path, **({} if gtids else GTIDS_OFF)) as server:
+        write(server, 0, 3)
+        cursor = cursor_at_end(server)
+        write(server, 10, 3, files=1)
+        write(server, 20, 2)
+        server.stop()
+        name = cursor.position.journal_name
+        lengthened(server.datadir / name, cursor.position.position)
+        server.start()
+        place = replace(cursor.position, position=FAR)
+        if kind == "mysql56" or not gtids:
+            error = failure(instance(server), place)
+            assert isinstance(error, PositionNotFound)
+            assert "below 4 GiB" in str(error)
+            return
+        with reading(server, reconnect_max_s=0.3) as source:
+            start = source.resume([LogPosition(cursor.identity, place)])
+            assert start.position == place
+            chunks = read_until(source, *server.position())
+        assert chunks[0].head.position == FAR
+        rows = [kind for chunk in chunks for kind in kinds_of(chunk) if kind in (23, 30)]
+        assert len(rows) == 5

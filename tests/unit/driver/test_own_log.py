@@ -167,3 +167,25 @@ def test_a_younger_server_without_gtids() -> None:
         source(on_purged="earliest"), [cursor(early, elsewhere)], ServersLog(gtids_on=False)
     )
     assert start.position == EntryPosition(FIRST, 4)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_an_offset_beyond_4_gib(wide: bool) -> None:
+    """B7: where a server cannot be asked for it, the file is read from its beginning, and what lies
+    before the cursor is passed over; a start that is configured so is refused."""
+    place = place_of()
+    far = replace(place, position=(1 << 32) + 7)
+    log = ServersLog()
+    sizes = dict(log.files()) | {SECOND: 1 << 33}
+    log.files = lambda: list(sizes.items())  # type: ignore[method-assign]
+    log.offsets_max = lambda: 1 << (63 if wide else 32)  # type: ignore[method-assign]
+    start = decide(source(), [cursor(far)], log)
+    assert start.cursors == (far,)
+    assert start.same_log
+    assert start.position == (far if wide else EntryPosition(SECOND, 4))
+    if not wide:
+        assert start.position.gtid == Search(ServersLog()).head(SECOND).gtids
+        assert "from its beginning" in start.how
+        log.end = lambda: far  # type: ignore[method-assign]
+        with pytest.raises(PositionNotFound, match="below 4 GiB"):
+            decide(source(start="latest"), (), log)
