@@ -1,0 +1,188 @@
+"""A subscriber of a simulated destination, and the judge of what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+
+from ray_canal.actors.spiller import OnDisk
+from ray_canal.client.connector import AsyncConnector
+from ray_canal.errors import (
+    CanalError,
+)
+from ray_canal.filter import TableFilter
+from ray_canal.protocol.position import journal_key
+from tests.simulation.servers import ROWDATA, SCHEMA, TABLES
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Simulation
+
+RowId = tuple[int, int, int, int]
+FILTERS = (rf"{SCHEMA}\..*", rf"{SCHEMA}\.item", rf"{SCHEMA}\.(item|person)")
+
+
+class Client:
+    """A subscriber that follows the documented recipe: keep the highest id that was taken, skip
+    what is not above it. It remembers what it took through its own restarts."""
+
+    def __init__(self, run: Simulation, client_id: int) -> None:
+        self.run, self.client_id = run, client_id
+        self.random = random.Random(run.random.random())
+        self.filter = self.random.choice(FILTERS)
+        self.policy: Any = self.random.choice(("block", "spill", "detach"))
+        self.transactions = self.random.random() < 0.3
+        self.highest: RowId = (0, 0, 0, 0)
+        self.taken: dict[int, int] = {}  # row number: the timeline in which it was taken
+        self.acked = -1
+        self.first: int | None = None  # the number from which on all rows are to come
+        self.next = 0
+        admits = TableFilter(self.filter).admits
+        self._tables = {k for k, name in enumerate(TABLES) if admits(SCHEMA, name)}
+
+
+    def say(self, *words: Any) -> None:
+        self.run.say(f"client {self.client_id}:", *words)
+
+    def wants(self, number: int) -> bool:
+        return self.run.tables[number] in self._tables
+
+    def missing(self) -> int | None:
+        """The next row that it has not taken; None: it has all that there is."""
+        assert self.first is not None
+        while self.next < len(self.run.tables) and not self.wants(self.next):
+            self.next += 1
+        return self.next if self.next < len(self.run.tables) else None
+
+    async def live(self) -> None:
+        while not self.run.over:
+            connector = AsyncConnector(self.run.transport(), self.client_id)
+            try:
+                await connector.subscribe(
+                    self.filter, policy=self.policy, transactions=self.transactions
+                )
+                self._subscribed()
+                await self._consume(connector)
+                if self.random.random() < 0.05:
+                    await self._leave(connector)
+            except CanalError as error:
+                self.say(type(error).__name__, error)
+                if self.run.is_lost(self, error):
+                    with contextlib.suppress(CanalError):
+                        await self._leave(connector)
+                await asyncio.sleep(self.random.choice((0.01, 0.3, 1.0)))
+
+    async def _leave(self, connector: AsyncConnector) -> None:
+        """Unsubscribe; what comes of it is seen at the next subscription. A call that failed may
+        have been done, or not."""
+        self.say("unsubscribes")
+        self.first = None
+        await connector.unsubscribe()
+
+    def _subscribed(self) -> None:
+        """The judge looks where its first row is to come from. After it has left, that is where its
+        new cursor is; or the old one, where leaving has failed."""
+        if self.first is None:
+            self.first = self.run.number_at(self.run.cursor(self.client_id))
+            self.next, self.acked = max(self.next, self.first), -1
+            self.say("subscribed", self.filter, self.policy, self.transactions, "at", self.first)
+
+    async def _consume(self, connector: AsyncConnector) -> None:
+        if self.random.random() < 0.5:
+            await self._by_loop(connector)
+        else:
+            await self._by_gets(connector)
+
+    async def _by_loop(self, connector: AsyncConnector) -> None:
+        left = self.random.randrange(1, 30)
+        messages = connector.messages(self.random.choice((1, 16, 1000)), 1.0)
+        async for message in messages:
+            self._take(message)  # acked with the next call, if it is not void by then
+            await self._work()
+            left -= 1
+            if self.run.over or left == 0:
+                break
+        await messages.aclose()  # type: ignore[attr-defined]
+
+    async def _by_gets(self, connector: AsyncConnector) -> None:
+        outstanding: list[tuple[int, int]] = []
+        for _ in range(self.random.randrange(1, 30)):
+            if self.run.over:
+                break
+            what = self.random.random()
+            if what < 0.06:
+                cut = self.random.choice([None, *(batch for batch, _ in outstanding)])
+                self.say("rollback", cut)
+                await connector.rollback(cut)
+                outstanding = [o for o in outstanding if cut is not None and o[0] < cut]
+            elif outstanding and (what < 0.5 or len(outstanding) > 3):
+                batch_id, last = outstanding.pop(0)
+                self.say("ack", batch_id)
+                await connector.ack(batch_id)
+                self.acked = max(self.acked, last)
+            else:
+                message = await self._get(connector)
+                if message:
+                    outstanding.append((message.id, self._take(message)))
+            await self._work()
+
+    async def _get(self, connector: AsyncConnector) -> Any:
+        size, timeout = self.random.choice((1, 16, 1000)), self.random.choice((None, 0.2, 2.0))
+        get = connector.get_without_ack(size, timeout)
+        if self.random.random() < 0.15:
+            try:
+                return await asyncio.wait_for(get, self.random.choice((0.001, 0.01, 0.3)))
+            except asyncio.TimeoutError:
+                self.say("gave a get up")
+                return None
+        return await get
+
+    async def _work(self) -> None:
+        await asyncio.sleep(self.random.choice((0.0, 0.0, 0.005, 0.05, 0.3, 2.0)))
+
+    def _take(self, message: Any) -> int:
+        """Take a message's rows; the number of the last one."""
+        timeline = getattr(message.head, "timeline", 0)
+        last, new = -1, 0
+        for part in message.head.parts:
+            payload = part.payload
+            if isinstance(payload, OnDisk):
+                payload = payload.spiller._read(payload.segment)
+            journal = journal_key(payload.journal_name)[1]
+            for k in range(part.first, part.last):
+                entry = payload.entries[k]
+                if entry.kind != ROWDATA or (part.mask is not None and not part.mask[k]):
+                    continue
+                for row, number in enumerate(entry.rows):
+                    new += self._take_row((timeline, journal, entry.position, row), number)
+                    last = number
+        self.say("message", message.id, "rows", message.head.row_count, "new", new, "up to", last)
+        return last
+
+    def _take_row(self, row: RowId, number: int) -> bool:
+        assert self.wants(number), f"row {number} is not of its tables"
+        if row <= self.highest:
+            assert number in self.taken or number < self.next, (
+                f"client {self.client_id}: the recipe drops row {number}: {row} is not above "
+                f"{self.highest}"
+            )
+            return False
+        self.highest = row
+        if number < self.next:
+            assert row[0] > self.taken.get(number, -1), (
+                f"client {self.client_id}: row {number} comes again under a higher id, {row}"
+            )
+            # Another server may have more rows in an event than fit behind the cursor.
+            commits = self.run.commits
+            assert number > self.acked or commits[number] == commits[self.acked], (
+                f"client {self.client_id}: acked row {number} comes again"
+            )
+            return False
+        wanted = self.missing()
+        assert number == wanted, (
+            f"client {self.client_id}: row {number} comes at {row}, and {wanted} never came"
+        )
+        self.taken[number] = row[0]
+        self.next = number + 1
+        return True
