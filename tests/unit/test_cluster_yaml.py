@@ -100,7 +100,7 @@ def test_kubernetes_manifests_parse() -> None:
 
 
 def test_kubernetes_config_map_is_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray_canal.config import load, tomllib
+    from ray_canal.config.load import load, tomllib
 
     blocks = re.findall(r"```yaml\n(.*?)```", KUBERNETES, re.DOTALL)
     documents = [d for block in blocks for d in yaml.safe_load_all(block)]

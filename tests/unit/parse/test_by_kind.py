@@ -45,9 +45,13 @@ def shown(result: tuple[ChunkInfo, DecodedChunk]) -> np.ndarray:
 
 
 def rows_of(result: tuple[ChunkInfo, DecodedChunk]) -> list[tuple[str, list[Any]]]:
+    """By table. A row's number in its transaction counts what the filter lets through."""
     info, chunk = result
     return [
-        (batch.schema.metadata[b"canal.table"].decode(), batch.to_pylist())
+        (
+            batch.schema.metadata[b"canal.table"].decode(),
+            batch.drop_columns(["transaction_row"]).to_pylist(),
+        )
         for batch in batches(chunk, 0, len(info.entries))
     ]
 
