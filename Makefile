@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 fault lint servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 mariadb118-short fault lint servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -34,6 +34,7 @@ demo: setup
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
 test: setup servers lint
 	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (seconds)
 unit: setup
@@ -59,9 +60,15 @@ simulate: setup
 soak-memory: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_memory.py $(PYTEST_ARGS)
 
+## make mariadb118-short  types, DDL, events and dumps of MariaDB 11.8 (a minute; part of `make test`)
+mariadb118-short: setup servers
+	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not soak and not benchmark' \
+		-k mariadb tests/integration/test_driver.py tests/integration/test_types.py \
+		tests/integration/test_events.py tests/integration/test_schema_history.py \
+		tests/integration/test_letter_case.py tests/integration/test_positions.py
+
 ## make mariadb118  what is MariaDB's in the tests against 11.8 in place of 10.11 (minutes)
 mariadb118: setup servers
-	$(BIN)/python -m tests.servers fetch mariadb118
 	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not benchmark' \
 		tests/integration/test_mariadb118.py tests/integration/test_quarantine.py \
 		tests/integration/test_online_schema_change.py $(PYTEST_ARGS)
@@ -73,7 +80,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-## make servers  fetch MySQL 9.7, MySQL 5.6, MariaDB and Redis for the tests (about 115 MB, once)
+## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8 and Redis for the tests (about 135 MB, once)
 servers: setup
 	$(BIN)/python -m tests.servers fetch
 

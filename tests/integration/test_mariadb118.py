@@ -1,6 +1,6 @@
 """What MariaDB 11.8 has beyond 10.11, on a real one: vectors, times up to 2106, its collations.
 
-`make mariadb118` runs these, and what else concerns MariaDB against it; CI does not.
+`make mariadb118` runs what else concerns MariaDB against it, `make mariadb118-short` a part of it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.entries import iter_entries
 from tests.integration.test_driver import assert_equals_files, instance, opened, read_until
 from tests.servers import Server, start
-
-pytestmark = pytest.mark.soak
 
 LAST = dt.datetime(2106, 2, 7, 6, 28, 15, tzinfo=dt.timezone.utc)
 WRITES = (

@@ -4,8 +4,8 @@
     redis.py   a Redis server
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
-`python -m tests.servers fetch` downloads all kinds (about 110 MB, once). MariaDB is 10.11, or what
-$RAY_CANAL_TEST_MARIADB names (`mariadb118`).
+`python -m tests.servers fetch` downloads all of them (about 135 MB, once). MariaDB is 10.11, or
+what $RAY_CANAL_TEST_MARIADB names (`mariadb118`).
 """
 
 from tests.servers.fetch import KINDS, OTHER_BUILDS, FetchError, cache_dir, fetch

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m tests.servers fetch [{'|'.join(builds)}]… | run KIND")
         return 2
     try:
-        for kind in kinds or KINDS:
+        for kind in kinds or builds:
             print(f"{kind}: {fetch(kind)}", flush=True)
         if not kinds:
             print(f"redis: {fetch_tree('redis')}", flush=True)

