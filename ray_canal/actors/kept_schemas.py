@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -9,14 +11,17 @@ from typing import TypeVar
 from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.errors import MetaDamaged, QuarantineFull
+from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
 from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key, open_schema_store
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired, log_number, numbered_log, present_log
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SNAPSHOT, Quarantined, SchemaRecord
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_AGAIN_S = 1.0
 
 
 class KeptSchemas:
@@ -75,12 +80,28 @@ class KeptSchemas:
         on the log may be read again; what was needed before it alone may go. Raises
         QuarantineFull."""
         if info.records or info.quarantined:
-            await self._run(lambda: self._keep(info))
+            await self._patiently(lambda: self._keep(info))
         snapshot = next((r for r in info.records if r.kind == SNAPSHOT), None)
         start = None if snapshot is None or oldest is None else oldest()
         if snapshot is not None and start is not None:
             log, place = snapshot.server, start
-            await self._run(lambda: self._thin(log, place, None))
+            await self._patiently(lambda: self._thin(log, place, None))
+
+    async def _patiently(self, call: Callable[[], T]) -> T:
+        """While the server of the records is away, or the disk is full, the log goes no further:
+        what was handed out stays so, and nothing is read again."""
+        is_told = False
+        while True:
+            try:
+                return await self._run(call)
+            except MetaUnavailable as error:
+                if not is_told:
+                    logger.warning(
+                        "destination %s waits with a change of its schemas: %s",
+                        self._destination, error,
+                    )  # fmt: skip
+                is_told = True
+            await asyncio.sleep(_AGAIN_S)
 
     def _keep(self, info: ChunkInfo) -> None:
         self._store.append(self._destination, info.records)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ray_canal.actors import kept_schemas
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.binlog.chunk import ENTRY, GTID, ChunkHead, ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.errors import DecodeError, QuarantineFull
+from ray_canal.errors import DecodeError, MetaUnavailable, QuarantineFull
+from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 from ray_canal.meta.schema_store import SchemaStore, chunk_key, open_schema_store
 from ray_canal.parse import schema_keeper
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.table_state import Session
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Quarantined, Records
+from tests.meta_conformance import record
 from tests.unit.parse.test_schema_keeper import FILE, FakeServer, columns
 
 
@@ -143,3 +147,29 @@ def check_loaded(store: SchemaStore, server: FakeServer, start: int, end: int) -
     assert columns(again, "t", end) == "a b"
     assert columns(again, "t", start) == ("a b" if start == end else "a")
     assert columns(again, "tmp_1499", end) is None
+
+
+def test_records_wait_for_their_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B4: a DDL while it is away ends no generation, and is there when it is back."""
+    monkeypatch.setattr(kept_schemas, "_AGAIN_S", 0.01)
+    meta = MetaConfig(path=str(tmp_path / "meta.db"))
+    config = InstanceConfig.model_validate({"destination": "d", "source": {"address": "h:1"}})
+    tries = []
+    append = SqliteSchemaStore.append
+
+    def away(*arguments: Any) -> None:
+        tries.append(arguments)
+        if len(tries) < 5:
+            raise MetaUnavailable("nobody answers")
+        append(*arguments)
+
+    async def go() -> None:
+        kept = KeptSchemas(meta, config)
+        await kept.open()
+        monkeypatch.setattr(SqliteSchemaStore, "append", away)
+        await asyncio.wait_for(kept.keep(info(records=(record(2),))), 10)
+        assert len(tries) == 5
+        assert await kept.records() == [record(2)]
+        await kept.close()
+
+    asyncio.run(go())
