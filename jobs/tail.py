@@ -24,8 +24,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 def tail(
     destination: Annotated[str, typer.Option(help="The destination's name.")],
     client_id: Annotated[
-        int, typer.Option(help="Subscriber id; each has its own durable cursor.")
-    ] = 1001,
+        int | None,
+        typer.Option(help="Be this subscriber, with its durable cursor; left out: look on."),
+    ] = None,
     filter: Annotated[
         str, typer.Option(help=r"Canal's regex list over schema.table, as 'shop\..*'.")
     ] = r".*\..*",
@@ -38,7 +39,9 @@ def tail(
 ) -> None:
     """Print changes as JSON lines, one a row change, in the order of the binlog.
 
-    A batch is acked when all of it is printed; one that --limit or a signal
+    It looks on: nobody else's subscription is touched, and nothing is left
+    behind. With --client-id it is that subscriber and takes over from whoever
+    is: a batch is acked when all of it is printed; one that --limit or a signal
     cuts comes again at the next run. Ends at --limit, at the end of a source of
     binlog files, at SIGTERM or Ctrl-C.
     """

@@ -34,10 +34,12 @@ from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import described
 from ray_canal.protocol.position import LogPosition
 from ray_canal.protocol.subscription import (
+    EPHEMERAL_S,
     HEAD,
     TAIL,
     TCP_HOLDER,
     Subscription,
+    is_ephemeral_id,
     may_unsubscribe,
     refuse_client_id,
     refuse_wishes,
@@ -91,6 +93,7 @@ class Subscriptions(Instance):
                 holder=holder,
                 policy=known.policy if wishes.policy is None else wishes.policy,
                 transactions=known.transactions if whole is None else whole,
+                ephemeral=wishes.ephemeral,
             )
             if subscriber != self._subscribers.get(client_id):
                 try:
@@ -214,14 +217,18 @@ class Subscriptions(Instance):
                 return False
             if not may_unsubscribe(holder, known.holder):
                 raise replaced(client_id).at(destination=self._destination)
-            epoch = await self._epoch_to_write()
-            await asyncio.shield(self._removed(client_id, epoch))
-            await self._forget(client_id)
+            await self._remove(client_id)
+        self._again.set()  # it may be what kept the destination from its start
+        return True
+
+    async def _remove(self, client_id: int) -> None:
+        """In the subscriber's turn: forget it, durably first."""
+        epoch = await self._epoch_to_write()
+        await asyncio.shield(self._removed(client_id, epoch))
+        await self._forget(client_id)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
             self._pumping.cancel()
-        self._again.set()  # it may be what kept the destination from its start
-        return True
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Each subscriber, also while the destination starts or has failed: plain values."""
@@ -286,13 +293,28 @@ class Subscriptions(Instance):
         when = "no call in this life" if since_s is None else f"last call {since_s:.0f} s ago"
         return f"{client_id}: {when}"
 
+    async def touch(self, client_id: int, holder: str = "") -> None:
+        """An ephemeral subscriber is still there. Raises NotSubscribed, SubscriberReplaced."""
+        if self._line is not None:
+            self._subscriber(client_id)
+        self._refuse_replaced(client_id, holder)
+        self._attendance.came(client_id)
+
     async def _expire(self, client_id: int, limit_s: float) -> None:
-        """Note how long a subscriber has not called; give it up after so many seconds."""
-        if not limit_s:
-            return
+        """Note how long a subscriber has not called; give it up after so many seconds (0: never).
+        An ephemeral one ends then."""
         async with self._turn(client_id):
             known, idle_s = self._subscribers.get(client_id), self._attendance.idle_s(client_id)
-            if known is None or known.expired:
+            if known is not None and known.ephemeral:
+                limit_s = EPHEMERAL_S
+            if known is None or known.expired or not limit_s:
+                return
+            if known.ephemeral and idle_s > limit_s:
+                logger.warning(
+                    "destination %s: the ephemeral subscriber %d has been silent for %.0f s; it is "
+                    "removed", self._destination, client_id, idle_s,
+                )  # fmt: skip
+                await self._remove(client_id)
                 return
             if idle_s <= limit_s:
                 if abs(idle_s - known.idle_s) > max(limit_s / 10, _NOTED_S_MIN):
@@ -352,7 +374,11 @@ class Subscriptions(Instance):
 
     def _subscriber(self, client_id: int) -> SubscriberMeta:
         if client_id not in self._subscribers:
-            raise NotSubscribed(f"clientId:{client_id} should subscribe first")
+            ended = " (an ephemeral subscription ends when its client is closed or silent)"
+            raise NotSubscribed(
+                f"clientId:{client_id} should subscribe first"
+                + (ended if is_ephemeral_id(client_id) else "")
+            )
         return self._subscribers[client_id]
 
     def _line_now(self, client_id: int) -> Line | None:

@@ -17,7 +17,7 @@ from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
 
 def connect(
     destination: str,
-    client_id: int = DEFAULT_CLIENT_ID,
+    client_id: int | None = DEFAULT_CLIENT_ID,
     *,
     namespace: str = spawn.NAMESPACE,
     address: str = "",
@@ -27,16 +27,21 @@ def connect(
 ) -> Connector:
     """A blocking client of a destination. Raises InstanceNotFound.
 
+    `client_id` None: an ephemeral subscription, for who looks on. Nobody else has its id, it holds
+    up nobody (policy "detach"), and it ends when the connector is closed, or a minute and a half
+    after its process is gone.
+
     With `address` ("host:port", 11111 if there is no port) by Canal's TCP protocol, without Ray:
     then messages have entries and no Arrow batches. Raises ConnectionLost, AuthenticationFailed.
     """
     login = {"username": username, "password": password, "tls": tls}
+    _refuse_ephemeral(client_id, address)
     return Connector(_transport(destination, namespace, address, login), client_id)
 
 
 def connect_async(
     destination: str,
-    client_id: int = DEFAULT_CLIENT_ID,
+    client_id: int | None = DEFAULT_CLIENT_ID,
     *,
     namespace: str = spawn.NAMESPACE,
     address: str = "",
@@ -46,7 +51,15 @@ def connect_async(
 ) -> AsyncConnector:
     """An asyncio client of a destination; see `connect`."""
     login = {"username": username, "password": password, "tls": tls}
+    _refuse_ephemeral(client_id, address)
     return AsyncConnector(_transport(destination, namespace, address, login), client_id)
+
+
+def _refuse_ephemeral(client_id: int | None, address: str) -> None:
+    if client_id is None and address:
+        raise ConfigError(
+            "Canal's TCP protocol has no ephemeral subscriptions (client_id=None): give a client_id"
+        )
 
 
 def _transport(destination: str, namespace: str, address: str, login: dict[str, Any]) -> Transport:

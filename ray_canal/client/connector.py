@@ -22,7 +22,7 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start, Subscription
+from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start
 from ray_canal.views.transform import Columns, Keys, Masks, Where
 
 ALL_TABLES = r".*\..*"
@@ -53,7 +53,9 @@ class Connector:
     failed.
     """
 
-    def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+    def __init__(
+        self, transport: Transport, client_id: int | None = DEFAULT_CLIENT_ID
+    ) -> None:
         self._session = Session(transport, client_id)
         self._getting = threading.RLock()  # a get says what arrived: one at a time
 
@@ -99,11 +101,11 @@ class Connector:
         """
         session = self._session
         session.use(where, columns, mask, hash)
-        wishes = Subscription(policy, transactions, start)
+        wishes = session.wishes(policy, transactions, start)
         session.epoch = session.transport.call(
             "subscribe", session.client_id, filter, True, wishes, repeat=True
         )
-        session.settle()
+        session.subscribed()
 
     def unsubscribe(self) -> None:
         """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
@@ -243,14 +245,16 @@ class Connector:
 
     def close(self) -> None:
         """Leave. The subscription and its cursor stay; unacked batches come again on the next
-        connect."""
-        self._session.transport.close()
+        connect. An ephemeral subscription ends."""
+        self._session.close()
 
 
 class AsyncConnector:
     """`Connector` for asyncio: the same calls, awaited; each may be cancelled."""
 
-    def __init__(self, transport: Transport, client_id: int = DEFAULT_CLIENT_ID) -> None:
+    def __init__(
+        self, transport: Transport, client_id: int | None = DEFAULT_CLIENT_ID
+    ) -> None:
         self._session = Session(transport, client_id)
         self._getting = asyncio.Lock()
         self._acking: asyncio.Task[None] | None = None  # of the last `get`
@@ -278,12 +282,12 @@ class AsyncConnector:
         """See Connector.subscribe."""
         session = self._session
         session.use(where, columns, mask, hash)
-        wishes = Subscription(policy, transactions, start)
+        wishes = session.wishes(policy, transactions, start)
         await self._acked()
         session.epoch = await session.transport.call_async(
             "subscribe", session.client_id, filter, True, wishes, repeat=True
         )
-        session.settle()
+        session.subscribed()
 
     async def unsubscribe(self) -> None:
         """See Connector.unsubscribe."""
@@ -419,7 +423,11 @@ class AsyncConnector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """See Connector.close."""
         try:
             await self._acked()
         finally:
-            self._session.transport.close()
+            await asyncio.to_thread(self._session.close)

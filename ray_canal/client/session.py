@@ -6,12 +6,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from ray_canal.client.ephemeral import Presence
 from ray_canal.client.message import Message
 from ray_canal.client.transport import Transport
 from ray_canal.config import secret
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.subscription import refuse_client_id
+from ray_canal.protocol.subscription import (
+    Policy,
+    Start,
+    Subscription,
+    new_client_id,
+    refuse_client_id,
+)
 from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
 
 logger = logging.getLogger(__name__)
@@ -24,15 +31,37 @@ class Session:
     the next get. `in_hand`: the batch that the body of a loop has now.
     """
 
-    def __init__(self, transport: Transport, client_id: int) -> None:
-        refuse_client_id(client_id)
+    def __init__(self, transport: Transport, client_id: int | None) -> None:
+        """`client_id` None: an ephemeral subscription, under an id that nobody has."""
+        self.client_id = new_client_id() if client_id is None else client_id
+        refuse_client_id(self.client_id)
         self.transport = transport
         self.destination = transport.destination
-        self.client_id = client_id
+        self._presence = None if client_id is not None else Presence(transport, self.client_id)
         self.epoch = 0
         self.done: tuple[int, int] | None = None
         self.in_hand: int | None = None
         self._transform: Transform | None = None
+
+    def wishes(
+        self, policy: Policy | None, transactions: bool | None, start: Start | None
+    ) -> Subscription:
+        """What is subscribed for. Who only looks on holds up nobody."""
+        if self._presence is None:
+            return Subscription(policy, transactions, start)
+        return Subscription(policy or "detach", transactions, start, ephemeral=True)
+
+    def subscribed(self) -> None:
+        """The subscription stands."""
+        if self._presence is not None:
+            self._presence.begin()
+        self.settle()
+
+    def close(self) -> None:
+        """Leave."""
+        if self._presence is not None:
+            self._presence.end()
+        self.transport.close()
 
     def settle(self, batch_id: int | None = None) -> None:
         """This batch and those after it (None: all) are rolled back."""

@@ -45,7 +45,7 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-_HELD = (*GETS, "list_batch_ids", "unsubscribe", *OF_BATCHES)
+_HELD = (*GETS, "list_batch_ids", "unsubscribe", "touch", *OF_BATCHES)
 
 
 class RayTransport(StoreCalls):

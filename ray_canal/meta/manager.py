@@ -29,7 +29,8 @@ class SubscriberMeta:
     what else it asked for (policy "" and transactions None: as the destination has it). `called`:
     when it last subscribed or acked, in seconds since the epoch; 0: not known. `idle_s`: for how
     long the destination had served without a call of its, when that was last written. `expired`:
-    when it was given up for that, in seconds since the epoch: the log does not wait for it."""
+    when it was given up for that, in seconds since the epoch: the log does not wait for it.
+    `ephemeral`: it is removed when its client is silent for a while."""
 
     client_id: int
     filter: str
@@ -40,6 +41,7 @@ class SubscriberMeta:
     called: int = 0
     idle_s: int = 0
     expired: int = 0
+    ephemeral: bool = False
 
     @property
     def position(self) -> EntryPosition | None:
@@ -80,6 +82,7 @@ class SubscriberMeta:
                 int(tree.get("called", 0)),
                 int(tree.get("idle_s", 0)),
                 int(tree.get("expired", 0)),
+                bool(tree.get("ephemeral", False)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

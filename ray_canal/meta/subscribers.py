@@ -24,6 +24,7 @@ def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str,
     kind = "tcp" if holder.startswith(TCP_HOLDER) else "ray"
     return {
         "client_id": subscriber.client_id,
+        "ephemeral": subscriber.ephemeral,
         "filter": subscriber.filter,
         "cursor": None if cursor is None else str(cursor.position),
         "cursor_gtid": "" if cursor is None else cursor.position.gtid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
@@ -46,11 +47,28 @@ def may_unsubscribe(holder: str, known: str) -> bool:
 class Subscription:
     """None: as it was; the first time, as the destination has it. `policy`: what happens when it is
     a whole log behind. `transactions`: it gets whole transactions. `start`: where it starts the
-    first time (HEAD); no more looked at when it has a cursor."""
+    first time (HEAD); no more looked at when it has a cursor. `ephemeral`: it ends when its client
+    is silent for EPHEMERAL_S."""
 
     policy: Policy | None = None
     transactions: bool | None = None
     start: Start | None = None
+    ephemeral: bool = False
+
+
+EPHEMERAL_S = 90.0
+_EPHEMERAL_IDS = range(1 << 30, 1 << 31)
+
+
+def new_client_id() -> int:
+    """Return a client id for an ephemeral subscription; two are alike once in a thousand million
+    times."""
+    return secrets.choice(_EPHEMERAL_IDS)
+
+
+def is_ephemeral_id(client_id: int) -> bool:
+    """Return whether the id may be one that `new_client_id` gave."""
+    return client_id in _EPHEMERAL_IDS
 
 
 def refuse_client_id(client_id: int) -> None:

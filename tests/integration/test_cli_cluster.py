@@ -100,3 +100,27 @@ def test_subscribers_are_shown_and_removed(tmp_path: Path) -> None:
     done = command("unsubscribe", "held", 9, "--config", config)
     assert done.exit_code == 0
     assert "held: no subscriber" in command("subscribers", "--config", config).output
+
+
+def test_tail_looks_on(tmp_path: Path) -> None:
+    """D1: it takes over nobody, acks nobody's rows, and leaves nothing; with --client-id it is that
+    subscriber."""
+    canal.start(str(written(tmp_path, "watched")))
+    try:
+        with canal.connect("watched", 1001, namespace=NAMESPACE) as connector:
+            connector.subscribe()
+            assert connector.get(1, timeout=10)
+            (before,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
+            options = ("--limit", 3, "--namespace", NAMESPACE)
+            first, second = (command("tail", "watched", *options) for _ in range(2))
+            assert len(first.output.splitlines()) == 3
+            assert first.output == second.output
+            (after,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
+            assert after["cursor"] == before["cursor"]
+            assert connector.get(1, timeout=10)
+            taken = command("tail", "watched", "--client-id", 1001, *options)
+            assert len(taken.output.splitlines()) == 3
+            with pytest.raises(errors.SubscriberReplaced):
+                connector.get(1, timeout=10)
+    finally:
+        canal.stop("watched", namespace=NAMESPACE)

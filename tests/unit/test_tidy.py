@@ -90,7 +90,8 @@ ONLY_IN = {
 
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
-    "cli": "tests/integration/test_cli.py",
+    "cli/options": "tests/integration/test_cli.py",
+    "cli/subscribers": "tests/integration/test_cli_cluster.py",
     "config/deployment": "tests/unit/test_config.py",
     "config/filters": "tests/unit/test_config.py",
     "config/load": "tests/unit/test_config.py",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
+from ray_canal.actors import subscriptions
 from ray_canal.demo import binlog_files
-from ray_canal.errors import PositionNotFound
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.errors import NotSubscribed, PositionNotFound
+from ray_canal.protocol.subscription import Subscription, new_client_id
 from tests.real_store import (
     ALL,
     drain,
@@ -180,5 +182,33 @@ def test_who_holds_a_full_log_is_named(tmp_path: Path) -> None:
                 continue
             log = (await store.status())["store"]
             assert (log["held_by"], log["full_s"]) == ([], 0.0)
+
+    run(story())
+
+
+def test_an_ephemeral_subscriber_that_is_silent_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D1: who only looks on holds up nobody, and is removed when its client is gone."""
+
+    async def story() -> None:
+        monkeypatch.setattr(subscriptions, "TICK_S", 0.1)
+        monkeypatch.setattr(subscriptions, "EPHEMERAL_S", 1.0)
+        async with running(tmp_path, instance(binlog_files()[:1], store=SMALL_LOG)) as store:
+            await store.subscribe(8, ALL)
+            guest, wishes = new_client_id(), Subscription(policy="detach", ephemeral=True)
+            await store.subscribe(guest, ALL, wishes=wishes, holder="a guest")
+            assert await take(store, guest, holder="a guest")
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                await store.touch(guest, "a guest")
+            assert {each["client_id"] for each in await store.subscribers()} == {8, guest}
+            await until(lambda: guest not in store._subscribers)
+            assert set(await store._cursors.load()) == {8}
+            with pytest.raises(NotSubscribed, match="should subscribe first"):
+                await store.get_without_ack(guest, 1, None, "a guest")
+            with pytest.raises(NotSubscribed, match="ephemeral"):
+                await store.touch(guest, "a guest")
+            assert await take(store, 8)
 
     run(story())

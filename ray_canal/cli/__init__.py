@@ -1,6 +1,7 @@
 """The `ray-canal` command. Thin: each command parses its options and calls the public API.
 
-What prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/demo/`.
+Commands about subscribers are in subscribers.py. What prints changes as JSON lives in
+`ray_canal/render.py`, the demo in `ray_canal/demo/`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli.options import (
+    NAMESPACE,
+    ConfigPath,
+    Destination,
+    LookingOn,
+    Namespace,
+    Tables,
+)
+from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.errors import CanalError
 from ray_canal.malloc import keep_freed_memory
 
@@ -27,27 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-ConfigPath = Annotated[
-    Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")
-]
-Destination = Annotated[str, typer.Argument(help="The destination's name.")]
-ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]
-Namespace = Annotated[
-    str,
-    typer.Option(
-        envvar="RAY_CANAL_NAMESPACE",
-        help="Ray namespace of the deployment, where ray.namespace is not the default.",
-    ),
-]
-NAMESPACE = "ray_canal"  # the default of ray.namespace
-Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
-
-
-OptionalConfig = Annotated[
-    Path | None, typer.Option("--config", help="The deployment's TOML file.")
-]
-
 
 Replace = Annotated[
     bool, typer.Option(help="Start over what runs with another configuration; else refuse it.")
@@ -178,7 +167,10 @@ def status(
 @app.command()
 def tail(
     destination: Destination,
-    client_id: ClientId = 1001,
+    client_id: LookingOn = None,
+    start: Annotated[
+        str, typer.Option(help="head: with what the log still has; tail: with what comes now.")
+    ] = "head",
     filter: Tables = r".*\..*",
     where: Annotated[
         str, typer.Option(help="SQL condition over before.COLUMN and after.COLUMN.")
@@ -187,86 +179,22 @@ def tail(
     batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Print changes as JSON lines, acking as it goes, until Ctrl-C or the end of the binlog
-    files."""
+    """Print changes as JSON lines until Ctrl-C or the end of the binlog files.
+
+    It looks on: nobody else's subscription is touched, nothing is left behind. With --client-id it
+    is that subscriber, takes over from whoever is, and acks as it goes.
+    """
     import ray_canal as canal
     from ray_canal.render import print_changes
 
     connected = canal.connect(destination, client_id, namespace=namespace)
     with connected as connector, _until_signal() as stopped:
-        connector.subscribe(filter, where=where or None)
+        connector.subscribe(filter, start=start, where=where or None)
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
 
 
-@app.command()
-def subscribers(
-    destination: Annotated[
-        str | None, typer.Argument(help="One destination; all if left out.")
-    ] = None,
-    config: OptionalConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    namespace: Namespace = NAMESPACE,
-) -> None:
-    """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it from going
-    on. Also while a destination starts or has failed; with --config, while it is down."""
-    import ray_canal as canal
-    from ray_canal.render import subscriber_lines
-
-    found = canal.subscribers(destination, config=config, namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    for name, records in found.items():
-        typer.echo(f"{name}: {'subscribers' if records else 'no subscriber'}")
-        for line in subscriber_lines(records) if records else ():
-            typer.echo(f"  {line}")
-
-
-@app.command()
-def unsubscribe(
-    destination: Destination,
-    client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
-    config: OptionalConfig = None,
-    namespace: Namespace = NAMESPACE,
-) -> None:
-    """Remove a subscriber and its cursor: the log no longer waits for it. Also while the
-    destination starts or has failed; with --config, while it is down."""
-    import ray_canal as canal
-
-    canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
-    typer.echo(f"{destination}: client {client_id} is no subscriber any more")
-
-
-@app.command("filter")
-def filter_(
-    destination: Destination,
-    tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")] = "",
-    client_id: ClientId = 1001,
-    instance: Annotated[
-        bool, typer.Option("--instance", help="The instance's own filter, not a subscriber's.")
-    ] = False,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="KEY=VALUE of [instance.filter]; with --instance, repeatable."),
-    ] = None,
-    namespace: Namespace = NAMESPACE,
-) -> None:
-    """Change a subscriber's table filter while it reads; it counts from its next get on. With
-    --instance the destination's own: it counts for all that no subscriber has acked."""
-    import ray_canal as canal
-
-    pairs = [pair.partition("=") for pair in keys or ()]
-    if (pairs and not instance) or not (tables or pairs) or not all(eq for _, eq, _ in pairs):
-        raise typer.BadParameter("give TABLES; or --instance with TABLES or --set KEY=VALUE")
-    if instance:
-        changes = {key: value for key, _, value in pairs}
-        if tables:
-            changes["tables"] = tables
-        found = canal.set_instance_filter(destination, namespace=namespace, **changes)
-        typer.echo(f"{destination}: the instance reads {found['tables']}")
-        return
-    canal.set_filter(destination, tables, client_id=client_id, namespace=namespace)
-    typer.echo(f"{destination}: client {client_id} reads {tables}")
+for _command, _name in ((subscribers, None), (unsubscribe, None), (filter_, "filter")):
+    app.command(_name)(_command)
 
 
 @app.command()
@@ -494,7 +422,3 @@ def main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,30 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigPath = Annotated[
+    Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")
+]
+Destination = Annotated[str, typer.Argument(help="The destination's name.")]
+ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar="RAY_CANAL_NAMESPACE",
+        help="Ray namespace of the deployment, where ray.namespace is not the default.",
+    ),
+]
+NAMESPACE = "ray_canal"  # the default of ray.namespace
+LookingOn = Annotated[
+    int | None,
+    typer.Option("--client-id", help="Be this subscriber; left out: look on, and leave no trace."),
+]
+Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
+OptionalConfig = Annotated[
+    Path | None, typer.Option("--config", help="The deployment's TOML file.")
+]

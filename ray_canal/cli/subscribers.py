@@ -1,0 +1,84 @@
+"""Commands about who has subscribed: list, remove, change a filter."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ray_canal.cli.options import (
+    NAMESPACE,
+    ClientId,
+    Destination,
+    Namespace,
+    OptionalConfig,
+)
+
+
+def subscribers(
+    destination: Annotated[
+        str | None, typer.Argument(help="One destination; all if left out.")
+    ] = None,
+    config: OptionalConfig = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it from going
+    on. Also while a destination starts or has failed; with --config, while it is down."""
+    import ray_canal as canal
+    from ray_canal.render import subscriber_lines
+
+    found = canal.subscribers(destination, config=config, namespace=namespace)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, records in found.items():
+        typer.echo(f"{name}: {'subscribers' if records else 'no subscriber'}")
+        for line in subscriber_lines(records) if records else ():
+            typer.echo(f"  {line}")
+
+
+def unsubscribe(
+    destination: Destination,
+    client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
+    config: OptionalConfig = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Remove a subscriber and its cursor: the log no longer waits for it. Also while the
+    destination starts or has failed; with --config, while it is down."""
+    import ray_canal as canal
+
+    canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
+    typer.echo(f"{destination}: client {client_id} is no subscriber any more")
+
+
+def filter_(
+    destination: Destination,
+    tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")] = "",
+    client_id: ClientId = 1001,
+    instance: Annotated[
+        bool, typer.Option("--instance", help="The instance's own filter, not a subscriber's.")
+    ] = False,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of [instance.filter]; with --instance, repeatable."),
+    ] = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Change a subscriber's table filter while it reads; it counts from its next get on. With
+    --instance the destination's own: it counts for all that no subscriber has acked."""
+    import ray_canal as canal
+
+    pairs = [pair.partition("=") for pair in keys or ()]
+    if (pairs and not instance) or not (tables or pairs) or not all(eq for _, eq, _ in pairs):
+        raise typer.BadParameter("give TABLES; or --instance with TABLES or --set KEY=VALUE")
+    if instance:
+        changes = {key: value for key, _, value in pairs}
+        if tables:
+            changes["tables"] = tables
+        found = canal.set_instance_filter(destination, namespace=namespace, **changes)
+        typer.echo(f"{destination}: the instance reads {found['tables']}")
+        return
+    canal.set_filter(destination, tables, client_id=client_id, namespace=namespace)
+    typer.echo(f"{destination}: client {client_id} reads {tables}")
