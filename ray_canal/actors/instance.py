@@ -24,6 +24,7 @@ from ray_canal.actors.handed_out import HandedOut
 from ray_canal.actors.kept_batch_ids import KeptBatchIds
 from ray_canal.actors.kept_filter import KeptFilter
 from ray_canal.actors.kept_schemas import KeptSchemas
+from ray_canal.actors.kept_start import KeptStart
 from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
@@ -87,6 +88,7 @@ class Instance:
         self._own_tables = meta.own_tables
         self._schemas = KeptSchemas(meta, self._config)
         self._kept_filter = KeptFilter(self._config)
+        self._kept_start = KeptStart(self._destination, self._config.source)
         self._timeline = KeptTimeline(self._destination)
         self._changing = asyncio.Lock()
         self._changed = Signal()
@@ -224,6 +226,11 @@ class Instance:
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)
             return False
+        if placement.cursors or not self._keeps_start:
+            await self._cursors.run(self._kept_start.forget, self._epoch)
+        else:
+            began = LogPosition(identity, start.position)
+            await self._cursors.run(self._kept_start.save, self._epoch, began)
         line.begin(start.position, batch_ids_from, self._timeline.number)
         self._line = self._asides.main = line
         self._let_in(line, placement, start)
@@ -246,11 +253,11 @@ class Instance:
         self, line: Line, placement: Placement, records: Sequence[SchemaRecord]
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         """Stand at the source. Raises SourceError kinds: of a cursor, if no other can be served."""
-        began = self._start if self._line is None else self._line.store.first_position
+        began = None if placement.cursors else await self._began()
         options = StartOptions(
             partial=True,
             reach_bytes=self._config.store.capacity_bytes,
-            unattended=None if began is None else LogPosition(self._identity, began),
+            unattended=began,
         )
         delivered = "" if self._delivered is None else self._delivered.gtid
         cursors = [*placement.cursors.values()]
@@ -264,6 +271,20 @@ class Instance:
                 self._hopeless = dict.fromkeys(placement.cursors, told)
                 raise told from error
             raise
+
+    async def _began(self) -> LogPosition | None:
+        """Where the log began, in this life or the last one: what it has from there on is for
+        whoever subscribes first. None: it never did."""
+        if self._line is not None:
+            return LogPosition(self._identity, self._line.store.first_position)
+        if self._start is not None:
+            return LogPosition(self._identity, self._start)
+        return await self._cursors.run(self._kept_start.load) if self._keeps_start else None
+
+    @property
+    def _keeps_start(self) -> bool:
+        """Whether the log is filled for nobody; else it begins with the first subscriber."""
+        return self._config.runs == "always"
 
     def _let_in(self, line: Line, placement: Placement, start: Start) -> None:
         """Everybody to where it is served: in the log, or by a stream of its own."""
@@ -354,26 +375,6 @@ class Instance:
         if self._failure is not None:
             raise self._failure
 
-    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change keys of the instance's filter, durably; returns all of them.
-
-        Every subscriber gets what lies behind its cursor by the new one: what was handed out and
-        not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
-        async with self._changing:  # nobody else ends and begins a life meanwhile
-            if self._state == STOPPED:
-                raise InstanceNotRunning("the instance was stopped, should start first")
-            self._config.filter.changed(changes)  # refused before anything else
-            await self._open_backends()
-            epoch = await self._epoch_to_write()
-            await self._owned(self._cursors.run(self._kept_filter.save, epoch, changes))
-            self._life.cancel()
-            await asyncio.gather(self._life, return_exceptions=True)
-            await self._close_lines()
-            self._use_filter()
-            await self._set(STARTING, None)
-            self._life = asyncio.create_task(self._live())
-        return self._kept_filter.now.model_dump()
-
     async def stop(self) -> None:
         """End the upstream and release the meta backend. Nothing acked is lost."""
         self._life.cancel()
@@ -381,6 +382,9 @@ class Instance:
             beat.cancel()
         await asyncio.gather(self._life, *self._beats, return_exceptions=True)
         await self._close_lines()
+        if self._epoch:
+            with contextlib.suppress(CanalError):  # who starts it again says where
+                await self._cursors.run(self._kept_start.forget, self._epoch)
         await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
         await self._cursors.close()
         await self._schemas.close()

@@ -7,6 +7,7 @@ are delivered again. A returned `ack` is durable.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import time
@@ -18,6 +19,7 @@ from ray_canal.actors.answers import described, plain, void
 from ray_canal.actors.instance import (
     BACKOFF_MIN_S,
     FINISHED,
+    STARTING,
     STOPPED,
 )
 from ray_canal.actors.line import Line
@@ -26,6 +28,7 @@ from ray_canal.actors.subscriptions import Subscriptions
 from ray_canal.errors import (
     BatchNotFound,
     InstanceError,
+    InstanceNotRunning,
     InstanceRestarted,
     NotSubscribed,
 )
@@ -268,6 +271,26 @@ class Store(Subscriptions):
         self._refuse_replaced(client_id, holder)
         ids: list[int] = line.store.batch_ids(client_id)
         return ids
+
+    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change keys of the instance's filter, durably; returns all of them.
+
+        Every subscriber gets what lies behind its cursor by the new one: what was handed out and
+        not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
+        async with self._changing:  # nobody else ends and begins a life meanwhile
+            if self._state == STOPPED:
+                raise InstanceNotRunning("the instance was stopped, should start first")
+            self._config.filter.changed(changes)  # refused before anything else
+            await self._open_backends()
+            epoch = await self._epoch_to_write()
+            await self._owned(self._cursors.run(self._kept_filter.save, epoch, changes))
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+            await self._close_lines()
+            self._use_filter()
+            await self._set(STARTING, None)
+            self._life = asyncio.create_task(self._live())
+        return self._kept_filter.now.model_dump()
 
     async def status(self) -> dict[str, Any]:
         """State, positions, lag, rates, ring fill, subscribers: plain values, no secrets."""

@@ -224,11 +224,20 @@ class Subscriptions(Instance):
     async def _remove(self, client_id: int) -> None:
         """In the subscriber's turn: forget it, durably first."""
         epoch = await self._epoch_to_write()
+        await self._keep_start(epoch, client_id)
         await asyncio.shield(self._removed(client_id, epoch))
         await self._forget(client_id)
         if not self._subscribers and self._pumping and self._config.runs == "while_subscribed":
             self._deserted = True
             self._pumping.cancel()
+
+    async def _keep_start(self, epoch: int, leaving: int) -> None:
+        """If nobody else is left: note where the log begins for whoever subscribes next."""
+        others = (one for i, one in self._subscribers.items() if i != leaving and not one.expired)
+        if self._line is None or not self._keeps_start or any(others):
+            return
+        began = LogPosition(self._identity, self._line.store.first_position)
+        await self._owned(self._cursors.run(self._kept_start.save, epoch, began))
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Each subscriber, also while the destination starts or has failed: plain values."""
@@ -321,6 +330,7 @@ class Subscriptions(Instance):
                     await self._save(dataclasses.replace(known, idle_s=int(idle_s)))
                 return
             now_s = int(time.time())
+            await self._keep_start(self._epoch, client_id)
             await self._save(dataclasses.replace(known, idle_s=int(idle_s), expired=now_s))
             why = f"it made no call for {idle_s / 3600:.3g} h (store.subscriber_expire_hours)"
             if self._line is not None:

@@ -201,7 +201,8 @@ class _Decision:
         try:
             place = self.placed(began)
             how = "; ".join(self.reasons) or "nobody has subscribed yet: where it began"
-            return Start(place, how=how, same_log=not self.displaced)
+            here = began.identity.server_uuid == self._log.identity.server_uuid
+            return Start(place, how=how, same_log=here and not self.displaced)
         except UNUSABLE_CURSOR as error:
             why = f"nobody has subscribed, and the log's beginning {began.position} is gone"
             log.warning("%s: %s (%s)", self._log.identity.address, why, error)

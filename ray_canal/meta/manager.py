@@ -56,10 +56,7 @@ class SubscriberMeta:
     def to_json(self) -> str:
         tree = _fields(self)
         if self.cursor is not None:  # asdict would copy it word for word, at each ack
-            tree["cursor"] = {
-                "identity": _fields(self.cursor.identity),
-                "position": _fields(self.cursor.position),
-            }
+            tree["cursor"] = _tree_of(self.cursor)
         return json.dumps(tree, sort_keys=True)
 
     @classmethod
@@ -71,11 +68,7 @@ class SubscriberMeta:
             return cls(
                 int(tree["client_id"]),
                 str(tree["filter"]),
-                None
-                if cursor is None
-                else LogPosition(
-                    SourceIdentity(**cursor["identity"]), EntryPosition(**cursor["position"])
-                ),
+                None if cursor is None else _cursor_of(cursor),
                 str(tree.get("policy", "")),
                 tree.get("transactions"),
                 str(tree.get("holder", "")),
@@ -88,13 +81,23 @@ class SubscriberMeta:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
 
 
+def _tree_of(cursor: LogPosition) -> dict[str, Any]:
+    return {"identity": _fields(cursor.identity), "position": _fields(cursor.position)}
+
+
+def _cursor_of(tree: dict[str, Any]) -> LogPosition:
+    """Raises KeyError, TypeError: it is none."""
+    return LogPosition(SourceIdentity(**tree["identity"]), EntryPosition(**tree["position"]))
+
+
 def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-_FILTER_RECORD, _TIMELINE_RECORD, _BATCH_IDS_RECORD = -1, -2, -3
+_FILTER_RECORD, _TIMELINE_RECORD, _BATCH_IDS_RECORD, _START_RECORD = -1, -2, -3, -4
 """What is the destination's own is kept as if it were these clients' records, so that it is fenced,
-copied and restored with the cursors: its filter, its timeline, the batch ids given out."""
+copied and restored with the cursors: its filter, its timeline, the batch ids given out, and where
+its log began while nobody has subscribed."""
 
 
 class MetaManager:
@@ -172,6 +175,35 @@ class MetaManager:
     def save_batch_ids(self, destination: str, epoch: int, highest: int) -> None:
         """Raises Fenced."""
         self._backend.save(destination, epoch, _BATCH_IDS_RECORD, _sealed(str(highest)))
+
+    def has_start(self, destination: str) -> bool:
+        """Whether there is a record of where the log began."""
+        return _START_RECORD in self._backend.load(destination)
+
+    def load_start(self, destination: str) -> tuple[str, LogPosition] | None:
+        """What the configuration said, and where the log began that nobody had subscribed to. None:
+        there is no record. Raises ConfigError."""
+        record = self._backend.load(destination).get(_START_RECORD)
+        if record is None:
+            return None
+        try:
+            tree = json.loads(_unsealed(record))
+            return str(tree["configured"]), _cursor_of(tree["began"])
+        except (ConfigError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of the log's beginning (client {_START_RECORD})"
+                f" is damaged: {error}. Without subscribers source.start counts"
+            ).at(destination=destination) from None
+
+    def save_start(
+        self, destination: str, epoch: int, record: tuple[str, LogPosition] | None
+    ) -> None:
+        """None: forget it. Raises Fenced."""
+        if record is None:
+            self._backend.remove(destination, epoch, _START_RECORD)
+            return
+        text = json.dumps({"configured": record[0], "began": _tree_of(record[1])}, sort_keys=True)
+        self._backend.save(destination, epoch, _START_RECORD, _sealed(text))
 
     def _opened(self, destination: str, client_id: int, record: str) -> SubscriberMeta:
         try:
