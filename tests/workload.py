@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+import ray_canal as canal
+
 TEXTS = [
     "",
     "plain",
@@ -206,8 +208,8 @@ def _from_select(row: tuple[Any, ...], table: RandomTable) -> tuple[Any, ...]:
 class Replica:
     """The state that a subscriber's batches add up to, and a judge of their order.
 
-    `acked` is the id (file, position, row) of the last acked row: anything at or below it that
-    arrives again is a fault. Between acks rows must rise; they may start again only above `acked`.
+    `acked` is the id of the last acked row (canal.row_id): anything at or below it that arrives
+    again is a fault. Between acks rows must rise; they may start again only above `acked`.
     """
 
     def __init__(self, database: str = "random") -> None:
@@ -264,8 +266,7 @@ def _rows(batch: pa.RecordBatch) -> Any:
     schema = batch.schema.metadata[b"canal.schema"].decode()
     table = batch.schema.metadata[b"canal.table"].decode()
     for row in batch.to_pylist():
-        base, _, number = row["journal_name"].rpartition(".")
-        yield (base, int(number), row["position"], row["row"]), schema, table, row
+        yield canal.row_id(row), schema, table, row
 
 
 def _plain(value: Any) -> Any:

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 import ray_canal as canal
 from tests.fault import journal
 from tests.workload import Replica
 
-RowId = tuple[str, int, int, int]
+COLUMNS = ("timeline", "journal_name", "position", "row", "transaction", "transaction_row")
+NAMES_KEPT = 1 << 16
+"""So many rows' names are known when a timeline begins: what was not acked is fewer."""
+
+RowId = tuple[int, int, int, int]
+Name = tuple[str, int]
 
 
-def row_id(row: dict[str, Any]) -> RowId:
-    base, _, number = row["journal_name"].rpartition(".")
-    return base, int(number), row["position"], row["row"]
+def name_of(row: dict[str, Any]) -> Name | None:
+    """What the row is called on every server: its GTID and its number in the transaction. None:
+    over Canal's protocol nobody knows."""
+    return (row["transaction"], row["transaction_row"]) if row.get("transaction") else None
 
 
 class Judge(Replica):
-    """A replica that takes each row once, by its id, and knows which ids it took."""
+    """A replica that takes rows as docs/guarantees.md says: it keeps the highest id, and skips what
+    is not above it. What was not acked may come again in a new timeline; it is known by its name
+    then, and counts once."""
 
     def __init__(self, database: str, tables: str, path: Path) -> None:
         super().__init__(database)
         self.filter = re.compile(tables)
         self._path = path
         self._offset = 0
-        self._once: RowId = ("", 0, 0, 0)
-        self._digest = hashlib.sha256()
+        self._highest_id: RowId = (0, 0, 0, 0)
+        self._digest = hashlib.sha256()  # of ids without their timeline
+        self._named = hashlib.sha256()
+        self._names: deque[Name] = deque(maxlen=NAMES_KEPT)
+        self._before: frozenset[Name] = frozenset()
+        self.timelines = 0
         self.rows = 0
         self.lives = 0
         self.subscribed = False
@@ -52,31 +67,54 @@ class Judge(Replica):
             self.subscribed = True
 
     def _change(self, table: str, row: dict[str, Any]) -> None:
-        this = row_id(row)
-        if this <= self._once:
+        this, name = canal.row_id(row), name_of(row)
+        if this <= self._highest_id:
             return
         assert self.filter.fullmatch(f"{self.database}.{table}"), f"{table} is not subscribed"
-        self._once = this
-        self._digest.update(repr(this).encode())
-        self.rows += 1
+        if this[0] > self._highest_id[0] or not self.timelines:
+            self.timelines += 1
+            self._before = frozenset(self._names)
+        self._highest_id = this
         super()._change(table, row)
+        if name in self._before:
+            return
+        self._digest.update(repr(this[1:]).encode())
+        self._named.update(repr(name).encode())
+        if name is not None:
+            self._names.append(name)
+        self.rows += 1
 
     @property
     def marker(self) -> int:
         """The newest row of the table `marker`."""
         return max(self.tables.get("marker", {0: ()}))
 
-    def missing(self, binlogs: Sequence[Path]) -> str:
-        """What differs from the rows in the server's binlog, each once and in order; or ""."""
-        found: list[RowId] = []
-        for batch in canal.decode_files(binlogs):
-            names = batch.schema.metadata
-            schema, table = names[b"canal.schema"].decode(), names[b"canal.table"].decode()
-            if schema == self.database and self.filter.fullmatch(f"{schema}.{table}"):
-                places = batch.select(["journal_name", "position", "row"]).to_pylist()
-                found.extend(row_id(place) for place in places)
-        digest = hashlib.sha256()
-        for this in sorted(found):
-            digest.update(repr(this).encode())
-        same = digest.digest() == self._digest.digest()
-        return "" if same else f"{self.rows} rows taken, the binlog has {len(found)}"
+    def missing(self, *logs: Sequence[Path]) -> str:
+        """What differs from the rows in the servers' binlogs, each once and in order; or "". Where
+        there were several timelines, all of these logs together, by the names of rows."""
+        ids, names = hashlib.sha256(), hashlib.sha256()
+        known: set[Name | None] = set()
+        count = 0
+        for log in logs:
+            found = [row for batch in canal.decode_files(log) for row in self._of_mine(batch)]
+            for row in sorted(found, key=canal.row_id):
+                name = name_of(row)
+                if name in known:
+                    continue
+                known |= set() if name is None else {name}
+                ids.update(repr(canal.row_id(row)[1:]).encode())
+                names.update(repr(name).encode())
+                count += 1
+        same = ids.digest() == self._digest.digest()
+        if self.timelines > 1:
+            same = names.digest() == self._named.digest()
+        return "" if same else f"{self.rows} rows taken, the binlog has {count}"
+
+    def _of_mine(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        names = batch.schema.metadata
+        schema, table = names[b"canal.schema"].decode(), names[b"canal.table"].decode()
+        if schema != self.database or not self.filter.fullmatch(f"{schema}.{table}"):
+            return []
+        wanted = set(COLUMNS) & set(batch.schema.names)
+        found: list[dict[str, Any]] = batch.select(sorted(wanted)).to_pylist()
+        return found

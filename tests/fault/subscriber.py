@@ -26,6 +26,7 @@ from tests.fault.journal import to_ipc, write
 _IMAGE = pa.struct([("id", pa.int64())])
 ROWS = pa.schema(
     [
+        ("timeline", pa.int64()),
         ("journal_name", pa.string()),
         ("position", pa.int64()),
         ("row", pa.int64()),
@@ -121,6 +122,7 @@ def keys_of(message: Any) -> list[pa.RecordBatch]:
         change = pb.RowChange.FromString(entry.storeValue)
         rows = [
             {
+                "timeline": message.timeline,
                 "journal_name": entry.header.logfileName,
                 "position": entry.header.logfileOffset,
                 "row": number,

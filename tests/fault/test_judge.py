@@ -14,9 +14,19 @@ from tests.fault.judge import Judge
 NAMES = {b"canal.schema": b"d", b"canal.table": b"t"}
 
 
-def batch(*positions: int) -> pa.RecordBatch:
+def batch(*positions: int, timeline: int = 1, moved: int = 0) -> pa.RecordBatch:
+    """Rows that stand there on the first server; `moved`: so much further on this one."""
     rows = [
-        {"journal_name": "b.000001", "position": p, "row": 0, "before": None, "after": {"id": p}}
+        {
+            "timeline": timeline,
+            "journal_name": "b.000001",
+            "position": p + moved,
+            "row": 0,
+            "transaction": f"u:{p}",
+            "transaction_row": 0,
+            "before": None,
+            "after": {"id": p},
+        }
         for p in positions
     ]
     return pa.RecordBatch.from_pylist(rows).replace_schema_metadata(NAMES)
@@ -29,7 +39,7 @@ def judged(folder: Path, *records: Any) -> Judge:
         for record in records:
             kind, value = record if isinstance(record, tuple) else (record, None)
             if kind == "message":
-                value = [[to_ipc(batch(*value))]]
+                value = [[to_ipc(value if isinstance(value, pa.RecordBatch) else batch(*value))]]
             write(out, (kind, value))
             judge.read()
     return judge
@@ -66,6 +76,32 @@ def test_a_gap_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert judge.missing([]) == ""
     truth[:] = [batch(4, 5, 6)]
     assert judge.missing([]) == "2 rows taken, the binlog has 3"
+
+
+@pytest.mark.parametrize("moved", [-3, 0, 100])
+def test_a_new_timeline_has_higher_ids_and_repeats_count_once(
+    tmp_path: Path, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A6, b4: the recipe of docs/guarantees.md, behind a failover to lower and to higher places."""
+    judge = judged(
+        tmp_path, "start", ("message", (4, 5)), "ack", ("message", (6, 7)), "start",
+        ("message", batch(6, 7, 8, timeline=2, moved=moved)), "ack",
+    )  # fmt: skip
+    assert (judge.timelines, judge.rows) == (2, 5)
+    assert set(judge.tables["t"]) == {4, 5, 6, 7, 8}
+    standby = [batch(4, 5, 6, 7, 8, timeline=0, moved=moved)]
+    monkeypatch.setattr("ray_canal.decode_files", lambda paths: iter(paths))
+    assert judge.missing(standby) == ""
+    assert judge.missing([batch(4, 5, 6)], [batch(6, 7, 8)]) == ""
+    assert judge.missing([batch(4, 5, 6)], [batch(8)]) == "5 rows taken, the binlog has 4"
+
+
+def test_a_timeline_that_falls_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="came again after"):
+        judged(
+            tmp_path, "start", ("message", batch(4, timeline=2)), "ack", "start",
+            ("message", batch(5, timeline=1)),
+        )  # fmt: skip
 
 
 def test_a_torn_record_is_read_when_it_is_whole(tmp_path: Path) -> None:
