@@ -46,6 +46,8 @@ class Home(Protocol):
 
     async def timeline_of(self, identity: SourceIdentity, same_log: bool) -> int: ...
 
+    async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None: ...
+
 
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
     """The destination's, for a second replica next to its own one. It reads the server that the
@@ -107,7 +109,11 @@ class Aside:
         await self._schemas.append(new_records)
         timeline = await self._home.timeline_of(identity, start.same_log or cursor is None)
         line.begin(start.position, self._last_batch_id, timeline)
-        return LogPosition(identity, start.position if cursor is None else start.cursors[0])
+        if cursor is None:
+            return LogPosition(identity, start.position)
+        place = LogPosition(identity, start.cursors[0])
+        await self._home.move_cursor(self._client_id, cursor, place)  # it is of this log now
+        return place
 
     def fail(self, failure: Exception) -> None:
         """It cannot be served, for now: it is tried again when it asks, not at once."""

@@ -218,7 +218,7 @@ class Instance:
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._subscribers = await self._cursors.load()
         for client_id, cursor, place in placement.placed(start):
-            await self._move(client_id, cursor, LogPosition(identity, place))
+            await self.move_cursor(client_id, cursor, LogPosition(identity, place))
         oldest = oldest_in(self._subscribers, identity, start.position)
         await self._schemas.keep_from(oldest, identity, [*records, *new_records])
         await self._schemas.append(new_records)
@@ -450,7 +450,7 @@ class Instance:
         """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
         return self._state == FAILED and not getattr(self._failure, "retryable", False)
 
-    async def _move(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
+    async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
         subscriber = self._subscribers.get(client_id)
         moved = now.position != was.position or was.is_foreign(now.identity)

@@ -8,7 +8,7 @@ import time
 
 from ray_canal.meta.manager import MetaManager
 from ray_canal.protocol.position import SourceIdentity
-from ray_canal.protocol.timeline import timeline_in
+from ray_canal.protocol.timeline import Timeline, timeline_in
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,9 @@ class KeptTimeline:
         """A log was opened, of which nothing was delivered yet. Durable when it returns. Raises
         Fenced, ConfigError: the record is damaged."""
         known = meta.load_timeline(self._destination)
+        if known is not None and known.number < self.number:  # it is of a copy that was put back
+            known = Timeline(self.number, SourceIdentity(""))
+            same_log = False
         now = timeline_in(known, identity, same_log, int(time.time()))
         if now != known:
             meta.save_timeline(self._destination, epoch, now)

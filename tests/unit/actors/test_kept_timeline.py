@@ -40,3 +40,20 @@ def test_an_owner_that_was_replaced_begins_no_timeline(tmp_path: Path) -> None:
         timeline.enter(meta, old, B, False)
     assert (timeline.number, meta.load_timeline("d")) == (0, known)
     meta.close()
+
+
+def test_a_record_that_was_put_back_from_a_copy_gives_no_lower_one(tmp_path: Path) -> None:
+    """A6: as long as the process lives that knows of a higher one."""
+    meta = MetaManager(SqliteBackend(str(tmp_path / "meta.db")))
+    epoch = meta.acquire("d")
+    timeline = KeptTimeline("d")
+    timeline.enter(meta, epoch, A, False)
+    old = meta.load_timeline("d")
+    assert old is not None
+    timeline.enter(meta, epoch, B, False)
+    timeline.enter(meta, epoch, A, False)
+    highest = timeline.number
+    meta.save_timeline("d", epoch, old)
+    timeline.enter(meta, epoch, A, True)
+    assert timeline.number > highest
+    meta.close()
