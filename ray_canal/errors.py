@@ -9,6 +9,7 @@
     │   ├── PrivilegeMissing         a grant is missing; says which, and how to give it
     │   ├── PositionNotFound         no such binlog file, or nothing that fits begins there
     │   ├── PositionPurged           the server has purged what we need; `lost` says what
+    │   ├── LogRenamed               (retryable) the log goes on in files of another base name
     │   ├── TransactionsMissing      (retryable) a server lacks transactions that we delivered
     │   └── ServerSettingRefused     a server variable that we cannot work with
     ├── DecodeError                  the bytes' fault; carries file and offset
@@ -145,6 +146,13 @@ class PositionPurged(SourceError):
 
 class TransactionsMissing(SourceError):
     """The server does not have transactions that were delivered already. It may get them yet."""
+
+    retryable = True
+
+
+class LogRenamed(SourceError):
+    """The log goes on in files of another base name (log_bin): when all before is acked, reading
+    goes on there, in a new timeline."""
 
     retryable = True
 

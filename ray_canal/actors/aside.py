@@ -25,6 +25,7 @@ from ray_canal.errors import (
     ConfigError,
     ConnectionLost,
     InstanceNotRunning,
+    LogRenamed,
 )
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
@@ -140,6 +141,8 @@ class Aside:
                 failure = about_subscribers(failure, name, [self._client_id])
             if str(failure) != str(self.failure):
                 logger.warning("subscriber %d by its own dump: %s", self._client_id, failure)
+        if isinstance(failure, LogRenamed) and self.line is not None:
+            await self.line.drained()
         if self.line is not None:
             self._last_batch_id = self.line.store.last_batch_id(self._client_id)
         await self._close_line()

@@ -46,6 +46,7 @@ from ray_canal.errors import (
     EpochLost,
     Fenced,
     InstanceNotRunning,
+    LogRenamed,
     MetaDamaged,
     NotSubscribed,
 )
@@ -150,6 +151,8 @@ class Instance:
                 logger.warning("destination %s: %s", self._destination, failure)
                 self._errors += 1
                 await self._set(FAILED, failure)
+                if isinstance(failure, LogRenamed) and self._line is not None:
+                    await self._line.drained()
                 if isinstance(failure, Fenced | DecodeError):
                     return  # another owner has it, or the same bytes would fail again
             finally:

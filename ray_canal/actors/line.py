@@ -35,6 +35,7 @@ from ray_canal.store.transaction_buffer import LogChunk
 logger = logging.getLogger(__name__)
 
 _DISK_LIMIT_S = 60.0
+_DRAINED_S = 60.0
 
 
 class Line:
@@ -195,6 +196,17 @@ class Line:
     def message(self, batch: Batch, epoch: int, lends: bool) -> MessageHead:
         """What a client gets of the batch; see head_of."""
         return head_of(batch, epoch, self.timeline, self._config, self._spiller, lends)
+
+    async def drained(self) -> None:
+        """Return when its subscribers have acked all that is in the log, or ack nothing for a
+        minute."""
+        acked = self.store.acked
+        deadline = time.monotonic() + _DRAINED_S
+        while not self.store.is_drained and time.monotonic() < deadline:
+            await self._changed.wait(time.monotonic() + 1.0)
+            if self.store.acked != acked:
+                acked = self.store.acked
+                deadline = time.monotonic() + _DRAINED_S
 
     async def stop(self) -> None:
         """End the upstream; the log can be read on."""

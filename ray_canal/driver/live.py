@@ -35,8 +35,19 @@ from ray_canal.driver.log_file import WIDE_OFFSET, read_head
 from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
-from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound, SourceError
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.errors import (
+    CanalError,
+    ConnectionLost,
+    LogRenamed,
+    PositionNotFound,
+    SourceError,
+)
+from ray_canal.protocol.position import (
+    EntryPosition,
+    LogPosition,
+    SourceIdentity,
+    journal_key,
+)
 from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 log = logging.getLogger(__name__)
@@ -53,6 +64,8 @@ goes through the stages side by side."""
 _BULK_RECEIVE_BYTES = 1 << 20
 """Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
 
+_RENAMED_S = 5.0
+"""So long the last chunks before a change of the files' name have on their way to the log."""
 _SILENT_LOG_S = 60.0
 """After so long without an event it is looked whether the log is still the same."""
 
@@ -82,6 +95,8 @@ class LiveSource:
         self._last_error = ""
         self._failure: CanalError | None = None
         self._silent_at, self._silent_since = ("", 0), 0.0
+        self._base = ""  # of the files' names
+        self._renamed_to, self._renamed_at = "", 0.0  # a file of another one, and when it came
         self._ready: deque[RawChunk] = deque()
         self._streams = False  # the last chunk was full, so more is under way
 
@@ -164,6 +179,7 @@ class LiveSource:
         self._cutter.created_s = position.created_s
         self._failure = None
         self._ready.clear()
+        self._renamed_to = ""
         self._connect(position, by_gtid=by_gtid or _by_gtid(self._config.gtid, position))
         # The server first names the file, or says what is wrong with the position.
         deadline = time.monotonic() + self._config.connect_timeout_s
@@ -179,6 +195,7 @@ class LiveSource:
                     self._ready.append(chunk)
                 if self._cutter.journal_name and self._cutter.created_s:
                     break
+        self._base = journal_key(position.journal_name or self._cutter.journal_name)[0]
         if position.journal_name:
             return position
         # Started by GTID alone: the first event comes from where the server found it.
@@ -198,6 +215,22 @@ class LiveSource:
         self._dump = dump
 
     def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        if not self._renamed_to:
+            chunk = self._read(linger_s, wait_s)
+            if chunk is None or self._base == journal_key(chunk.head.journal_name)[0]:
+                return chunk
+            # The next one to read is told when what was read before is in the log.
+            self._renamed_to, self._renamed_at = chunk.head.journal_name, time.monotonic()
+        left_s = self._renamed_at + _RENAMED_S - time.monotonic()
+        if left_s > 0:
+            _readable(self._wake_out, min(wait_s, left_s))
+            return None
+        raise LogRenamed(
+            f"the log of {self._config.address} goes on in files of another name, from "
+            f"{self._renamed_to} on; reading goes on there when everything before is acked"
+        ).at(self._renamed_to)
+
+    def _read(self, linger_s: float, wait_s: float) -> RawChunk | None:
         deadline = time.monotonic() + wait_s
         first_s: float | None = None  # when the first event was there
         while not self._interrupted:

@@ -184,6 +184,13 @@ class Search:
         inside = entries if place.position < position else 0
         return Surroundings(place, is_event, inside, before_s, at_s, last_us, next_us)
 
+    def goes_on(self, place: EntryPosition) -> bool:
+        """Whether a transaction begins in the place's file, there or behind it."""
+        return any(
+            bool((some.position >= place.position).any())
+            for some in transactions(self._log, place.journal_name)
+        )
+
     def last_before(self, place: EntryPosition) -> Surroundings | None:
         """What lies before a place where a transaction begins, or the log ends; None: nothing, it
         is the log's beginning."""

@@ -76,7 +76,7 @@ def decide(
     if len(errors) == len(cursors):
         raise next((error for error in errors if error.retryable), errors[0])
     files = log.files()
-    behind = too_far_behind(places, files, options.reach_bytes)
+    behind = too_far_behind(places, files, options.reach_bytes, one_name=options.partial)
     near = (place for place, far in zip(places, behind, strict=True) if not far)
     served = [place for place in near if place is not None]
     lowest = lowest_of(served, files)
@@ -228,9 +228,8 @@ class _Decision:
     def placed(self, cursor: LogPosition) -> EntryPosition:
         """Where a cursor lies in this log."""
         try:
-            if cursor.is_foreign(self._log.identity):
-                return self._moved(cursor)
-            return self._own(cursor)
+            is_moved = cursor.is_foreign(self._log.identity)
+            return self._after_rename(self._moved(cursor) if is_moved else self._own(cursor))
         except SourceError as error:
             self.displaced = True
             if isinstance(error, PositionPurged):
@@ -284,6 +283,21 @@ class _Decision:
             moved=position.moved,
         )
 
+    def _after_rename(self, place: EntryPosition) -> EntryPosition:
+        """Where the log goes on behind this place, if that is the end of all files of its name."""
+        names = [name for name, _ in self._log.files()]
+        number = names.index(place.journal_name) + 1
+        if number == len(names) or place.is_inside:
+            return place
+        if journal_key(names[number])[0] == journal_key(place.journal_name)[0]:
+            return place
+        if self.search.goes_on(place):
+            return place
+        self.displaced = True
+        self.reasons.append(f"behind {place}, the log goes on as {names[number]}")
+        first = self.beginning(names[number])
+        return replace(first, timestamp=place.timestamp, commit_us=place.commit_us)
+
     def _should_be_listed(self, position: EntryPosition) -> bool:
         """Whether its file is not older than the oldest one: a log's numbers only rise."""
         base, number = journal_key(position.journal_name)
@@ -298,8 +312,9 @@ class _Decision:
         error = kind(
             f"MySQL at {here.address} (server {here.server_uuid}), of which the cursor {position} "
             f"is: {why}. Its log is not the one that was read: it was reset, restored from a copy, "
-            'or the server was replaced. Choose with source.on_reset: "earliest" goes on with all '
-            'that its log has now, "latest" at its end; "fail" waits for you'
+            "or got another name (log_bin), or the server was replaced. Choose with "
+            'source.on_reset: "earliest" goes on with all that its log has now, "latest" at its '
+            'end; "fail" waits for you'
         )
         error.other_log = True
         error.retryable = False

@@ -245,6 +245,16 @@ class EventStore:
         places = [position, *(place for place in known if place is not None)]
         return max(places, key=self.order.key)
 
+    @property
+    def acked(self) -> int:
+        """So many entries, of all subscribers: how they get on."""
+        return sum(one.acked for one in self._subscribers.values())
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all subscribers are done with all that is in the log."""
+        return self.acked == self._ring.put_sequence * len(self._subscribers)
+
     # --- subscriptions ------------------------------------------------------------------------
 
     def subscribe(

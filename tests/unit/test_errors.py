@@ -26,6 +26,7 @@ def test_only_what_may_heal_is_retryable() -> None:
     assert {kind.__name__ for kind in ALL if kind.retryable} == {
         "ConnectionLost",
         "TransactionsMissing",
+        "LogRenamed",
         "InstanceNotRunning",
         "MetaUnavailable",
         "InstanceRestarted",

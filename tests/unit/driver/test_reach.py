@@ -143,3 +143,18 @@ def test_another_server_that_has_all_cursors_comes_before_one_that_has_some() ->
     assert chosen("a", lacks=("b", "c")) == ("b", some)
     with pytest.raises(SourceError):
         chosen("a", lacks=("b", "c"), cursors=1)
+
+
+def test_a_start_serves_the_files_of_one_name() -> None:
+    """b14: of cursors before and behind a change of the files' name, those before are too far."""
+    files = [("old.000008", 100), ("old.000009", 100), ("new.000001", 100), ("new.000002", 100)]
+    places = [
+        EntryPosition("old.000009", 50),
+        EntryPosition("new.000001", 4),
+        EntryPosition("new.000002", 60),
+        None,
+    ]
+    assert too_far_behind(places, files, None, one_name=True) == (210, 0, 0, 0)
+    assert too_far_behind(places, files, 100, one_name=True) == (210, 156, 0, 0)
+    assert too_far_behind(places, files, None) == (0, 0, 0, 0)
+    assert too_far_behind(places[:1], files, None, one_name=True) == (0,)
