@@ -72,8 +72,7 @@ FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 
 
 class Instance:
-    """The life of one destination. `self._changed` is woken by whatever a waiting call may wait
-    for."""
+    """The life of one destination. `self._changed` wakes everything that waits for a change."""
 
     def __init__(
         self, instance_json: str, meta_json: str, within: bool = False, claim: Claim | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.life import broken
 
-SCHEDULES = int(os.environ.get("RAY_CANAL_SCHEDULES", "300"))
+SCHEDULES = int(os.environ.get("RAY_CANAL_SCHEDULES", "100"))
 BLOCK = 50
 
 
