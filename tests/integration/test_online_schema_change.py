@@ -197,7 +197,7 @@ def test_a_cut_over(
         write()
     after = column_names(server)
     assert (before, after) == (["id", "a", "b", "c"], ["id", "extra", "a", "c"])
-    keeper.begin(records, "server", EntryPosition(file, start))
+    keeper.begin(records, begun.server, EntryPosition(file, start))
     stores, seen = replayed(server, file, start, keeper)
     assert seen == [before, after]
     assert stores.keys() == {"t"}
