@@ -78,7 +78,7 @@ class Fetcher:
 
                 self._parser = event_parser(config)
                 at = cursors or begun(options)
-                new = begin(self._parser, at, records, start.position, identity)
+                new = begin(self._parser, at, records, start, identity)
 
         start = self._source.resume(cursors, delivered, decided, options)
         return start, self._source.identity, new

@@ -10,8 +10,9 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.parse.event_parser import EventParser
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.protocol.position import LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records
+from ray_canal.protocol.start import Start
 from ray_canal.protocol.table_meta import TableMeta
 
 
@@ -63,17 +64,18 @@ def begin(
     parser: EventParser,
     cursors: Sequence[LogPosition],
     records: Records,
-    position: EntryPosition,
+    start: Start,
     identity: SourceIdentity,
 ) -> Records:
     """Stand where reading starts; `records` are known of schemas. Returns new ones. See
     EventParser.begin."""
     server = identity.server_uuid or identity.address
     # Else statements may lie unread before the position.
-    continues = any(
-        each.position == position and not each.is_foreign(identity) for each in cursors
+    before = [each.position for each in cursors if not each.is_foreign(identity)]
+    continues = start.position in before
+    return parser.begin(
+        records, server, start.position, continues, before=before, anew=start.other_log
     )
-    return parser.begin(records, server, position, continues)
 
 
 class Parser:
@@ -91,11 +93,11 @@ class Parser:
         self,
         cursors: tuple[LogPosition, ...],
         records: Records,
-        position: EntryPosition,
+        start: Start,
         identity: SourceIdentity,
     ) -> Records:
         """See `begin`."""
-        return begin(self._parser, cursors, records, position, identity)
+        return begin(self._parser, cursors, records, start, identity)
 
     def alive(self) -> None:
         """Answer: this process is not stopped. Runs beside everything else."""

@@ -113,7 +113,7 @@ class Pump:
             config = self._config.at(identity.address)
             self._parser = spawn.parser(config)
             self._buffer = spawn.transaction_buffer(self._config, position, gtid_set)
-            new = await self._parser.begin.remote(at, known, position, identity)
+            new = await self._parser.begin.remote(at, known, start, identity)
         return start, identity, new
 
     async def run(self, deliver: Deliver, wait_for_room: Callable[[int], Awaitable[None]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,10 @@ from ray_canal.binlog.charsets import canonical
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import SourceConfig
 from ray_canal.driver.catalog import Catalog, column_of_row
+from ray_canal.driver.log_file import read_head
 from ray_canal.driver.server_log import ServerLog
-from ray_canal.errors import ServerSettingRefused
-from ray_canal.protocol.position import EntryPosition, journal_key
+from ray_canal.errors import PositionNotFound, ServerSettingRefused
+from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.protocol.table_meta import TableMeta
 
@@ -77,7 +79,12 @@ class CatalogTables:
             if before == after:
                 tables, charsets = after
                 return CatalogSnapshot(
-                    position.journal_name, position.position, tables, charsets, position.gtid
+                    position.journal_name,
+                    position.position,
+                    tables,
+                    charsets,
+                    position.gtid,
+                    self.created_s(position.journal_name),
                 )
             before = after
         raise ServerSettingRefused(
@@ -96,18 +103,36 @@ class CatalogTables:
         """How the server compares names."""
         return self._catalog.lower_case_table_names()
 
+    def files(self) -> list[str]:
+        """The files of the log, in order."""
+        return [name for name, _ in self._catalog.binlogs()]
+
+    def created_s(self, journal_name: str) -> int:
+        """When a file of the log was created; 0: there is no such file."""
+        with self._log() as log:
+            if journal_name not in dict(log.files()):
+                return 0
+            return read_head(log, journal_name).created_s
+
     def has_row_metadata(self) -> bool:
         """Whether rows come with column names now."""
         return (self._catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
 
     def chunks(self, first: str, last: str) -> Iterator[RawChunk]:
         """The log from the beginning of a file to the present end of another one."""
+        with self._log() as log:
+            names = [name for name, _ in log.files()]
+            gone = [name for name in (first, last) if name not in names]
+            if gone:
+                raise PositionNotFound(f"MySQL at {self._address} has no {gone[0]} any more")
+            for name in names[names.index(first) : names.index(last) + 1]:
+                yield from log.chunks(name, _CHUNK_BYTES)
+
+    @contextmanager
+    def _log(self) -> Iterator[ServerLog]:
         wake_out, wake_in = os.pipe()  # nobody wakes it
         try:
-            log = ServerLog(self._config, self._catalog, wake_out)
-            for name, _ in log.files():
-                if journal_key(first) <= journal_key(name) <= journal_key(last):
-                    yield from log.chunks(name, _CHUNK_BYTES)
+            yield ServerLog(self._config, self._catalog, wake_out)
         finally:
             os.close(wake_out)
             os.close(wake_in)

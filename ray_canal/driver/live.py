@@ -357,6 +357,8 @@ class LiveSource:
             self._silent_at, self._silent_since = here, now
         if self._dump is None or now - self._silent_since < _SILENT_LOG_S:
             return
+        if not self._cutter.created_s:
+            return
         self._silent_since = now
         catalog = Catalog(self._config)
         try:

@@ -194,8 +194,9 @@ class Search:
     def last_before(self, place: EntryPosition) -> Surroundings | None:
         """What lies before a place where a transaction begins, or the log ends; None: nothing, it
         is the log's beginning."""
-        names = self._names[: self._names.index(place.journal_name) + 1]
-        position = place.position
+        names, position = self._names, place.position
+        if place.journal_name in names:
+            names = names[: names.index(place.journal_name) + 1]
         for name in reversed(names):
             found = self.surroundings(name, position)
             if found.before_s:

@@ -3,9 +3,10 @@ is reset (RESET BINARY LOGS AND GTIDS, RESET MASTER), when it is restored from a
 as far as MariaDB's server_id goes, when it is replaced. Pure, over a log that can be searched.
 
 A file is known by its name and the second in which the server created it: no reset, restore or
-replacement keeps both, as a server begins a new file whenever it starts. A cursor that does not
-know that second (of an earlier version, or Canal's) is checked by what lies around it in the file:
-where events begin, GTIDs, commit times, event times.
+replacement keeps both, as a server begins a new file whenever it starts. Where that second differs,
+only the very microsecond of the last commit says that it is the same file. A cursor that does not
+know the second (of an earlier version, or Canal's) is checked by what lies around its place in the
+file: where events begin, GTIDs, commit times, event times.
 """
 
 from __future__ import annotations
@@ -37,23 +38,30 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
     if position.position > size:
         return Place(None, f"{name} ends at {size}")
     created_s = search.head(name).created_s
-    if position.created_s and position.created_s != created_s:
-        return Place(
-            None,
-            f"its {name} was created {utc_text(created_s)}, the cursor's "
-            f"{utc_text(position.created_s)}",
-        )
+    another = bool(position.created_s) and position.created_s != created_s
     knows_gtids = position.gtid or not log.executed()
-    if position.created_s and not lacking and knows_gtids:
+    if position.created_s and not another and not lacking and knows_gtids:
         return Place(position)
     around = search.surroundings(name, position.position)
     if not cursor.identity.server_uuid:
         return _imported(position, around, lacking)
     why = _misfit(position, around, log.purged())
     if why:
-        return Place(None, f"at {position.position} in {name}, {why}")
+        why = f"at {position.position} in {name}, {why}"
+    # A server in between may make up a file's first event. Then the microsecond of a commit tells.
+    if another and (why or not _same_commit(position, around)):
+        created = f"{utc_text(created_s)}, the cursor's {utc_text(position.created_s)}"
+        why = f"its {name} was created {created}" + (f"; {why}" if why else "")
+    if why:
+        return Place(None, why)
     gtid = position.gtid or (around.start.gtid if log.executed() else "")
     return Place(replace(position, created_s=created_s, gtid=gtid))
+
+
+def _same_commit(position: EntryPosition, around: Surroundings) -> bool:
+    """Whether the transaction at a place has the commit time that the cursor knows."""
+    commit_us = around.next_us if position.is_inside else around.last_us
+    return bool(commit_us) and position.commit_us == commit_us
 
 
 def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
@@ -70,10 +78,23 @@ def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
         more = missing_gtids(missing_gtids(here, there), purged)
         if more:
             return f"transactions {more} have been executed already"
-    return misfit_of_times(position, around)
+    return _misfit_of_times(position, around)
 
 
-def misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
+def misfit_of_last(position: EntryPosition, around: Surroundings) -> str:
+    """Why what lies before a place that was found by GTID is not the cursor's last transaction,
+    whose file the log has no more; empty: it is. Where it is in another file, that has another
+    name now, and the commit's microsecond or the file's age must say so; else the log gave these
+    GTIDs again, or (MariaDB, gtid_strict_mode off) lower ones later."""
+    why = _misfit_of_times(position, around)
+    created_s = around.start.created_s
+    if why or _same_commit(position, around) or position.created_s == created_s:
+        return why
+    known = f"{utc_text(position.created_s)}" if position.created_s else "it does not know when"
+    return f"the file was created {utc_text(created_s)}, the cursor's {known}"
+
+
+def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
     """Why a place behind the cursor's last transaction (or before the one that it is inside of) is
     none, by their times; empty: these fit, or are not known."""
     commit_us = around.next_us if position.is_inside else around.last_us

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ray_canal.config import SourceConfig
+from ray_canal.driver.asked_once import AskedOnce
 from ray_canal.driver.gtid_sets import (
     common,
     is_mysql_set,
@@ -28,7 +29,7 @@ from ray_canal.driver.gtid_sets import (
 )
 from ray_canal.driver.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.driver.log_search import Search
-from ray_canal.driver.own_log import misfit_of_times, own_place
+from ray_canal.driver.own_log import misfit_of_last, own_place
 from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
@@ -63,7 +64,7 @@ def decide(
     Raises PositionPurged (on_purged = "fail"), PositionNotFound, TransactionsMissing, ConfigError,
     SourceError and DecodeError kinds.
     """
-    decision = _Decision(source, log)
+    decision = _Decision(source, AskedOnce(log))
     if not cursors:
         return decision.without_cursors(options.unattended)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
@@ -98,7 +99,8 @@ def decide(
     )
     same_log = here and not decision.displaced
     at = tuple(place or cursor.position for place, cursor in zip(places, cursors, strict=True))
-    return Start(lowest, at, by_gtid, how, same_log, failures, behind)
+    other_log = decision.other_log
+    return Start(lowest, at, by_gtid, how, same_log, failures, behind, other_log)
 
 
 def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
@@ -109,7 +111,8 @@ def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
 
 class _Decision:
     """One decision; searches share what they learn. `reasons`: what was decided, for people.
-    `displaced`: a cursor of this server was not found where it was."""
+    `displaced`: a cursor of this server was not found where it was; `other_log`: it is of another
+    log, and source.on_reset has said how to go on."""
 
     def __init__(self, source: SourceConfig, log: Log) -> None:
         self._source = source
@@ -118,7 +121,7 @@ class _Decision:
         self._wanted_gtids = ""
         self._gtids_before: dict[EntryPosition, str] = {}  # of places that were found by GTID
         self.reasons: list[str] = []
-        self.displaced = False
+        self.displaced = self.other_log = False
 
     @property
     def search(self) -> Search:
@@ -202,15 +205,18 @@ class _Decision:
             place = self.placed(began)
             how = "; ".join(self.reasons) or "nobody has subscribed yet: where it began"
             here = began.identity.server_uuid == self._log.identity.server_uuid
-            return Start(place, how=how, same_log=here and not self.displaced)
+            same_log = here and not self.displaced
+            return Start(place, how=how, same_log=same_log, other_log=self.other_log)
         except UNUSABLE_CURSOR as error:
             why = f"nobody has subscribed, and the log's beginning {began.position} is gone"
             log.warning("%s: %s (%s)", self._log.identity.address, why, error)
+            other_log = error.other_log
         try:
             start = self.configured()
-            return replace(start, how=f"{why}; {start.how}")
+            return replace(start, how=f"{why}; {start.how}", other_log=other_log)
         except UNUSABLE_CURSOR:
-            return Start(self.search.end(), how=f"{why}, as is what source.start says: at the end")
+            how = f"{why}, as is what source.start says: at the end"
+            return Start(self.search.end(), how=how, other_log=other_log)
 
     # ---- cursors
 
@@ -263,7 +269,7 @@ class _Decision:
         before = self.search.last_before(found)
         if before is not None:
             before = replace(before, next_us=self.search.found_us)
-            other = misfit_of_times(position, before)
+            other = misfit_of_last(position, before)
             if other:
                 raise self._other_log(
                     TransactionsMissing,
@@ -286,9 +292,9 @@ class _Decision:
     def _after_rename(self, place: EntryPosition) -> EntryPosition:
         """Where the log goes on behind this place, if that is the end of all files of its name."""
         names = [name for name, _ in self._log.files()]
-        number = names.index(place.journal_name) + 1
-        if number == len(names) or place.is_inside:
+        if place.is_inside or place.journal_name not in names[:-1]:
             return place
+        number = names.index(place.journal_name) + 1
         if journal_key(names[number])[0] == journal_key(place.journal_name)[0]:
             return place
         if self.search.goes_on(place):
@@ -304,9 +310,7 @@ class _Decision:
         first_base, first_number = journal_key(self._log.files()[0][0])
         return base == first_base and number >= first_number
 
-    def _other_log(
-        self, kind: type[SourceError], why: str, position: EntryPosition
-    ) -> SourceError:
+    def _other_log(self, kind: type[SourceError], why: str, position: EntryPosition) -> SourceError:
         """It is the cursor's server, and another log."""
         here = self._log.identity
         error = kind(
@@ -470,6 +474,7 @@ class _Decision:
             raise error
         self.reasons.append(f"another log, on_reset = {policy!r}: {error}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
+        self.other_log = True
         return self._earliest() if policy == "earliest" else self.search.end()
 
 
@@ -488,4 +493,3 @@ def describe(lost: LostRange) -> str:
         end = utc_text(lost.end_time) if lost.end_time else "now"
         parts.append(f"{start} … {end}")
     return ", ".join(parts)
-

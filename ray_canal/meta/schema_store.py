@@ -130,8 +130,10 @@ def record_key(record: SchemaRecord) -> tuple[object, ...]:
 
 
 def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
-    """Whether the snapshot makes a record needless."""
-    return record.server == snapshot.server and record_order(record) < record_order(snapshot)
+    """Whether the snapshot makes a record needless: one of the same log and file base before it."""
+    here, there = record_order(record), record_order(snapshot)
+    is_of_it = (record.server, here[0][0]) == (snapshot.server, there[0][0])
+    return is_of_it and here < there
 
 
 def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) -> SchemaStore:

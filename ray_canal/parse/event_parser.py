@@ -61,6 +61,9 @@ class EventParser:
         server: str,
         start: EntryPosition,
         continues: bool = False,
+        *,
+        before: Sequence[EntryPosition] = (),
+        anew: bool = False,
     ) -> tuple[SchemaRecord, ...]:
         """Stand at a place of a server's log, with the schema history that is known of it; see
         SchemaKeeper.begin."""
@@ -68,7 +71,7 @@ class EventParser:
             if self._ask_names is not None:
                 self._schemas.use_names(self._ask_names())
             return ()
-        new = self._keeper.begin(records, server, start, continues)
+        new = self._keeper.begin(records, server, start, continues, before=before, anew=anew)
         self._schemas.use(self._keeper.history)
         return new
 

@@ -18,7 +18,7 @@ from ray_canal.binlog.format import Query, parse_query
 from ray_canal.binlog.walked import walk
 from ray_canal.kernels import walk as w
 from ray_canal.parse.apply_ddl import apply_ddl, is_ddl
-from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.history import FileOrder, Place, SchemaHistory, place_of
 from ray_canal.parse.names import Name, Names
 from ray_canal.parse.records import load_history, of_log, snapshot_record, table_record
 from ray_canal.parse.table_state import TableState, session_of, unknown
@@ -59,17 +59,23 @@ class _Supposed:
 
 
 def touched(
-    chunks: Iterable[RawChunk], start: Place, end: Place, tables: Iterable[Name], names: Names
+    chunks: Iterable[RawChunk],
+    start: Place,
+    end: Place,
+    tables: Iterable[Name],
+    names: Names,
+    order: FileOrder | None = None,
 ) -> Touched:
     """What DDL at start … end (exclusive) may have changed; `tables`: what there is at the end. A
     statement counts if it changes a table that exists, or one that does not. Raises DecodeError
     kinds."""
-    found = Touched()
-    tables = list(tables)
+    found, tables = Touched(), list(tables)
+    key = (order or FileOrder()).key
+    first, behind = key(start), key(end)
     for chunk in chunks:
         for position, query in _statements(chunk):
             name = chunk.head.journal_name
-            if not start <= place_of(name, position) < end or not is_ddl(query.sql):
+            if not first <= key(place_of(name, position)) < behind or not is_ddl(query.sql):
                 continue
             session = session_of(chunk.head, query)
             for exists in (True, False):
@@ -90,13 +96,19 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
         yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())
 
 
-def oldest_snapshot(records: Iterable[SchemaRecord], log: str) -> SchemaRecord | None:
+def oldest_snapshot(
+    records: Iterable[SchemaRecord], log: str, order: FileOrder | None = None
+) -> SchemaRecord | None:
     """Before it nothing is known of a log."""
-    return next((r for r in of_log(records, log) if r.kind == SNAPSHOT), None)
+    return next((r for r in of_log(records, log, order) if r.kind == SNAPSHOT), None)
 
 
 def reaching_back(
-    snapshot: SchemaRecord, start: tuple[str, int], chunks: Iterable[RawChunk], names: Names
+    snapshot: SchemaRecord,
+    start: tuple[str, int],
+    chunks: Iterable[RawChunk],
+    names: Names,
+    order: FileOrder | None = None,
 ) -> list[SchemaRecord]:
     """Records of what a snapshot says of the log from `start` (file, offset) on. `chunks`: of the
     log from there to the snapshot."""
@@ -104,7 +116,7 @@ def reaching_back(
     then: SchemaHistory = load_history([snapshot], snapshot.server, at, names)
     states = [state for state in then.states_at(at) if not state.problem]
     tables = [(state.meta.schema, state.meta.table) for state in states]
-    found = touched(chunks, place_of(*start), at, tables, names)
+    found = touched(chunks, place_of(*start), at, tables, names, order)
     changed = [found.tables.get(table) for table in tables]
     before = CatalogSnapshot(
         *start,

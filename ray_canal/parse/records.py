@@ -19,7 +19,7 @@ from typing import Any
 
 from ray_canal.errors import ConfigError
 from ray_canal.parse.create_table import period_columns, with_row_end_key
-from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.history import FileOrder, Place, SchemaHistory, place_of
 from ray_canal.parse.names import Names
 from ray_canal.parse.table_state import Session
 from ray_canal.parse.words import Dialect
@@ -72,23 +72,27 @@ def snapshot_record(
         "charsets": snapshot.charsets,
         "lower_case_table_names": setting,
         "gtid": snapshot.gtid,
+        "created_s": snapshot.created_s,
     }
     return _record(log, snapshot.journal_name, snapshot.position, SNAPSHOT, now, body)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taken:
-    """What a snapshot says of its server: lower_case_table_names, and the GTIDs that were executed
-    (empty: not known)."""
+    """What a snapshot says of its server: lower_case_table_names, the GTIDs that were executed
+    (empty: not known), and when the file that it lies in was created (0: not known)."""
 
     setting: int | None
     gtid: str
+    created_s: int
 
 
 def taken(snapshot: SchemaRecord) -> Taken:
     """Raises ConfigError: the record cannot be read."""
     body = _body(snapshot)
-    return Taken(body.get("lower_case_table_names", 0), body.get("gtid", ""))
+    return Taken(
+        body.get("lower_case_table_names", 0), body.get("gtid", ""), body.get("created_s", 0)
+    )
 
 
 def names_of(records: Iterable[SchemaRecord], log: str) -> Names | None:
@@ -120,21 +124,24 @@ def _record(
 
 
 def load_history(
-    records: Iterable[SchemaRecord], log: str, start: Place, names: Names | None = None
+    records: Iterable[SchemaRecord],
+    log: str,
+    start: Place,
+    names: Names | None = None,
+    order: FileOrder | None = None,
 ) -> SchemaHistory:
     """The history that the records of a log give for reading from `start` on.
 
     It begins at the newest snapshot that lies before `start`, else at the oldest. Raises
     ConfigError: a record that cannot be read.
     """
-    mine = of_log(records, log)
-    snapshots = [r for r in mine if r.kind == SNAPSHOT]
-    base = next((r for r in reversed(snapshots) if record_place(r) <= start), None)
-    base = base or (snapshots[0] if snapshots else None)
-    history = SchemaHistory(names)
-    for record in mine:
-        if base is not None and _order(record) < _order(base) and base is not snapshots[0]:
-            continue
+    order = order or FileOrder()
+    mine = of_log(records, log, order)
+    snapshots = [at for at, r in enumerate(mine) if r.kind == SNAPSHOT]
+    until = order.key(start)
+    before = [at for at in snapshots if order.key(record_place(mine[at])) <= until]
+    history = SchemaHistory(names, order)
+    for record in mine[before[-1] if len(before) > 1 else 0 :]:
         _replay(history, record)
     history.forget(start)
     return history
@@ -149,13 +156,15 @@ def record_place(record: SchemaRecord) -> Place:
     return place_of(record.journal_name, record.position)
 
 
-def _order(record: SchemaRecord) -> tuple[Place, int]:
-    return record_place(record), _KIND_ORDER[record.kind]
-
-
-def of_log(records: Iterable[SchemaRecord], log: str) -> list[SchemaRecord]:
+def of_log(
+    records: Iterable[SchemaRecord], log: str, order: FileOrder | None = None
+) -> list[SchemaRecord]:
     """The records of a log, in its order."""
-    return sorted((record for record in records if record.server == log), key=_order)
+    files = order or FileOrder()
+    return sorted(
+        (record for record in records if record.server == log),
+        key=lambda record: (files.key(record_place(record)), _KIND_ORDER[record.kind]),
+    )
 
 
 def with_number(records: Iterable[SchemaRecord], server: str, number: int) -> list[SchemaRecord]:
@@ -268,13 +277,15 @@ def with_period(state: TableState) -> TableState:
 
 
 def compacted(
-    history: SchemaHistory, log: str, now: float, last: tuple[str, int]
+    history: SchemaHistory, log: str, now: float, last: tuple[str, int], created_s: int = 0
 ) -> SchemaRecord:
-    """A snapshot right behind the last statement (file, position), made of what is known."""
+    """A snapshot right behind the last statement (file, position), made of what is known.
+    `created_s`: of the file."""
     journal_name, position = last[0], last[1] + 1
     place = place_of(journal_name, position)
     tables = tuple(history.states_at(place))
-    snapshot = CatalogSnapshot(journal_name, position, tables, history.charsets_at(place))
+    charsets = history.charsets_at(place)
+    snapshot = CatalogSnapshot(journal_name, position, tables, charsets, created_s=created_s)
     return snapshot_record(log, now, snapshot, history.names.setting)
 
 
@@ -282,13 +293,15 @@ def expired(
     records: Iterable[SchemaRecord], log: str, now: float, hours: float | None, start: Place
 ) -> SchemaRecord | None:
     """The newest snapshot of a log older than `hours` (None: of any age) that lies before `start`:
-    all before it may go."""
+    all before it may go. Only of files with the base name of its own: the order of others is not
+    known here."""
     old = [
         record
         for record in records
         if record.server == log
         and record.kind == SNAPSHOT
         and (hours is None or now - record.recorded_at > hours * 3600)
+        and record_place(record)[0][0] == start[0][0]
         and record_place(record) <= start
     ]
-    return max(old, key=_order, default=None)
+    return max(old, key=record_place, default=None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -18,7 +18,7 @@ from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import ConfigError
 from ray_canal.parse.fit import misfit_of_state
-from ray_canal.parse.history import Place, SchemaHistory, place_of
+from ray_canal.parse.history import FileOrder, Key, SchemaHistory, place_of
 from ray_canal.parse.names import Names
 from ray_canal.parse.prescan import oldest_snapshot, reaching_back
 from ray_canal.parse.records import (
@@ -38,7 +38,7 @@ from ray_canal.parse.records import (
 )
 from ray_canal.parse.table_state import Session, TableState
 from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.protocol.position import BINLOG_START, EntryPosition
 from ray_canal.protocol.schema_record import (
     DDL,
     SNAPSHOT,
@@ -75,6 +75,14 @@ class LiveCatalog(Protocol):
         """How it compares names (names.py)."""
         ...
 
+    def files(self) -> list[str]:
+        """The files of its log, in order."""
+        ...
+
+    def created_s(self, journal_name: str) -> int:
+        """When a file of its log was created; 0: there is no such file."""
+        ...
+
     def chunks(self, first: str, last: str) -> Iterable[RawChunk]:
         """The log from the beginning of a file to the present end of another one."""
         ...
@@ -92,7 +100,8 @@ class SchemaKeeper:
         names: Names | None = None,
     ) -> None:
         self.names = names or Names()
-        self.history = SchemaHistory(self.names)
+        self._order, self._files = FileOrder(), list[str]()
+        self.history = SchemaHistory(self.names, self._order)
         self.on_ddl_error = on_ddl_error
         self.server = ""
         self._catalog = catalog
@@ -101,7 +110,8 @@ class SchemaKeeper:
         self._snapshot_at = time.time()  # or when the oldest statement behind it came
         self._last_statement: tuple[str, int] | None = None  # since the newest snapshot
         self._statements = 0
-        self._chunk: Place | None = None  # the last one with a statement
+        self._created_s = 0  # of the file that it is in
+        self._chunk: tuple[str, int] | None = None  # the last one with a statement
 
     def begin(
         self,
@@ -109,22 +119,29 @@ class SchemaKeeper:
         server: str,
         start: EntryPosition,
         continues: bool = False,
+        *,
+        before: Sequence[EntryPosition] = (),
+        anew: bool = False,
     ) -> tuple[SchemaRecord, ...]:
         """Load the history for reading from `start`. There is none, or it ends before `start`, so
         that statements between them were never read: take a snapshot. `continues`: reading goes on
-        where it was before, so nothing lies between.
+        where it was before, so nothing lies between. `before`: up to where this log was read; it
+        goes on at `start` too where that is the first file of another base name behind it. `anew`:
+        the server's log is another one than that of which something is known.
 
         Returns the records that are new. Raises SourceError kinds, ConfigError."""
         known = list(records)
-        self._new, self._chunk = [], None
-        self._ask_names()
-        self.server, known = self._log_of(known, server)
+        self._new, self._chunk, self._created_s = [], None, 0
+        self._ask_server(known)
+        self.server, known = self._log_of(known, server, anew)
         place = place_of(start.journal_name, start.position)
-        history = self.history = load_history(known, self.server, place, self.names)
-        gap = not continues and all(record_place(record) < place for record in known)
+        history = self.history = self._loaded(known, start)
+        continues = continues or any(self._is_next(each, start) for each in before)
+        key = self._order.key
+        gap = not continues and all(key(record_place(record)) < key(place) for record in known)
         if self._catalog is not None and (gap or not history.has_snapshot):
             if history.has_snapshot:  # with statements behind it that nobody read
-                history, known = SchemaHistory(self.names), []
+                history, known = SchemaHistory(self.names, self._order), []
                 self.history = history
             self._take_snapshot(self._catalog)
         else:
@@ -134,9 +151,20 @@ class SchemaKeeper:
         self.history.forget(place)
         return self.take_records()
 
-    def _ask_names(self) -> None:
+    def _loaded(self, records: Iterable[SchemaRecord], start: EntryPosition) -> SchemaHistory:
+        place = place_of(start.journal_name, start.position)
+        return load_history(records, self.server, place, self.names, self._order)
+
+    def _ask_server(self, records: Iterable[SchemaRecord]) -> None:
+        """How it compares names, and how its log's files are ordered. Files whose base name the log
+        has no more come before those that it has."""
+        known = (place_of(record.journal_name, 0)[0][0] for record in records)
         if self._catalog is None:
+            self._order = FileOrder(known)
             return
+        self._files = self._catalog.files()
+        present = list(dict.fromkeys(place_of(name, 0)[0][0] for name in self._files))
+        self._order = FileOrder([*(base for base in known if base not in present), *present])
         setting = self._catalog.lower_case_table_names()
         if self.names.setting not in (None, setting):
             raise ConfigError(
@@ -145,22 +173,60 @@ class SchemaKeeper:
             )
         self.names = Names(setting)
 
+    def _is_next(self, place: EntryPosition, start: EntryPosition) -> bool:
+        """Whether `start` is the next file's beginning, which has another base name (log_bin). Who
+        chose it has made sure that nothing lies behind `place` in its own file."""
+        names = self._files
+        if start.position != BINLOG_START or place.journal_name not in names[:-1]:
+            return False
+        following = names[names.index(place.journal_name) + 1]
+        is_renamed = place_of(place.journal_name, 0)[0][0] != place_of(following, 0)[0][0]
+        return is_renamed and following == start.journal_name
+
     def _log_of(
-        self, records: list[SchemaRecord], server: str
+        self, records: list[SchemaRecord], server: str, anew: bool
     ) -> tuple[str, list[SchemaRecord]]:
         """Which log of the server is read now, and what is known of it."""
         if self._catalog is None:
-            return server, of_log(records, server)
+            return server, of_log(records, server, self._order)
         log = present_log(records, server)
-        number, known = log_number(server, log), of_log(records, log)
+        number, known = log_number(server, log), of_log(records, log, self._order)
         if known and not number:
             number, known = 1, with_number(known, server, 1)
             self._new += known
-        if known and (why := _is_another(known, self._catalog.position(), self.names)):
+        if known and (why := self._is_another(known, self._catalog, anew)):
             logger.warning("%s: what is known of its schemas is of another log (%s); the catalog "
                            "is read", server, why)  # fmt: skip
             number, known, self._new = number + 1, [], []
         return numbered_log(server, max(number, 1)), known
+
+    def _is_another(self, known: list[SchemaRecord], catalog: LiveCatalog, anew: bool) -> str:
+        """Why what is known cannot be of the server's present log; empty: it can.
+
+        The log began anew (RESET, a copy that was put back), or the server compares names in
+        another way since, and statements would have to be applied in another way, too. `anew`: it
+        did for the cursors; what is known may have been learned since."""
+        end = catalog.position()
+        behind = self._key(end.journal_name, end.position)
+        if any(self._order.key(record_place(record)) > behind for record in known):
+            return f"it ends at {end} now"
+        listed = {place_of(name, 0)[0][0] for name in self._files}
+        gone = {record_place(record)[0][0] for record in known} - listed
+        if len(gone) > 1:
+            return f"which of its files named {' and '.join(sorted(gone))} came first is not known"
+        snapshots = [record for record in reversed(known) if record.kind == SNAPSHOT]
+        if snapshots and taken(snapshots[0]).setting != self.names.setting:
+            return f"lower_case_table_names is {self.names.setting} now"
+        executed = next((each.gtid for each in map(taken, snapshots) if each.gtid), "")
+        comparable = _is_gtid_set(executed) and (_is_gtid_set(end.gtid) or not end.gtid)
+        if comparable and not GtidSet.parse(executed).issubset(GtidSet.parse(end.gtid)):
+            return "transactions that it had are gone"
+        for record in snapshots:
+            created_s = taken(record).created_s
+            now_s = catalog.created_s(record.journal_name) if created_s else 0
+            if now_s:
+                return f"{record.journal_name} is another file" if now_s != created_s else ""
+        return "it began anew" if anew else ""
 
     def _take_snapshot(self, catalog: LiveCatalog) -> None:
         snapshot = catalog.snapshot()
@@ -168,9 +234,7 @@ class SchemaKeeper:
         snapshot = replace(snapshot, tables=tables)
         at = place_of(snapshot.journal_name, snapshot.position)
         self.history.take_snapshot(at, tables, snapshot.charsets)
-        self._keep_snapshot(
-            snapshot_record(self.server, time.time(), snapshot, self.names.setting)
-        )
+        self._keep_snapshot(snapshot_record(self.server, time.time(), snapshot, self.names.setting))
 
     def _keep_snapshot(self, record: SchemaRecord) -> None:
         self._new.append(record)
@@ -191,18 +255,17 @@ class SchemaKeeper:
             return
         age_s = time.time() - self._snapshot_at
         if age_s >= self._interval_hours * 3600 or self._statements >= _STATEMENTS_MAX:
-            self._keep_snapshot(
-                compacted(self.history, self.server, time.time(), self._last_statement)
-            )
+            last, created_s = self._last_statement, self._created_s
+            self._keep_snapshot(compacted(self.history, self.server, time.time(), last, created_s))
 
     def _reach_back(self, known: list[SchemaRecord], start: EntryPosition) -> None:
         """Where reading starts before all that is known: learn what the oldest snapshot says of the
         log in between."""
-        snapshot = oldest_snapshot([*known, *self._new], self.server)
-        place = place_of(start.journal_name, start.position)
+        snapshot = oldest_snapshot([*known, *self._new], self.server, self._order)
         if self._catalog is None or snapshot is None:
             return
-        if place >= record_place(snapshot):
+        key = self._order.key
+        if key(place_of(start.journal_name, start.position)) >= key(record_place(snapshot)):
             return
         where = f"{snapshot.journal_name}:{snapshot.position}"
         if self._catalog.has_row_metadata():
@@ -213,8 +276,8 @@ class SchemaKeeper:
                        "between is read for DDL first", start, where)  # fmt: skip
         chunks = self._catalog.chunks(start.journal_name, snapshot.journal_name)
         since = (start.journal_name, start.position)
-        self._new += reaching_back(snapshot, since, chunks, self.names)
-        self.history = load_history([*known, *self._new], self.server, place, self.names)
+        self._new += reaching_back(snapshot, since, chunks, self.names, self._order)
+        self.history = self._loaded([*known, *self._new], start)
 
     def take_records(self) -> tuple[SchemaRecord, ...]:
         """The records since the last call."""
@@ -226,13 +289,14 @@ class SchemaKeeper:
     ) -> tuple[SchemaChange, ...]:
         """A statement of the log: the tables that it changed, also when its chunk comes again."""
         place = place_of(head.journal_name, position)
-        self._forget_before_last(place_of(head.journal_name, head.position))
+        self._forget_before_last(head)
         effects = self.history.apply(place, sql, session)
         if effects is not None and (effects.tables or effects.charsets):
             record = ddl_record(self.server, time.time(), head.journal_name, position, sql, session)
             self._new.append(record)
             self._statements += 1
             self._last_statement = (head.journal_name, position)
+            self._created_s = head.created_s
             for name, state in effects.tables.items():
                 if state is not None and state.problem and self.on_ddl_error != "stop":
                     self._read_anew(name, head, position, lambda _: True)
@@ -244,11 +308,15 @@ class SchemaKeeper:
             changes.append(SchemaChange(position, schema, table, meta, problem))
         return tuple(changes)
 
-    def _forget_before_last(self, chunk: Place) -> None:
-        """What held only before the last chunk that had a statement; `chunk` is one that has."""
-        if self._chunk is not None and self._chunk < chunk:
-            self.history.forget(self._chunk)
-        self._chunk = chunk
+    def _forget_before_last(self, head: ChunkHead) -> None:
+        """What held only before the last chunk that had a statement; this one has."""
+        here = (head.journal_name, head.position)
+        if self._chunk is not None and self._key(*self._chunk) < self._key(*here):
+            self.history.forget(place_of(*self._chunk))
+        self._chunk = here
+
+    def _key(self, journal_name: str, position: int) -> Key:
+        return self._order.key(place_of(journal_name, position))
 
     def found_again(self, table_map: TableMap, head: ChunkHead, position: int) -> bool:
         """Whether a table whose rows do not fit what is known was read anew from the catalog.
@@ -270,8 +338,8 @@ class SchemaKeeper:
         if self._catalog is None:
             return False
         found = self._catalog.table_now(*name)
-        behind = place_of(found.journal_name, found.position)
-        if not found.tables or behind > place_of(head.journal_name, head.end_position):
+        behind = self._key(found.journal_name, found.position)
+        if not found.tables or behind > self._key(head.journal_name, head.end_position):
             return False
         state = with_period(found.tables[0])
         if not fits(state):
@@ -279,29 +347,8 @@ class SchemaKeeper:
         logger.warning("table %s.%s at %s:%d was read anew from the catalog", *name,
                     head.journal_name, position)  # fmt: skip
         self.history.put(place_of(head.journal_name, position), state)
-        self._new.append(
-            table_record(self.server, time.time(), head.journal_name, position, state)
-        )
+        self._new.append(table_record(self.server, time.time(), head.journal_name, position, state))
         return True
-
-
-def _is_another(known: list[SchemaRecord], end: EntryPosition, names: Names) -> str:
-    """Why what is known cannot be of the log that ends there now; empty: it can.
-
-    The server's log began anew (RESET, a copy that was put back), or it compares names in another
-    way since, and statements would have to be applied in another way, too."""
-    behind = place_of(end.journal_name, end.position)
-    if any(record_place(record) > behind for record in known):
-        return f"it ends at {end} now"
-    newest = next((r for r in reversed(known) if r.kind == SNAPSHOT), None)
-    if newest is not None and taken(newest).setting != names.setting:
-        return f"lower_case_table_names is {names.setting} now"
-    snapshots = (taken(record) for record in reversed(known) if record.kind == SNAPSHOT)
-    executed = next((each.gtid for each in snapshots if each.gtid), "")
-    comparable = _is_gtid_set(executed) and (_is_gtid_set(end.gtid) or not end.gtid)
-    if comparable and not GtidSet.parse(executed).issubset(GtidSet.parse(end.gtid)):
-        return "transactions that it had are gone"
-    return ""
 
 
 def _is_gtid_set(text: str) -> bool:

@@ -55,13 +55,15 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
     """Every table that a server's catalog had when its log was at a position, and the default
-    character sets of its databases. `gtid`: what the server had executed then; empty: not known."""
+    character sets of its databases. `gtid`: what the server had executed then; empty: not known.
+    `created_s`: when the file was created, as EntryPosition has it."""
 
     journal_name: str
     position: int
     tables: tuple[TableState, ...] = ()
     charsets: dict[str, str] = field(default_factory=dict)
     gtid: str = ""
+    created_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

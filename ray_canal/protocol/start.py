@@ -41,7 +41,8 @@ class Start:
     cursors, and each was written in this log and is still where it was; without that, row ids
     begin a new timeline. `failures`: of each cursor, what keeps it from being served; None: it
     can be. `behind`: of each cursor, its bytes of binlog behind the newest one, if that was too far
-    for this start; else 0."""
+    for this start; else 0. `other_log`: it is the cursors' server, and another log (reset,
+    restored, replaced), so that nothing known of places in it holds."""
 
     position: EntryPosition
     cursors: tuple[EntryPosition, ...] = ()
@@ -50,3 +51,4 @@ class Start:
     same_log: bool = False
     failures: tuple[SourceError | None, ...] = ()
     behind: tuple[int, ...] = ()
+    other_log: bool = False

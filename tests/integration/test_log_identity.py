@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.config import CanalConfig
+from ray_canal.actors.store import Store
+from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.driver import live
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
@@ -25,6 +26,7 @@ from ray_canal.errors import ConfigError, PositionNotFound, SourceError, Transac
 from ray_canal.meta.canal_import import import_meta
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.views.arrow import batches
 from tests.integration.test_driver import (
     failure,
     instance,
@@ -33,6 +35,7 @@ from tests.integration.test_driver import (
 )
 from tests.integration.test_positions import log_of
 from tests.proxy import Proxy
+from tests.real_store import ALL, run, running, take
 from tests.servers import Server, start
 
 
@@ -407,3 +410,46 @@ def test_offsets_beyond_4_gib(kind: str, gtids: bool, tmp_path: Path) -> None:
         assert chunks[0].head.position == FAR
         rows = [kind for chunk in chunks for kind in kinds_of(chunk) if kind in (23, 30)]
         assert len(rows) == 5
+
+
+def test_schemas_of_the_log_before_a_reset_are_not_believed(tmp_path: Path) -> None:
+    """A1: where on_reset goes on, rows have the columns of the new log's time, also where it has
+    grown past all that was known of the old one."""
+    with serving("mysql56", tmp_path / "server", **GTIDS_OFF) as server:
+        settings: dict[str, Any] = {"start": "earliest", "on_reset": "earliest"}
+        config = instance(server, **settings).model_copy(update={"decoders": 0})
+        run(first_columns(server, config, tmp_path), 90)
+        server.execute("ALTER TABLE l.t CHANGE id v2 INT, CHANGE v id INT, DROP PRIMARY KEY")
+        reset(server)
+        for number in range(60):
+            server.execute(f"INSERT INTO l.t VALUES ({number}, 7)")
+        assert run_columns(config, tmp_path) == {"v2", "id"}
+
+
+async def first_columns(server: Server, config: InstanceConfig, folder: Path) -> None:
+    async with running(folder, config) as store:
+        await store.subscribe(1, ALL)
+        write(server, 0, 1)
+        assert await columns_seen(store) == {"id", "v"}
+
+
+def run_columns(config: InstanceConfig, folder: Path) -> set[str]:
+    found: set[str] = set()
+
+    async def story() -> None:
+        async with running(folder, config) as store:
+            found.update(await columns_seen(store))
+
+    run(story(), 90)
+    return found
+
+
+async def columns_seen(store: Store) -> set[str]:
+    """Of the first rows that come."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        head = await take(store, 1, 1000)
+        for part in () if head is None else head.parts:
+            for batch in batches(part.payload, part.first, part.last, part.mask):
+                return set(batch.to_pylist()[0]["after"])
+    raise AssertionError(await store.status())

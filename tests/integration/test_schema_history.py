@@ -26,9 +26,10 @@ from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.ddl_maker import SCHEMAS, TYPES_OF_BUILD, DdlMaker, quoted
-from tests.servers import Server
+from tests.servers import Server, start
 
 STATEMENTS = 100
 Step = tuple[str, int, str, "Described"]
@@ -275,3 +276,43 @@ def past_rows(
                     names = [column.name for column in row.afterColumns]
                     rows.append((entry.header.tableName, names))
     return rows, held
+
+
+@pytest.mark.parametrize(("old", "new"), [("zz-old", "aa-new"), ("aa-old", "zz-new")])
+def test_ddl_over_a_change_of_the_files_base_name(tmp_path: Path, old: str, new: str) -> None:
+    """b14: log_bin was changed, one index has both names; the log's order is the index's."""
+    options = {"log-bin": old, "log-bin-index": "all"}
+    with start("mysql56", tmp_path / "server", options) as server:
+        server.execute("CREATE DATABASE moved", "CREATE TABLE moved.t (a INT, b INT)",
+                       "CREATE TABLE moved.calm (x INT)")  # fmt: skip
+        server.execute("FLUSH BINARY LOGS")
+        file, position = server.position()
+        server.execute("INSERT INTO moved.calm VALUES (1)", "INSERT INTO moved.t VALUES (1, 2)")
+        server.restart(log_bin=new)
+        server.execute("ALTER TABLE moved.t CHANGE a b INT, CHANGE b a INT",
+                       "INSERT INTO moved.t VALUES (3, 4)",
+                       "INSERT INTO moved.calm VALUES (2)")  # fmt: skip
+        last, _ = server.position()
+        assert (file.partition(".")[0], last.partition(".")[0]) == (old, new)
+        catalog = CatalogTables(SourceConfig(address=server.address, username="root"))
+        keeper = SchemaKeeper(catalog, "quarantine")
+        records = keeper.begin([], "server", EntryPosition(file, position))
+        again = SchemaKeeper(catalog, "quarantine")
+        again.begin(records, "server", EntryPosition(file, position), continues=True)
+        for each in (keeper, again):
+            parser = EventParser(SchemaRegistry(), each)
+            found, held = [], set()
+            for chunk in catalog.chunks(file, last):
+                info, decoded = parser.decode_chunk(chunk)
+                assert info.failure is None, info.failure
+                held |= {name for each in info.quarantined for name in each.tables}
+                found += [
+                    (batch.schema.metadata[b"canal.table"].decode(), row["after"])
+                    for batch in batches(decoded, 0, len(info.entries))
+                    for row in batch.to_pylist()
+                ]
+            assert sorted(found, key=str) == [
+                ("calm", {"x": 1}), ("calm", {"x": 2}), ("t", {"b": 3, "a": 4}),
+            ]  # fmt: skip
+            assert held == {("moved", "t")}, "before the statement its columns are not known"
+        catalog.close()

@@ -53,6 +53,16 @@ def test_a_cursor_in_its_own_log_stays() -> None:
         assert start.same_log
 
 
+def test_a_first_event_that_a_proxy_makes_up() -> None:
+    """A1: the file's age differs, and the last commit is the same to the microsecond."""
+    place = place_of()
+    start = decide(source(), [cursor(replace(place, created_s=1))], ServersLog())
+    assert start.position == place
+    assert start.position.created_s == place.created_s
+    assert start.same_log
+    assert "was created" in str(refused(replace(place, created_s=1, commit_us=0)))
+
+
 def test_a_log_that_was_reset() -> None:
     """A1: the log was reset and the cursor's file is gone, or there again: its GTIDs tell."""
     own = ServersLog().executed().split(":", maxsplit=1)[0]
@@ -71,7 +81,8 @@ def test_a_log_that_was_reset() -> None:
     # It has grown past the cursor's GTIDs since: they name other transactions now.
     place = place_of()
     for other in (
-        replace(place, created_s=place.created_s - 1),
+        replace(place, created_s=place.created_s - 1, commit_us=place.commit_us - 1),
+        replace(place, created_s=place.created_s - 1, commit_us=0, timestamp=0),
         replace(place, journal_name="mysql-bin.000040"),
         replace(place, position=1 << 31),
     ):
@@ -92,7 +103,7 @@ def test_without_gtids() -> None:
     there is another log."""
     place = replace(place_of(), gtid="")
     for other, why in (
-        (replace(place, created_s=place.created_s - 1), "was created"),
+        (replace(place, created_s=place.created_s - 1, commit_us=0), "was created"),
         (replace(place, position=1 << 31), "ends at"),
         (replace(place, journal_name="mysql-bin.000040"), "it has no mysql-bin.000040"),
         (replace(place, created_s=0, position=place.position + 7), "no event begins"),

@@ -208,9 +208,18 @@ def test_a_cursor_in_a_purged_file() -> None:
 
 
 def test_a_file_that_was_renamed_is_found_by_gtid() -> None:
+    """Its last transaction is the one before, by its very microsecond or its file's age."""
     place, _ = of_transaction(SECOND, 3)
+    last_us = Search(ServersLog()).surroundings(SECOND, place.position).last_us
     renamed = EntryPosition("old-name.000007", 4711, gtid=place.gtid)
-    assert decide(source(), [cursor(renamed)], ServersLog()).position == place
+    for known in (
+        replace(renamed, commit_us=last_us),
+        replace(renamed, created_s=place.created_s),
+    ):
+        assert decide(source(), [cursor(known)], ServersLog()).position == place
+    for known in (renamed, replace(renamed, created_s=7), replace(renamed, commit_us=7)):
+        with pytest.raises(TransactionsMissing, match="old-name"):
+            decide(source(), [cursor(known)], ServersLog())
     with pytest.raises(PositionNotFound, match="old-name"):
         decide(source(), [cursor(EntryPosition("old-name.000007", 4711))], ServersLog())
 

@@ -29,6 +29,9 @@ class FakeServer:
         self.at = position
         self.snapshots = 0
         self.gtid = ""
+        self.log_files = [FILE]
+        self.file = FILE
+        self.created: dict[str, int] = {}
         self.row_metadata = False
         self.setting = 0
         self.log: list[RawChunk] = []
@@ -36,6 +39,12 @@ class FakeServer:
 
     def lower_case_table_names(self) -> int:
         return self.setting
+
+    def files(self) -> list[str]:
+        return self.log_files
+
+    def created_s(self, journal_name: str) -> int:
+        return self.created.get(journal_name, 0)
 
     def has_row_metadata(self) -> bool:
         return self.row_metadata
@@ -45,12 +54,13 @@ class FakeServer:
         return self.log
 
     def position(self) -> EntryPosition:
-        return EntryPosition(FILE, self.at, gtid=self.gtid)
+        return EntryPosition(self.file, self.at, gtid=self.gtid)
 
     def snapshot(self) -> CatalogSnapshot:
         self.snapshots += 1
         states = tuple(TableState(meta, "latin1") for meta in parse_tables(self.sql))
-        return CatalogSnapshot(FILE, self.at, states, {"db": "latin1"}, self.gtid)
+        created_s = self.created_s(self.file)
+        return CatalogSnapshot(self.file, self.at, states, {"db": "latin1"}, self.gtid, created_s)
 
     def table_now(self, schema: str, table: str) -> CatalogSnapshot:
         found = [

@@ -8,9 +8,11 @@ from unittest import mock
 
 import pytest
 
+from ray_canal.binlog.chunk import ChunkHead
 from ray_canal.errors import ConfigError
 from ray_canal.meta.schema_store import MemorySchemaStore
 from ray_canal.parse import schema_keeper
+from ray_canal.parse.history import place_of
 from ray_canal.parse.names import Names
 from ray_canal.parse.records import compacted, log_number, numbered_log, of_log, present_log
 from ray_canal.parse.schema_keeper import SchemaKeeper
@@ -129,6 +131,118 @@ def test_a_server_that_lost_transactions_has_another_log(
     new = keeper.begin(records, "uuid", at(600), continues=True)
     assert len(new) == 2 * is_another  # the catalog, and what it says of the log before it
     assert columns(keeper, "t", 9000) == ("z" if is_another else "amount fee")
+
+
+@pytest.mark.parametrize(("now_s", "is_another"), [(1_700_000_000, False), (1_800_000_000, True),
+                                                   (0, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    "gtids", [("", ""), ("0-1-500", "0-1-900"), (f"{A_UUID}:1-5", f"{A_UUID}:1-9")]
+)
+def test_a_file_that_was_made_again_is_of_another_log(
+    gtids: tuple[str, str], now_s: int, is_another: bool
+) -> None:
+    """A8, A1: a log that began anew and has outgrown the old one is told by when the file of the
+    newest snapshot was created."""
+    server = FakeServer(AMOUNT_FEE, 500)
+    server.gtid = gtids[0]
+    server.created = {FILE: 1_700_000_000}
+    records = SchemaKeeper(server).begin([], "uuid", at(500))
+    server.at, server.sql, server.created = 9000, "create table db.t (z int)", {FILE: now_s}
+    server.gtid = gtids[1]
+    keeper = SchemaKeeper(server)
+    keeper.begin(records, "uuid", at(600), continues=True)
+    assert columns(keeper, "t", 9000) == ("z" if is_another else "amount fee")
+
+
+@pytest.mark.parametrize(("old", "new"), [("mysql-bin", "binlog"), ("binlog", "mysql-bin")])
+def test_files_that_were_given_another_base_name(old: str, new: str) -> None:
+    """b14: log_bin was changed; files of the old name come first, whatever the names are."""
+    server = FakeServer(AMOUNT_FEE, 500)
+    server.file = f"{old}.000009"
+    server.log_files = [server.file]
+    keeper = SchemaKeeper(server)
+    records = list(keeper.begin([], "uuid", EntryPosition(server.file, 500)))
+    server.file, server.at = f"{new}.000001", 9000
+    server.log_files.append(server.file)
+    chunks = ((old, 9, "alter table t add x int"), (new, 1, SWAP))
+    for base, number, sql in chunks:
+        chunk = ChunkHead(0, f"{base}.{number:06}", 600, 700)
+        assert [each.table for each in keeper.applied(chunk, 600, sql, SESSION)] == ["t"]
+        records += keeper.take_records()
+    places = {(f"{old}.000009", 550): "amount fee", (f"{old}.000009", 700): "amount fee x",
+              (f"{new}.000001", 4): "amount fee x", (f"{new}.000001", 700): "fee amount x"}
+    for start in places:
+        again = SchemaKeeper(server)
+        assert again.begin(records, "uuid", EntryPosition(*start), continues=True) == ()
+        for place, expected in places.items():
+            state = again.history.at("db", "t", place_of(*place))
+            if list(places).index(place) >= list(places).index(start):
+                assert state is not None
+                assert " ".join(column.name for column in state.columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("read_up_to", "start", "goes_on"),
+    [("zz.000009", "aa.000001:4", True), ("zz.000009", "aa.000001:200", False),
+     ("zz.000009", "aa.000002:4", False), ("zz.000008", "aa.000001:4", False),
+     ("gone.000009", "aa.000001:4", False)],
+)  # fmt: skip
+def test_what_is_known_goes_on_in_files_of_another_name(
+    read_up_to: str, start: str, goes_on: bool
+) -> None:
+    """b14: all files of the old name were read, so nothing lies between; else the catalog is."""
+    server = FakeServer(AMOUNT_FEE, 500)
+    server.file, server.log_files = "zz.000009", ["zz.000008", "zz.000009"]
+    records = SchemaKeeper(server).begin([], "uuid", EntryPosition("zz.000009", 500))
+    server.file, server.sql, server.at = "aa.000002", "create table db.t (z int)", 9000
+    server.log_files += ["aa.000001", "aa.000002"]
+    keeper = SchemaKeeper(server)
+    name, _, position = start.partition(":")
+    before = [EntryPosition(read_up_to, 900)]
+    begins = EntryPosition(name, int(position))
+    new = keeper.begin(records, "uuid", begins, before=before)
+    assert (new == ()) == goes_on
+    state = keeper.history.at("db", "t", place_of("aa.000002", 9500))
+    assert state is not None
+    assert [column.name for column in state.columns] == (["amount", "fee"] if goes_on else ["z"])
+
+
+def test_a_catch_up_behind_a_reset_uses_what_was_learned_since() -> None:
+    """A1: a subscriber whose cursor is of the old log comes by its own stream when the others read
+    the new one already; what they go on to record counts."""
+    server = FakeServer(AMOUNT_FEE, 500)
+    server.created = {FILE: 1_700_000_000}
+    old = SchemaKeeper(server).begin([], "uuid", at(500))
+    server.created, server.sql, server.at = {FILE: 1_800_000_000}, AMOUNT_FEE, 700
+    main = SchemaKeeper(server)
+    records = [*old, *main.begin(old, "uuid", at(600), anew=True)]
+    assert main.server == "uuid#2"
+    catch_up = SchemaKeeper(server)
+    records += catch_up.begin(records, "uuid", at(650), anew=True)
+    assert catch_up.server == "uuid#2"
+    main.applied(head(800, 900), 800, SWAP, SESSION)
+    records += main.take_records()
+    server.at = 9000
+    again = SchemaKeeper(server)
+    again.begin(records, "uuid", at(900), continues=True)
+    assert columns(again, "t", 900) == "fee amount"
+
+
+def test_files_of_two_names_that_no_index_lists() -> None:
+    """b14: which of two older base names came first is not guessed: the catalog is read."""
+    server = FakeServer(AMOUNT_FEE, 500)
+    server.file, server.log_files = "zz.000009", ["zz.000009"]
+    keeper = SchemaKeeper(server)
+    records = list(keeper.begin([], "uuid", EntryPosition("zz.000009", 500)))
+    assert keeper.applied(ChunkHead(0, "aa.000001", 600, 700), 600, SWAP, SESSION)
+    records += keeper.take_records()
+    server.file, server.sql, server.at = "mm.000001", "create table db.t (z int)", 9000
+    server.log_files = [server.file]
+    again = SchemaKeeper(server)
+    again.begin(records, "uuid", EntryPosition("mm.000001", 9000), continues=True)
+    state = again.history.at("db", "t", place_of("mm.000001", 9500))
+    assert state is not None
+    assert [column.name for column in state.columns] == ["z"]
 
 
 def test_another_way_to_compare_names_begins_anew() -> None:
