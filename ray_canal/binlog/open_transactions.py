@@ -16,6 +16,17 @@ def closing_entries(info: ChunkInfo) -> Ints:
     return np.flatnonzero(info.entries["flags"] & EVENT_CLOSES)
 
 
+def begins(info: ChunkInfo, entries: Ints) -> Ints:
+    """Where the transactions of these entries begin: at their GTID events, else at the entries
+    themselves, which are then the first of theirs."""
+    first = info.entries[entries]
+    positions = first["position"].astype(np.int64)
+    if len(info.gtids):
+        numbers = first["transaction"]
+        positions = np.where(numbers >= 0, info.gtids["position"][numbers], positions)
+    return positions
+
+
 class OpenTransactions:
     """Follows a log, chunk by chunk. `now`: the transaction that is open at its present end."""
 
@@ -43,9 +54,7 @@ def _open_from(info: ChunkInfo, first: int, before: OpenTransaction | None) -> O
     """The transaction of entry `first` and those behind it, which began `before` the chunk."""
     entries = info.entries[first:]
     if before is None:
-        number = int(entries["transaction"][0])
-        begin = info.gtids["position"][number] if number >= 0 else entries["position"][0]
-        before = OpenTransaction(int(begin), 0, ())
+        before = OpenTransaction(int(begins(info, np.array([first]))[0]), 0, ())
     rows = {(schema, table): count for schema, table, count in before.tables}
     changed = entries[entries["rows"] > 0]
     counts = np.bincount(changed["table"], changed["rows"], len(info.tables)).astype(np.int64)

@@ -1,10 +1,12 @@
 """The transaction buffer: puts decoded chunks into transactions, in order (Canal:
 EventTransactionBuffer).
 
-For every entry it works out where a subscriber that has consumed it resumes: behind the last
-complete transaction, plus the rows and entries of the open one. It holds an open transaction back
-as long as Canal's buffer does (flush.py), and thins transactions, as Canal's sink does
-(thinning.py). It sees infos only, never a payload, and loops over no entry in Python.
+For every entry it works out where a subscriber that has consumed it resumes: behind its
+transaction if it ends that; else where that begins, plus the rows and entries consumed of it. (Not
+behind the transaction before: events of no transaction may lie between, as at a file's start, and
+a place that was searched for is behind those.) It holds an open transaction back as long as Canal's
+buffer does (flush.py), and thins transactions, as Canal's sink does (thinning.py). It sees infos
+only, never a payload, and loops over no entry in Python.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
-from ray_canal.binlog.open_transactions import OpenTransactions, closing_entries
+from ray_canal.binlog.open_transactions import OpenTransactions, begins, closing_entries
 from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.log_context import OpenTransaction
@@ -32,18 +34,18 @@ class LogChunk:
     """A chunk as the log keeps it: its info, which entries are delivered at all, and what of the
     log before it one must know to say where an entry resumes.
 
-    At its beginning: behind the last complete transaction is `boundary`, an offset; of the open one
-    there were `open_rows` rows and `open_entries` entries, and `open` tells more of it; `gtid_set`
-    was executed; `trail` is that place's. `closed`: the transactions that the trail gets in this
-    chunk. `closing`: indexes of the entries that end a transaction. `held`: so many entries at the
-    log's end are not delivered yet, once this chunk is in it. `pulses`: see thinning.py. `after`:
-    where to restart with all of it consumed; of a chunk without entries, None.
+    Its first entry's transaction begins at `begin`, an offset; of it there were `open_rows` rows
+    and `open_entries` entries before, and `open` tells more of them; `gtid_set` was executed before
+    it; `trail` is that place's. `closed`: the transactions that the trail gets in this chunk.
+    `closing`: indexes of the entries that end a transaction. `held`: so many entries at the log's
+    end are not delivered yet, once this chunk is in it. `pulses`: see thinning.py. `after`: where
+    to restart with all of it consumed; of a chunk without entries, None.
     """
 
     info: ChunkInfo
     visible: npt.NDArray[np.bool_] | None
     closing: Ints
-    boundary: int
+    begin: int
     open_rows: int
     open_entries: int
     gtid_set: str
@@ -59,16 +61,19 @@ class LogChunk:
         object.__setattr__(self, "after", self.resume_after(count - 1) if count else None)
 
     def resume_after(self, entry: int) -> EntryPosition:
-        """Where to restart with entries up to this one consumed: behind the last complete
-        transaction, with so many rows and entries of the open one to skip."""
+        """Where to restart with entries up to this one consumed: behind the transaction that it
+        ends, or where its own begins, with so many rows and entries of that to skip."""
         info, entries = self.info, self.info.entries
         ended = self.closing[: np.searchsorted(self.closing, entry, side="right")]
         if len(ended):
             first = int(ended[-1]) + 1
-            position = int(entries["position"][first - 1]) + int(entries["length"][first - 1])
             rows, inside = 0, entry + 1 - first
+            if inside:
+                position = int(begins(info, np.array([first]))[0])
+            else:
+                position = int(entries["position"][entry]) + int(entries["length"][entry])
         else:
-            first, position = 0, self.boundary
+            first, position = 0, self.begin
             rows, inside = self.open_rows, self.open_entries + entry + 1
         if first <= entry:
             rows += int(entries["rows"][first : entry + 1].sum())
@@ -98,7 +103,12 @@ class LogChunk:
         before = np.searchsorted(self.closing, index, side="right") - 1  # -1: none in this chunk
         behind = entries["position"].astype(np.int64) + entries["length"]
         total_rows = np.cumsum(entries["rows"].astype(np.int64))
-        position = np.append(behind[self.closing], self.boundary)[before]
+        starts = self.closing + 1
+        places = begins(self.info, starts[: np.searchsorted(starts, len(entries))])
+        # (Behind the last entry of the chunk nothing begins: a place that is never asked for.)
+        unused = np.zeros(len(starts) - len(places), np.int64)
+        position = np.concatenate([places, unused, [self.begin]])[before]
+        position[self.closing] = behind[self.closing]
         rows = total_rows - np.append(total_rows[self.closing], -self.open_rows)[before]
         inside = index - np.append(self.closing, -self.open_entries - 1)[before]
         return position, rows, inside
@@ -122,7 +132,7 @@ class TransactionBuffer:
         transaction_size: int = 0,
     ) -> None:
         self._journal_name = start.journal_name
-        self._boundary = start.position
+        self._begin = start.position
         self._open_rows = 0
         self._open_entries = 0
         self._flush = Flush(transaction_size)
@@ -142,12 +152,14 @@ class TransactionBuffer:
         self._sequence = head.sequence
         if head.journal_name != self._journal_name:
             # A transaction never spans two files: a new file starts at a boundary.
-            self._journal_name, self._boundary = head.journal_name, head.position
+            self._journal_name = head.journal_name
             self._open_rows = self._open_entries = 0
+        if not self._open_entries and len(info.entries):
+            self._begin = int(begins(info, np.zeros(1, np.int64))[0])
         chunk = self._placed(info)
         self._trail = extended(self._trail, chunk.closed.digests)
         if chunk.after is not None:
-            self._boundary = chunk.after.position
+            self._begin = chunk.after.position
             self._open_rows, self._open_entries = chunk.after.row, chunk.after.entry
             self._gtid_set = chunk.after.gtid
         return chunk
@@ -166,7 +178,7 @@ class TransactionBuffer:
             info,
             visible,
             closing,
-            self._boundary,
+            self._begin,
             self._open_rows,
             self._open_entries,
             self._gtid_set,

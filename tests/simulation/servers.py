@@ -66,6 +66,7 @@ class Entry:
     closes: bool
     gtid: tuple[bytes, int]
     commit_us: int
+    begin: int  # of its transaction: where the GTID event starts
 
 
 @dataclass
@@ -108,6 +109,7 @@ class Server:
         self.lives: list[list[BinlogFile]] = [[]]  # all files that ever were, purged ones too
         self._number = first_number - 1
         self._gno = 0
+        self._begin = 0
         self.life = 0  # rises by each reset
         self.rotate()
 
@@ -142,8 +144,8 @@ class Server:
         lengths = b"\0" * 16
         times = commit_us.to_bytes(7, "little")
         kind, sid, gno = (_GTID, *gtid) if self.gtids else (_ANONYMOUS, bytes(16), 0)
-        self._write(kind, b"\0" + sid + struct.pack("<qB", gno, 2) + lengths + times + b"\xfc\0\1"
-                    + struct.pack("<I", 80036), commit_us)  # fmt: skip
+        body = b"\0" + sid + struct.pack("<qB", gno, 2) + lengths + times + b"\xfc\0\1"
+        self._begin, _ = self._write(kind, body + struct.pack("<I", 80036), commit_us)
         begin = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0BEGIN"
         self._entry(self._write(_QUERY, begin, commit_us), BEGIN, gtid, commit_us)
         rest = list(transaction.rows)
@@ -221,7 +223,7 @@ class Server:
         self, place: tuple[int, int], kind: int, gtid: tuple[bytes, int], commit_us: int,
         event_type: int = 0, table: int = -1, rows: tuple[int, ...] = (), closes: bool = False,
     ) -> None:  # fmt: skip
-        entry = Entry(*place, kind, event_type, table, rows, closes, gtid, commit_us)
+        entry = Entry(*place, kind, event_type, table, rows, closes, gtid, commit_us, self._begin)
         self.files[-1].entries.append(entry)
 
 
@@ -272,7 +274,7 @@ def chunk_of(
 ) -> ChunkInfo:
     """What a decoder says of a chunk of these entries; `start` is the offset at which it begins."""
     transactions = list(dict.fromkeys(entry.gtid for entry in entries))
-    commits = {entry.gtid: entry.commit_us for entry in entries}
+    commits = {entry.gtid: (entry.commit_us, entry.begin) for entry in entries}
     records = np.zeros(len(entries), ENTRY)
     for name in ("position", "length", "table", "kind", "event_type"):
         records[name] = [getattr(entry, name) for entry in entries]
@@ -289,7 +291,8 @@ def chunk_of(
     for k, (sid, gno) in enumerate(transactions):
         if gtids:
             found["sid"][k], found["gno"][k] = np.frombuffer(sid, np.uint8), gno
-        found["commit_us"][k] = found["original_us"][k] = commits[sid, gno]
+        commit_us, found["position"][k] = commits[sid, gno]
+        found["commit_us"][k] = found["original_us"][k] = commit_us
     end = entries[-1].position + entries[-1].length
     head = ChunkHead(sequence, file.name, start, end, created_s=file.created_s)
     tables = tuple((SCHEMA, table) for table in TABLES)

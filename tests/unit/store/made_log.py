@@ -29,7 +29,7 @@ INSERT, ALTER, ERASE, QUERY = 1, 5, 6, 7
 
 @dataclass(frozen=True)
 class MadeEntry:
-    """One entry. `closes`: ends a transaction."""
+    """One entry. `closes`: ends a transaction. `begin`: where the GTID event of its own is."""
 
     journal_name: str
     position: int
@@ -42,6 +42,7 @@ class MadeEntry:
     in_transaction: bool
     closes: bool
     timestamp: int
+    begin: int
 
     @property
     def name(self) -> str:
@@ -55,6 +56,7 @@ class MadeLog:
         self.entries: list[MadeEntry] = []
         self.base = "binlog"
         self.number, self.position, self.gno, self.timestamp = 1, 4, 0, 1_700_000_000
+        self.gtid_position = 4
 
     @property
     def journal_name(self) -> str:
@@ -77,13 +79,21 @@ class MadeLog:
                 MadeEntry(
                     self.journal_name, self.position, length, kind, event_type, rows, table,
                     self.gno, in_transaction, closes and k == repeat - 1, self.timestamp,
+                    self.gtid_position,
                 )
             )  # fmt: skip
         self.position += length
 
-    def begin(self) -> None:
+    def gtid(self) -> None:
+        """A GTID event, and at a file's start what stands before the first one."""
+        if self.position == 4:
+            self.position += 122 + 71  # FORMAT_DESCRIPTION, PREVIOUS_GTIDS
         self.gno += 1
-        self.position += 79  # the GTID event
+        self.gtid_position = self.position
+        self.position += 79
+
+    def begin(self) -> None:
+        self.gtid()
         self.add(BEGIN)
 
     def row_event(self, rows: int = 1, table: int = 0, length: int = 100) -> None:
@@ -104,14 +114,12 @@ class MadeLog:
         self.end()
 
     def ddl(self, tables: int = 1, event_type: int = ALTER) -> None:
-        self.gno += 1
-        self.position += 79
+        self.gtid()
         self.add(ROWDATA, event_type, closes=True, repeat=tables)
 
     def xa_branch(self) -> None:
         """Rows with no BEGIN before them, and a statement behind them."""
-        self.gno += 1
-        self.position += 79
+        self.gtid()
         for _ in range(3):
             self.position += 40
             self.add(ROWDATA, INSERT, rows=2, table=1)
@@ -159,7 +167,7 @@ class MadeLog:
             gno = entry.gno if entry.closes else gno
             if entry.journal_name != last.journal_name:
                 continue
-            rows, entries = rows + entry.rows, entries + 1
+            rows, entries, position = rows + entry.rows, entries + 1, entry.begin
             if entry.closes:
                 position, rows, entries = entry.position + entry.length, 0, 0
         gtid = "" if gno == 0 else f"{UUID}:1" if gno == 1 else f"{UUID}:1-{gno}"
@@ -192,8 +200,10 @@ def _one_event(one: MadeEntry, other: MadeEntry) -> bool:
 
 def info_of(entries: list[MadeEntry], sequence: int = 0, start: int | None = None) -> ChunkInfo:
     """A chunk of these entries."""
-    gnos = sorted({entry.gno for entry in entries if entry.gno})
+    begins = {entry.gno: entry.begin for entry in entries if entry.gno}
+    gnos = sorted(begins)
     gtids = np.zeros(len(gnos), GTID)
+    gtids["position"] = [begins[gno] for gno in gnos]
     gtids["sid"] = np.frombuffer(SID, np.uint8)
     gtids["gno"] = gnos
     gtids["flavor"] = GTID_MYSQL

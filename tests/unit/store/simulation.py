@@ -48,6 +48,9 @@ class World:
             name = self.log.entries[count - 1].journal_name
             self.counts.setdefault(EntryPosition(name).key(), count - 1)
             self.counts.setdefault(self.cursor(count).key(), count)
+            if self.log.entries[count - 1].closes:
+                self.counts.setdefault(self.found(count).key(), count)
+        self.counts.setdefault(self.found(0).key(), 0)
         self.boundaries = [0] + [k + 1 for k, e in enumerate(self.log.entries) if e.closes]
         self._chunks: dict[Any, list[tuple[int, LogChunk]]] = {}
         self._seen: dict[TableFilter, list[int]] = {}
@@ -55,6 +58,14 @@ class World:
     @functools.cache  # noqa: B019  (worlds are few and live as long as the program)
     def cursor(self, count: int) -> EntryPosition:
         return self.log.cursor_after(count) if count else START
+
+    def found(self, count: int) -> EntryPosition:
+        """The same place as a search finds it: where the next transaction's GTID event begins."""
+        cursor = self.cursor(count)
+        if count == self.entries:
+            return cursor
+        following = self.log.entries[count]
+        return replace(cursor, journal_name=following.journal_name, position=following.begin)
 
     def sees(self, table_filter: TableFilter) -> list[int]:
         """The entries that a subscriber with this filter gets, in order."""
@@ -278,7 +289,8 @@ class Simulation:
             fed = self.main.feed[self.main.fed - 1] if self.main.fed else (0, None)
             last = fed[0] + (len(fed[1].info.entries) if fed[1] is not None else 0)
             places = [k for k in self.world.boundaries if k <= last]
-            cursor = self.world.cursor(self.random.choice(places))
+            of = self.random.choice((self.world.cursor, self.world.found))
+            cursor = of(self.random.choice(places))
         else:
             store = self.main.store
             cursor = store.first_position if start == "head" else store.tail_position
@@ -393,8 +405,11 @@ class Simulation:
                 continue
             ring = log.store._ring
             in_memory = [slot for slot in ring._slots if not slot.on_disk]
-            # Entries are counted when they come: the last chunk may have too many of them.
-            over = 0 if ring.by_memory or not in_memory else in_memory[-1].count - 1
+            # Entries and GTID sets are counted when they come: the last chunk may be too much.
+            over = 0
+            if in_memory:
+                last = in_memory[-1]
+                over = len(last.gtid_set + last.after.gtid) if ring.by_memory else last.count - 1
             assert ring.used <= log.capacity + over or len(in_memory) == 1, "over its memory"
             assert ring.disk_bytes <= log.budget, "over its disk"
             assert sum(chunk.info.size_bytes for chunk in log.disk.values()) <= log.budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from ray_canal.binlog.chunk import GTID, GTID_ANONYMOUS, GTID_MARIADB, GTID_MYSQL
 from ray_canal.errors import InstanceError
 from ray_canal.protocol.position import EntryPosition
+from ray_canal.store.log_order import LogOrder
+from ray_canal.store.subscriber import consumed
 from ray_canal.store.thinning import THIN_COUNT
 from ray_canal.store.transaction_buffer import TransactionBuffer, gtid_set_after
 from tests.unit.store.made_log import UUID, MadeLog, info_of
@@ -66,7 +69,7 @@ def test_rows_of_one_statement_without_begin_do_not_resume_between() -> None:
     chunk = TransactionBuffer(START).add(info_of(log.entries, 0, 4))
     position, rows, _ = chunk.resumes()
     assert rows.tolist() == [2, 4, 6, 0]
-    assert set(position[:3].tolist()) == {4}
+    assert set(position[:3].tolist()) == {197}  # its GTID event
 
 
 def gtid(flavor: int, gno: int, *, sid: int = 1, domain: int = 0, tag: bytes = b"") -> np.ndarray:
@@ -137,3 +140,24 @@ def test_transactions_with_entries_are_never_thinned() -> None:
     assert TransactionBuffer(START).add(info_of(log.entries)).visible is None
     kept = TransactionBuffer(START, thin_empty_transactions=False)
     assert kept.add(info_of(empties(3).entries)).visible is None
+
+
+@pytest.mark.parametrize("gtids", [True, False])
+def test_a_place_found_at_a_gtid_event_is_before_its_transaction(gtids: bool) -> None:
+    """A9, b15: between a file's start and its first transaction are events of none. A cursor that a
+    search has placed at the first transaction had that one counted as consumed."""
+    log = MadeLog()
+    log.transaction(2)
+    log.rotate()
+    log.transaction(3)
+    buffer = TransactionBuffer(START)
+    buffer.add(info_of(log.entries[:3], 0, 4))
+    info = info_of(log.entries[3:], 1, 4)
+    if not gtids:
+        info = replace(info, gtids=info.gtids[:0])
+        info.entries["transaction"] = -1
+    first = log.entries[3]
+    place = EntryPosition("binlog.000002", first.begin if gtids else first.position)
+    chunk = buffer.add(info)
+    assert not consumed(chunk, place, LogOrder(START)).any()
+    assert consumed(chunk, chunk.resume_after(1), LogOrder(START)).tolist() == [True, True, False]
