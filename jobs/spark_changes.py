@@ -25,18 +25,18 @@ _COLUMNS = ("INSERT", "UPDATE", "DELETE")
 
 
 def summary(counts: Counts) -> Table:
-    """Changes per table and kind, tables in order of name, with a last line that sums them."""
+    """Changes of rows per table and kind, tables in order of name, with a last line that sums
+    them."""
     table = Table(title="Changes written")
     table.add_column("table")
     for column in (*_COLUMNS, "total"):
         table.add_column(column, justify="right")
     for name in sorted({name for name, _ in counts}):
         found = [counts[name, column] for column in _COLUMNS]
-        total = sum(count for (other, _), count in counts.items() if other == name)
-        table.add_row(name, *(f"{count:,}" for count in (*found, total)))
+        table.add_row(name, *(f"{count:,}" for count in (*found, sum(found))))
     sums = [sum(c for (_, kind), c in counts.items() if kind == column) for column in _COLUMNS]
     table.add_section()
-    table.add_row("all", *(f"{count:,}" for count in (*sums, sum(counts.values()))))
+    table.add_row("all", *(f"{count:,}" for count in (*sums, sum(sums))))
     return table
 
 

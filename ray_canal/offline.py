@@ -23,8 +23,8 @@ from ray_canal.parse.names import Names
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.log_context import LogContext
-from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces
+from ray_canal.views.table_events import change_batches
 
 logger = logging.getLogger(__name__)
 
@@ -118,9 +118,12 @@ def decode_batches(
         skip_events=skip_events,
         on_bytes=on_bytes,
     ):
-        mask = info.admitted(wanted.admits)
+        admitted = info.admitted_tables(wanted.admits)
+        mask = info.entries_of(admitted)
         count, context = chunk.layout.event_count, LogContext(open=transactions.add(info))
-        found = arrow_batches(chunk, 0, count, mask, json_diff=json_diff, context=context)
+        found = change_batches(
+            chunk, 0, count, mask, admitted, json_diff=json_diff, context=context
+        )
         batches = list(found)
         del info, chunk, mask, found
         yield batches

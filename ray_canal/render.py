@@ -26,8 +26,10 @@ from rich.table import Table
 from ray_canal.client.connector import Connector
 from ray_canal.errors import ConfigError, InstanceError
 from ray_canal.views.presence import PRESENT_OF
+from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL
 
 _POLL_S = 0.5
+_NOTES = {"sql": SQL, "renamed_from": RENAMED_FROM, "renamed_to": RENAMED_TO}
 
 
 def plain(value: Any) -> Any:
@@ -64,8 +66,9 @@ def changes(batches: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
     for batch in batches:
         metadata = batch.schema.metadata
         schema, table = (metadata[k].decode() for k in (b"canal.schema", b"canal.table"))
+        notes = {name: metadata[key].decode() for name, key in _NOTES.items() if key in metadata}
         for row in batch.to_pylist():
-            change = {"schema": schema, "table": table, **plain(without_absent(row))}
+            change = {"schema": schema, "table": table, **plain(without_absent(row)), **notes}
             found.append(((row["position"], row["row"]), change))
     found.sort(key=lambda item: item[0])
     return [change for _, change in found]

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ray_canal.errors import DecodeError
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
+from ray_canal.protocol.table_event import TableEvent
 from ray_canal.protocol.table_meta import TableMeta
 
 Bytes = npt.NDArray[np.uint8]
@@ -222,6 +223,7 @@ class ChunkLayout(NamedTuple):
     tables: tuple[TableLayout, ...]
     flavor: str = FLAVOR_MYSQL
     changes: tuple[SchemaChange, ...] = ()
+    table_events: tuple[TableEvent, ...] = ()  # in log order
 
 
 def records_in(

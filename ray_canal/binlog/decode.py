@@ -16,9 +16,7 @@ from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
-    ENTRY,
     EVENT,
-    EVENT_SILENT,
     GTID,
     QUERY,
     Bytes,
@@ -30,8 +28,8 @@ from ray_canal.binlog.chunk import (
     TableLayout,
     records_in,
 )
+from ray_canal.binlog.control_plane import control_plane
 from ray_canal.binlog.layout import ArenaSketch, aligned, place_queries, table_layout
-from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
@@ -43,7 +41,7 @@ from ray_canal.kernels import wire
 from ray_canal.kernels.inflate import fill_inflated
 from ray_canal.kernels.jit import read_only
 from ray_canal.kernels.json_column import fill_json
-from ray_canal.kernels.records import place_entries, place_rows, row_events
+from ray_canal.kernels.records import place_rows, row_events
 from ray_canal.kernels.regions import place_tables
 from ray_canal.malloc import large, shortened
 
@@ -139,7 +137,10 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         except _BrokenText:
             mend_text = True
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
-    entries, thins, tables, renamed = _control_plane(chunk.events, parsed)
+    entries, thins, tables, renamed, table_events = control_plane(chunk.events, parsed)
+    if table_events:
+        layout = chunk.layout._replace(table_events=table_events)
+        chunk = DecodedChunk(layout, chunk.arena)
     info = ChunkInfo(
         raw.head,
         raw.size_bytes,
@@ -171,30 +172,6 @@ def _without(parsed: ParsedChunk, number: int, why: str) -> ParsedChunk:
     )
     hide(events, np.arange(len(events)) == number)
     return replace(parsed, events=events, skipped=(*parsed.skipped, skipped))
-
-
-def _control_plane(
-    events: npt.NDArray[np.void], parsed: ParsedChunk
-) -> tuple[
-    npt.NDArray[np.void], bool, tuple[tuple[str, str], ...], tuple[tuple[int, str, str], ...]
-]:
-    """ChunkInfo's entries, `thins`, tables and renamed ones. DDL of a table has its table there
-    too: it is filtered by name as rows are."""
-    entries = np.empty(len(events), ENTRY)
-    thins = place_entries(events, entries)
-    tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
-    renamed = []
-    if parsed.queries:
-        shown = (events["kind"] == ROWDATA) & (events["flags"] & EVENT_SILENT == 0)
-        for entry in np.flatnonzero(shown & (events["table"] < 0)).tolist():
-            query = parsed.queries[int(events["aux"][entry])]
-            if not (query.is_ddl and query.schema and query.table):
-                continue
-            entries["table"][entry] = len(tables)
-            if query.renamed_from is not None:
-                renamed.append((len(tables), *query.renamed_from))
-            tables.append((query.schema, query.table))
-    return entries, bool(thins), tuple(tables), tuple(renamed)
 
 
 def _measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool) -> _Work:

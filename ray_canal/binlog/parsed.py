@@ -17,6 +17,7 @@ from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import DecodeError
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
+from ray_canal.protocol.table_event import TableEffect
 from ray_canal.protocol.table_meta import TableMeta
 
 Int64s = npt.NDArray[np.int64]
@@ -49,7 +50,7 @@ class QueryRecord:
 
     `schema` and `table` are the header's; None: the header has no such field. `kind` is Canal's
     EntryType. `is_silent`: it moves cursors, but is no entry (Canal shows none). `renamed_from`:
-    (schema, table) before a RENAME.
+    (schema, table) before a RENAME. `effects`: what it does to rows without a row event.
     """
 
     event_type: int
@@ -61,6 +62,7 @@ class QueryRecord:
     kind: int = KIND_ROWDATA
     is_silent: bool = False
     renamed_from: tuple[str, str] | None = None
+    effects: tuple[TableEffect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ here; how a reference becomes a chunk is the transport's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,19 +21,32 @@ from ray_canal.protocol.log_context import LogContext
 from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import SchemaChange
+from ray_canal.protocol.table_event import (
+    ERASE,
+    RENAME,
+    STATEMENT,
+    TRUNCATE,
+    TableEffect,
+    TableEvent,
+)
 from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.arrow import batches as arrow_batches
 from ray_canal.views.entries import delimited_pieces, iter_entries
+from ray_canal.views.table_events import change_batches, is_of_table, shown_events
 from ray_canal.views.transactions import ended_transactions, no_transactions
 from ray_canal.views.transform import Transform
 
 T = TypeVar("T")
 
+ALTER = "ALTER"
+
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A DDL gave a table other columns. `arrow_schema` is that of its batches from here on; None
-    where the table is gone, or where its columns are not known (`problem` says why)."""
+    """What a DDL made of a table. `arrow_schema` is that of its batches from here on; None where
+    the table is gone, or where its columns are not known (`problem` says why).
+
+    `kind`: ALTER (it has other columns, or is new), TRUNCATE, ERASE (it is gone, or has the name
+    `renamed_to`), RENAME (it had the name `renamed_from`)."""
 
     journal_name: str
     position: int
@@ -41,6 +54,9 @@ class TableChange:
     table: str
     arrow_schema: pa.Schema | None
     problem: str = ""
+    kind: str = ALTER
+    renamed_from: str = ""
+    renamed_to: str = ""
 
 
 @dataclass
@@ -171,18 +187,17 @@ class Message:
 
     @property
     def schema_changes(self) -> list[TableChange]:
-        """The batch's DDL that gave tables other columns, in log order, by table."""
+        """The batch's DDL that gave tables other columns, new names, or took all their rows, in log
+        order, by table."""
         found: list[TableChange] = []
         for part, chunk in self._parts():
             chosen = np.arange(part.first, part.last)
             if part.mask is not None:
                 chosen = chosen[part.mask[part.first : part.last]]
             positions = set(chunk.events["position"][chosen].tolist())
-            found.extend(
-                _table_change(chunk.layout.journal_name, change, self.transform)
-                for change in chunk.layout.changes
-                if change.position in positions
-            )
+            changes = [c for c in chunk.layout.changes if c.position in positions]
+            seen = shown_events(chunk, part.first, part.last, part.mask, part.tables)
+            found.extend(_table_changes(chunk, changes, seen, self.transform))
         return found
 
     @property
@@ -202,19 +217,24 @@ class Message:
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in self._parts():
-            found = arrow_batches(
+            found = change_batches(
                 chunk,
                 part.first,
                 part.last,
                 part.mask,
+                part.tables,
                 self._fields,
-                self.head.irregular_dates,
-                context=self._context(part),
+                self._context(part),
+                irregular=self.head.irregular_dates,
             )
             if self.transform is None:
                 yield list(found)
             else:
-                shown = (self.transform.applied(batch) for batch in found)
+                steps = self.transform
+                shown = (
+                    steps.applied_to_table(batch) if is_of_table(batch) else steps.applied(batch)
+                    for batch in found
+                )
                 yield [batch for batch in shown if batch.num_rows]
 
     def _context(self, part: MessagePart) -> LogContext:
@@ -228,8 +248,41 @@ class Message:
             )
 
 
+def _table_changes(
+    chunk: DecodedChunk,
+    changes: list[SchemaChange],
+    seen: list[TableEvent],
+    transform: Transform | None,
+) -> list[TableChange]:
+    """Of a chunk, by position; what happened to a table as a whole, if it may be seen, says how."""
+    positions = chunk.events["position"]
+    of_tables = {
+        (int(positions[event.entry]), event.effect.schema, event.effect.table): event.effect
+        for event in chunk.layout.table_events
+        if event.effect.kind != STATEMENT
+    }
+    visible = {(event.entry, event.number) for event in seen}
+    hidden = {
+        (int(positions[event.entry]), event.effect.schema, event.effect.table)
+        for event in chunk.layout.table_events
+        if (event.entry, event.number) not in visible
+    }
+    named = {(change.position, change.schema, change.table): change for change in changes}
+    for at in of_tables:
+        position, schema, table = at
+        effect = of_tables[at]
+        if at not in named:  # it keeps its columns, or nobody follows schemas here
+            meta = effect.meta if effect.kind == TRUNCATE else None
+            named[at] = SchemaChange(position, schema, table, meta)
+    return [
+        _table_change(chunk.layout.journal_name, named[at], of_tables.get(at), transform)
+        for at in sorted(named, key=lambda at: at[0])
+        if at not in hidden
+    ]
+
+
 def _table_change(
-    journal_name: str, change: SchemaChange, transform: Transform | None
+    journal_name: str, change: SchemaChange, effect: TableEffect | None, transform: Transform | None
 ) -> TableChange:
     shape, problem = None, change.problem
     if change.meta is not None:
@@ -238,4 +291,13 @@ def _table_change(
             shape = shape if transform is None else transform.schema(shape)
         except UnsupportedEvent as error:
             problem = str(error)
-    return TableChange(journal_name, change.position, change.schema, change.table, shape, problem)
+    found = TableChange(journal_name, change.position, change.schema, change.table, shape, problem)
+    if effect is None:
+        return found
+    other = "" if effect.other is None else ".".join(effect.other)
+    return replace(
+        found,
+        kind=effect.kind,
+        renamed_from=other if effect.kind == RENAME else "",
+        renamed_to=other if effect.kind == ERASE else "",
+    )

@@ -24,13 +24,16 @@ from ray_canal.kernels import walk as w
 from ray_canal.parse.apply_ddl import is_ddl
 from ray_canal.parse.by_kind import without_kinds
 from ray_canal.parse.ddl import classify
-from ray_canal.parse.names import Names
+from ray_canal.parse.history import Place, place_of
+from ray_canal.parse.names import Name, Names
 from ray_canal.parse.quarantine import pack
+from ray_canal.parse.row_effects import RowEffects, with_effects
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.parse.table_state import session_of
 from ray_canal.protocol.position import EntryPosition
 from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
+from ray_canal.protocol.table_event import RENAME, TableEffect
 from ray_canal.protocol.table_meta import TableMeta
 
 logger = logging.getLogger(__name__)
@@ -52,6 +55,7 @@ class EventParser:
         self._keeper = keeper
         self._wanted = wanted
         self._ask_names = names
+        self._row_effects = RowEffects()
         if keeper is not None:
             schemas.use(keeper.history)
 
@@ -85,7 +89,7 @@ class EventParser:
     def _parsed(self, raw: RawChunk) -> ParsedChunk:
         walked = walk(raw)
         pieces = None if names_transactions(walked) else digest_pieces(raw, walked)
-        task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted)
+        task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted, self._row_effects)
         parsed = assemble(raw, walked, task.resolve, task.classified)
         if pieces is not None:
             parsed = replace(parsed, pieces=pieces)
@@ -115,7 +119,9 @@ class _Chunk:
         schemas: SchemaRegistry,
         keeper: SchemaKeeper | None,
         wanted: EventFilter | None,
+        row_effects: RowEffects,
     ) -> None:
+        self._row_effects = row_effects
         self._raw = raw
         self._walked = walked
         self._schemas = schemas
@@ -159,6 +165,9 @@ class _Chunk:
         """The statement's records; what it does to schemas is done."""
         head = self._raw.head
         records = classify(event, self._schemas.names)
+        effects = self._effects(event)
+        if effects:
+            records = with_effects(records, effects)
         if self._keeper is not None and not event.is_annotation and is_ddl(event.sql):
             session = session_of(head, event)
             self.changes += self._keeper.applied(head, event.position, event.sql, session)
@@ -166,6 +175,29 @@ class _Chunk:
             if record.is_ddl:
                 self._schemas.changed(record.schema or event.schema)
         return records
+
+    def _effects(self, event: QueryEvent) -> list[TableEffect]:
+        """What the statement does to rows; before it is applied to schemas."""
+        head, schemas = self._raw.head, self._schemas
+        place = place_of(head.journal_name, event.position - 1)
+        found = self._row_effects.of(
+            event, session_of(head, event), lambda schema: schemas.tables_at(schema, place)
+        )
+        moved: dict[Name, TableMeta | None] = {}
+        return [self._in_full(effect, place, moved) for effect in found]
+
+    def _in_full(
+        self, effect: TableEffect, place: Place, moved: dict[Name, TableMeta | None]
+    ) -> TableEffect:
+        """With the server's names and the columns until then. `moved`: the columns of tables that
+        have a new name by the same statement."""
+        names = self._schemas.names
+        name = names.pair((effect.schema, effect.table))
+        other = effect.other and names.pair(effect.other)
+        before = other if effect.kind == RENAME and other else name
+        meta = moved[before] if before in moved else self._schemas.known_at(before, place)
+        moved[name] = meta
+        return effect._replace(schema=name[0], table=name[1], other=other, meta=meta)
 
     def quarantined(self) -> tuple[Quarantined, ...]:
         """The chunk, if events of it were left out."""

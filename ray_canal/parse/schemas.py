@@ -49,6 +49,7 @@ class SchemaRegistry:
         self._known: dict[tuple[str, str], TableMeta | None] = {}
         # What was known when a TABLE_MAP was resolved, and what came of it.
         self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
+        self._seen: dict[Name, TableMeta] = {}  # of the last rows of each table
         self._given: dict[Name, TableMeta] = {}
         self.use_names(Names())
 
@@ -68,7 +69,15 @@ class SchemaRegistry:
         if len(self._resolved) >= _RESOLVED_MAX:
             self._resolved.clear()
         self._resolved[table_map] = (state, found)
+        self._see(found)
         return found
+
+    def _see(self, meta: TableMeta) -> None:
+        name = self.names.pair((meta.schema, meta.table))
+        self._seen.pop(name, None)
+        self._seen[name] = meta
+        if len(self._seen) > _RESOLVED_MAX:
+            del self._seen[next(iter(self._seen))]
 
     def _tracked(self, table_map: TableMap, place: Place) -> TableState | None:
         if self._history is None:
@@ -184,6 +193,20 @@ class SchemaRegistry:
         for key in [key for key in self._known if lowered(key[0]) == lowered(schema)]:
             del self._known[key]
         self._resolved.clear()
+
+    def tables_at(self, schema: str, place: Place) -> list[Name]:
+        """The tables of a database at a place, as far as they are known or had rows."""
+        schema, history = self.names.one(schema), self._history
+        known = () if history is None else history.known_names()
+        there = [n for n in known if n[0] == schema and history and history.tracked(n, place)]
+        return list(dict.fromkeys([*there, *(name for name in self._seen if name[0] == schema)]))
+
+    def known_at(self, name: Name, place: Place) -> TableMeta | None:
+        """A table's columns at a place, for who shows no rows of it; None: they are not known."""
+        state = None if self._history is None else self._history.tracked(name, place)
+        if state is not None and not state.problem:
+            return state.meta
+        return self._seen.get(name)
 
     def _given_meta(self, table_map: TableMap) -> TableMeta | None:
         schema, table = self._names.pair((table_map.schema, table_map.table))

@@ -14,15 +14,24 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import ray
 from pyspark.sql import DataFrame, SparkSession
 from ray._private import worker as ray_worker
 
-from ray_canal.errors import CanalError
+from ray_canal.errors import CanalError, UnsupportedEvent
+from ray_canal.protocol.table_event import STATEMENT
 from ray_canal.spark.schema import merged_type, readable_batch, readable_schema, schema_json
+from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
+
+Statements = Literal["error", "ignore"]
+
+NOTES = ("sql", "renamed_from", "renamed_to")
+"""Columns of frames that have changes of a table as a whole; NULL for changes of rows."""
+
+_NO_TABLE = "."
 
 PARTITION_BYTES = 8 << 20
 """Batches of a table are joined into Spark partitions of about this size."""
@@ -73,23 +82,30 @@ def to_frames(
     *,
     tables: Iterable[str] | None = None,
     object_store: bool | None = None,
+    statements: Statements = "error",
 ) -> Frames:
     """One DataFrame per table, rows in log order. Several versions of a table share one schema.
 
     `tables`: only these (`schema.table`). `object_store`: force the way, None chooses.
+    `statements`: what becomes of rows that a statement changed of which the log has the text alone:
+    UnsupportedEvent, or a warning ("ignore").
     """
     wanted = None if tables is None else frozenset(tables)
     grouped: dict[str, list[pa.RecordBatch]] = {}
     for batch in batches:
         name = table_name(batch)
-        if batch.num_rows and (wanted is None or name in wanted):
-            grouped.setdefault(name, []).append(batch)
+        if not batch.num_rows or not (wanted is None or name in wanted or name == _NO_TABLE):
+            continue
+        if is_statement(batch):
+            _refuse_statement(batch, name, statements)
+        else:
+            grouped.setdefault(name, []).append(with_notes(batch))
     made = Frames()
     through_store = object_store_works(spark) if object_store is None else object_store
     try:
         for name, group in grouped.items():
             schema, ready = _one_schema(name, group)
-            made.rows[name] = sum(batch.num_rows for batch in ready)
+            made.rows[name] = sum(batch.num_rows for batch in group if not has_notes(batch))
             made.by_table[name] = (
                 _through_object_store(spark, schema, ready, made._references)
                 if through_store
@@ -99,6 +115,41 @@ def to_frames(
         made.release()
         raise
     return made
+
+
+def is_statement(batch: pa.RecordBatch) -> bool:
+    """Whether a batch has statements whose rows are not in the log."""
+    return is_of_table(batch) and batch.column("event_type")[0].as_py() == STATEMENT
+
+
+def _refuse_statement(batch: pa.RecordBatch, name: str, statements: Statements) -> None:
+    what = "rows of some table were" if name == _NO_TABLE else f"rows of {name} were"
+    sql = batch.schema.metadata[SQL].decode()
+    at = f"{batch.column('journal_name')[0].as_py()}:{batch.column('position')[0].as_py()}"
+    text = f"at {at} {what} changed by a statement of which the log has the text alone: {sql[:200]}"
+    if statements == "error":
+        raise UnsupportedEvent(
+            f'{text}; set binlog_format=ROW on the server, or pass over it (statements="ignore") '
+            "and read the table anew"
+        )
+    _log.warning("%s", text)
+
+
+def has_notes(batch: pa.RecordBatch) -> bool:
+    """Whether a batch came from `with_notes` with changes of a table as a whole."""
+    return NOTES[0] in batch.schema.names
+
+
+def with_notes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of changes of a table as a whole, with what its metadata tell as columns."""
+    if not is_of_table(batch):
+        return batch
+    metadata = dict(batch.schema.metadata)
+    for name, key in zip(NOTES, (SQL, RENAMED_FROM, RENAMED_TO), strict=True):
+        text = metadata.pop(key, None)
+        column = pa.array([None if text is None else text.decode()] * batch.num_rows, pa.string())
+        batch = batch.append_column(name, column)
+    return batch.replace_schema_metadata(metadata)
 
 
 def object_store_works(spark: SparkSession) -> bool:
@@ -132,6 +183,9 @@ def _one_schema(name: str, group: list[pa.RecordBatch]) -> tuple[pa.Schema, list
     """The common schema of a table's batches, and the batches in it."""
     schemas = [readable_schema(batch.schema) for batch in group]
     schema = reduce(_merged_schema, schemas)
+    # Of a table whose columns are not known (it was dropped), the key is not, either.
+    keyed = [s.metadata for s in schemas if (s.metadata or {}).get(b"canal.key", b"[]") != b"[]"]
+    schema = schema.with_metadata(keyed[-1] if keyed else schema.metadata)
     try:
         return schema, [readable_batch(batch, schema) for batch in group]
     except pa.ArrowException as error:

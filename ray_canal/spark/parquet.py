@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -20,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.commits import Commit, Commits, Files, last_commit, staged, unfinished
-from ray_canal.spark.frames import table_name
+from ray_canal.spark.frames import is_statement, table_name
 from ray_canal.spark.hadoop_files import HadoopFiles
 from ray_canal.spark.place import (
     Place,
@@ -33,6 +35,7 @@ from ray_canal.spark.place import (
     read_file_name,
     rows_above,
 )
+from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
@@ -82,7 +85,9 @@ class ParquetSink:
     def _write(self, frames: dict[str, DataFrame], batches: list[pa.RecordBatch]) -> None:
         commits = self._opened()
         last = commits.last.last
-        found = [b for b in batches if b.num_rows and table_name(b) in frames]
+        found = [
+            b for b in batches if b.num_rows and table_name(b) in frames and not is_statement(b)
+        ]
         new = [_new_rows(batch, last.get(table_name(batch))) for batch in found]
         skipped = sum(b.num_rows for b in found) - sum(b.num_rows for b in new)
         new = [batch for batch in new if batch.num_rows]
@@ -126,6 +131,9 @@ class ParquetSink:
 
     def _stage(self, table: str, frame: DataFrame, folder: str) -> None:
         schema_name, _, name = table.partition(".")
+        # Parquet has no structs without fields: of a table whose columns are not known.
+        unknown = [f.name for f in frame.schema if f.dataType == StructType()]
+        frame = frame.drop(*unknown)
         shape = hashlib.sha256(frame.schema.json().encode()).hexdigest()[:8]
         (
             frame.withColumn("schema_name", F.lit(schema_name))
@@ -174,6 +182,41 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
         spark.read.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
     ]
     return reduce(DataFrame.unionByName, in_one_schema(frames))
+
+
+def read_rows(
+    spark: SparkSession, path: str, table: str, key: Sequence[str] | None = None, **options: Any
+) -> DataFrame:
+    """The rows that a table (`schema.table`) has after the changes in `path`: `latest` of its
+    changes, and of those of tables that it was renamed from. `options` are those of `latest`.
+
+    Raises what `read_changes` and `latest` raise.
+    """
+    others = _Written(spark, path)
+    return latest(others[table], key, others=others, **options)
+
+
+class _Written(Mapping[str, DataFrame]):
+    """The changes of each table in a folder, read when they are asked for."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark, self._path = spark, path
+
+    def __getitem__(self, table: str) -> DataFrame:
+        return read_changes(self._spark, self._path, table)
+
+    def __contains__(self, table: object) -> bool:
+        try:
+            self[str(table)]
+        except ConfigError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        raise ConfigError("tables are read by name")
+
+    def __len__(self) -> int:
+        raise ConfigError("tables are read by name")
 
 
 def _table_folder(spark: SparkSession, table: str) -> str:

@@ -98,7 +98,7 @@ def _order(has_timeline: bool) -> Iterator[Column]:
 def name_of(place: Place) -> str:
     """A place as part of a file's name."""
     journal = re.sub(r"[^A-Za-z0-9.-]", "_", place.journal_name)
-    return f"{place.timeline:06d}-{journal}-{place.position:012d}-{place.row:08d}"
+    return f"{place.timeline:010d}-{journal}-{place.position:012d}-{place.row:08d}"
 
 
 _FILE = re.compile(

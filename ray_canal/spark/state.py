@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
+from ray_canal.spark.frames import Statements
+from ray_canal.spark.lineage import surviving
 from ray_canal.spark.merge import Absent, merged
 from ray_canal.spark.place import order_of
 from ray_canal.views.presence import PRESENT
@@ -32,6 +34,8 @@ def latest(
     *,
     defaults: Mapping[str, Any] | None = None,
     absent: Absent = "error",
+    others: Mapping[str, DataFrame] | None = None,
+    statements: Statements = "error",
 ) -> DataFrame:
     """The rows that are left when the changes in `frame` are applied in order: the columns of
     `after`.
@@ -45,10 +49,16 @@ def latest(
     which are not in the log. `absent` says what becomes of a value that nothing tells: Spark raises
     an error when it is read ("error"), NULL, or "flag": NULL, and a last column `present`, a struct
     of booleans, says which values are known (NULL: it changed, but not to what).
+
+    TRUNCATE and DROP count: nothing from before them is left. A RENAME counts with the changes of
+    the table that had these rows, looked up in `others` by its `schema.table` (as `frames` of `run`
+    has them). Raises ConfigError: it is not there; UnsupportedEvent: rows were changed by a
+    statement of which the log has the text alone, unless `statements` is "ignore".
     """
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
+    frame = surviving(frame, {} if others is None else others, statements)
     if any(name in frame.columns for name in PRESENT) or absent == "flag":
         return merged(frame, names, defaults or {}, absent)
     order = [f"order_{n}" for n, _ in enumerate(order_of(frame.columns))]
@@ -61,8 +71,8 @@ def latest(
     gone = images.where("before IS NOT NULL").select(
         *order, F.lit(0).alias("step"), *_key("before", names), F.lit(None).alias("row_after")
     )
-    come = images.where("after IS NOT NULL").select(
-        *order, F.lit(1).alias("step"), *_key("after", names), F.col("after").alias("row_after")
+    come = images.where("after IS NOT NULL OR before IS NULL").select(
+        *order, F.lit(1).alias("step"), *_new_key(frame, names), F.col("after").alias("row_after")
     )
     both = come.unionByName(gone.withColumn("row_after", F.lit(None).cast(_type(frame))))
     newest = Window.partitionBy(*(f"key_{name}" for name in names)).orderBy(
@@ -74,6 +84,24 @@ def latest(
 
 def _key(image: str, names: Sequence[str]) -> list[Column]:
     return [F.col(f"{image}.`{name}`").alias(f"key_{name}") for name in names]
+
+
+def _new_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Of `after`. A change of the table as a whole has no images: `surviving` has taken them out,
+    but of a frame that hides them it cannot."""
+    kinds = frame.schema["after"].dataType
+    error = F.raise_error(F.lit(_HIDDEN))
+    return [
+        F.when(F.col("after").isNotNull(), F.col(f"after.`{name}`"))
+        .otherwise(error.cast(kinds[name].dataType))
+        .alias(f"key_{name}")
+        for name in names
+    ]
+
+
+_HIDDEN = (
+    "the frame has a TRUNCATE, DROP or RENAME, but not its column `sql`: read files by read_changes"
+)
 
 
 def _type(frame: DataFrame) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError, InstanceRestarted
-from ray_canal.spark.frames import Frames, to_frames
+from ray_canal.spark.frames import Frames, Statements, to_frames
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +77,7 @@ def run(
     max_batches: int | None = None,
     until: Callable[[Progress], bool] | None = None,
     retries: int = 0,
+    statements: Statements = "error",
 ) -> Progress:
     """Call `function({"schema.table": DataFrame}, message)` for each batch, then ack the batch.
 
@@ -89,7 +90,12 @@ def run(
     When the function raises, it is called again with the same batch up to `retries` times; then
     the batch is rolled back and the error raised. Frames are read before the function returns, or
     not at all.
+
+    A statement of which the log has the text alone (binlog_format STATEMENT or MIXED; partitions
+    that come or go) changes rows that no frame can have: UnsupportedEvent, unless `statements` is
+    "ignore".
     """
+    options = {"tables": tables, "statements": statements}
     progress = Progress()
     restarts = 0
     with _stop_signals() as stop:
@@ -103,7 +109,7 @@ def run(
                     return _with(progress, finished=True)
             else:
                 try:
-                    rows = _one_batch(connector, spark, function, message, tables, retries)
+                    rows = _one_batch(connector, spark, function, message, options, retries)
                 except InstanceRestarted as error:
                     restarts += 1
                     if restarts > _RESTARTS_MAX:
@@ -169,12 +175,12 @@ def _one_batch(
     spark: SparkSession,
     function: Function,
     message: Any,
-    tables: Collection[str] | None,
+    options: dict[str, Any],
     retries: int,
 ) -> dict[str, int]:
     """Rows per table of a batch that the function has seen and that is acked."""
     try:
-        with to_frames(spark, message.batches, tables=tables) as made:
+        with to_frames(spark, message.batches, **options) as made:
             _called(function, made, message, retries)
             rows = made.rows
     except BaseException:

@@ -51,7 +51,7 @@ _PRIMITIVES = {
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
 _NULLS_MAX = 1 << 16  # rows; kept nulls are a megabyte or two at most
-_JSON_DIFF = pa.field("json_diff", pa.string())
+JSON_DIFF = pa.field("json_diff", pa.string())
 
 
 def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
@@ -128,7 +128,7 @@ def batches(
         if is_partial:
             batch = with_presence(batch, chunk, whole, row_event[low:high], low)
         if json_diff:
-            batch = batch.append_column(_JSON_DIFF, _diffs(chunk, table, low, high))
+            batch = batch.append_column(JSON_DIFF, _diffs(chunk, table, low, high))
         is_whole = rows == high - low
         yield batch if is_whole else batch.filter(pa.array(wanted[row_event[low:high]]))
 

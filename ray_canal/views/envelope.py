@@ -18,10 +18,12 @@ from ray_canal.kernels import transactions as t
 from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.kernels.jit import read_only
 from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
+from ray_canal.protocol.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 
 Int64s = npt.NDArray[np.int64]
 
-EVENT_TYPES = ("INSERT", "UPDATE", "DELETE")
+EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT)
+"""Of rows, then of whole tables (views/table_events.py)."""
 _EVENT_TYPES = pa.array(EVENT_TYPES)
 
 _INSTANT = pa.timestamp("us", "UTC")

@@ -69,6 +69,11 @@ class Predicate:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ConfigError(f"where {self._text}: {error}") from None
 
+    @property
+    def asks_for_images(self) -> bool:
+        """Whether it is about before and after, and not only about where a change stands."""
+        return bool(self._used)
+
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows for which it is true. Raises ConfigError: a number is out of its range; a row
         lacks a column, so it cannot be told."""

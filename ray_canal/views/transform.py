@@ -23,6 +23,7 @@ from ray_canal.views.predicate import IMAGES, Predicate, parse
 from ray_canal.views.presence import PRESENT
 
 _FITTED_MAX = 1024
+_TABLE_NOTES = (b"canal.schema", b"canal.table", b"canal.key")
 
 Where = str | Mapping[str, str]
 Columns = Sequence[str] | Mapping[str, Sequence[str]]
@@ -72,6 +73,17 @@ class Transform:
         """The batch after all steps; it may have no rows. Raises ConfigError: a step does not fit
         the table's schema."""
         return self._fit(batch.schema).applied(batch)
+
+    def applied_to_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same, of a batch of changes of a table as a whole (views/table_events.py): conditions
+        on images, of which it has none, do not leave it out."""
+        if not batch.schema.field("after").type.num_fields:
+            return batch  # its columns are not known
+        notes = batch.schema.metadata
+        plain = {key: notes[key] for key in _TABLE_NOTES}
+        fitted = self._fit(batch.schema.with_metadata(plain))
+        found = fitted.applied(batch.replace_schema_metadata(plain), of_rows=False)
+        return found.replace_schema_metadata({**notes, **found.schema.metadata})
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """What `applied` makes of a table's schema. Raises ConfigError as it does."""
@@ -125,8 +137,8 @@ class _Fitted:
             raise ConfigError(f"{sorted(both)[0]} is both masked and hashed")
         self._images = self._shown is not None or bool(self._mask or self._hash)
 
-    def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._where is not None:
+    def applied(self, batch: pa.RecordBatch, of_rows: bool = True) -> pa.RecordBatch:
+        if self._where is not None and (of_rows or not self._where.asks_for_images):
             batch = self._where.filtered(batch)
         if not self._images:
             return batch

@@ -50,7 +50,7 @@ def test_partitions_and_counts(spark, tmp_path: Path) -> None:
         ("shop.item", "DELETE"): 1,
     }
     files = sorted(str(p.relative_to(out)) for p in out.rglob("*.parquet"))
-    first = "000000-mysql-bin.000001-000000001000-00000000"
+    first = "0000000000-mysql-bin.000001-000000001000-00000000"
     assert [f.rpartition("-")[0] for f in files if "3000" not in f] == [
         f"schema_name=shop/table_name=item/date=2026-11-21/{first}-0000",
         f"schema_name=shop/table_name=item/date=2026-11-22/{first}-0001",

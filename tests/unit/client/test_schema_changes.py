@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.client.message import Message
+from ray_canal.client.message import Message, TableChange
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.message import MessageHead, MessagePart
 from tests.unit.binlog.golden import GOLDEN, needs_golden
+
+
+@needs_golden
+def test_what_becomes_of_tables_is_named() -> None:
+    """b8: TRUNCATE, DROP and RENAME; of tables alone that the subscriber may see."""
+    seen: list[TableChange] = []
+    for info, chunk in decode_chunks([GOLDEN / "mysql97" / "mysql_ddl.binlog"]):
+        allowed = bytes(name != ("g_ddl", "d1_new") for name in info.tables)
+        part = MessagePart(chunk, 0, len(info.entries), None, tables=allowed)
+        seen += Message(MessageHead(1, 1, (part,)), lambda payloads: payloads).schema_changes
+    kinds = {(c.kind, c.table, c.renamed_from, c.renamed_to) for c in seen}
+    assert ("TRUNCATE", "d3", "", "") in kinds
+    assert ("ERASE", "d1", "", "g_ddl.d1_new") in kinds
+    assert ("RENAME", "q1moved", "g_ddl_x.q1", "") in kinds
+    assert "d1_new" not in {c.table for c in seen if c.kind != "ALTER"}
+    truncated = next(c for c in seen if c.kind == "TRUNCATE")
+    assert truncated.arrow_schema is not None
+    assert all(c.arrow_schema is None for c in seen if c.kind == "ERASE")
 
 
 @needs_golden

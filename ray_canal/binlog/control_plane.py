@@ -1,0 +1,47 @@
+"""What the store and the views need of a chunk's entries beside its columns: small records, tables
+by name, and what statements do to tables as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog.chunk import ENTRY, EVENT_SILENT
+from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
+from ray_canal.binlog.parsed import ParsedChunk
+from ray_canal.kernels.records import place_entries
+from ray_canal.protocol.table_event import TableEvent
+
+
+def control_plane(
+    events: npt.NDArray[np.void], parsed: ParsedChunk
+) -> tuple[
+    npt.NDArray[np.void],
+    bool,
+    tuple[tuple[str, str], ...],
+    tuple[tuple[int, str, str], ...],
+    tuple[TableEvent, ...],
+]:
+    """ChunkInfo's entries, `thins`, tables and renamed ones, the layout's events of tables. DDL of
+    a table has its table there too: it is filtered by name as rows are."""
+    entries = np.empty(len(events), ENTRY)
+    thins = place_entries(events, entries)
+    tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
+    renamed = []
+    table_events: list[TableEvent] = []
+    if parsed.queries:
+        shown = (events["kind"] == ROWDATA) & (events["flags"] & EVENT_SILENT == 0)
+        for entry in np.flatnonzero(shown & (events["table"] < 0)).tolist():
+            query = parsed.queries[int(events["aux"][entry])]
+            if query.is_ddl and query.schema and query.table:
+                entries["table"][entry] = len(tables)
+                if query.renamed_from is not None:
+                    renamed.append((len(tables), *query.renamed_from))
+                tables.append((query.schema, query.table))
+            for effect in query.effects:
+                number, name = len(tables) - 1, (effect.schema, effect.table)
+                if number < 0 or tables[number] != name:
+                    number = len(tables)
+                    tables.append(name)
+                table_events.append(TableEvent(entry, number, effect))
+    return entries, bool(thins), tuple(tables), tuple(renamed), tuple(table_events)
