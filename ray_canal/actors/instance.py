@@ -54,9 +54,7 @@ from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import SchemaRecord
 from ray_canal.protocol.start import Start, StartOptions
-from ray_canal.protocol.subscription import (
-    Policy,
-)
+from ray_canal.protocol.subscription import Policy
 from ray_canal.store import spill_folder
 from ray_canal.store.subscriber import Terms
 from ray_canal.store.transaction_buffer import LogChunk
@@ -219,11 +217,12 @@ class Instance:
         batch_ids_from = await self._cursors.run(self._batch_ids.begin, self._epoch)
         self._identity, self._start, self._started_how = identity, start.position, start.how
         self._subscribers = await self._cursors.load()
+        # Before a cursor moves: from its new place on, nobody would read the catalog again.
+        await self._schemas.append(new_records)
         for client_id, cursor, place in placement.placed(start):
             await self.move_cursor(client_id, cursor, LogPosition(identity, place))
         oldest = oldest_in(self._subscribers, identity, start.position)
         await self._schemas.keep_from(oldest, identity, [*records, *new_records])
-        await self._schemas.append(new_records)
         if placement.is_outdated(self._subscribers, start, identity):
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._set(STARTING, None)

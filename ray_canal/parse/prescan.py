@@ -20,7 +20,7 @@ from ray_canal.kernels import walk as w
 from ray_canal.parse.apply_ddl import apply_ddl, is_ddl
 from ray_canal.parse.history import FileOrder, Place, SchemaHistory, place_of
 from ray_canal.parse.names import Name, Names
-from ray_canal.parse.records import load_history, of_log, snapshot_record, table_record
+from ray_canal.parse.records import load_history, of_log, snapshot_record, table_record, taken
 from ray_canal.parse.table_state import TableState, session_of, unknown
 from ray_canal.protocol.schema_record import SNAPSHOT, CatalogSnapshot, SchemaRecord
 
@@ -122,6 +122,7 @@ def reaching_back(
         *start,
         tuple(state for state, place in zip(states, changed, strict=True) if place is None),
         {s: c for s, c in then.charsets_at(at).items() if s not in found.databases},
+        after_gap=taken(snapshot).after_gap,
     )
     log, made = snapshot.server, snapshot.recorded_at
     return [snapshot_record(log, made, before, names.setting)] + [

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ray_canal.errors import ConfigError
@@ -73,6 +73,7 @@ def snapshot_record(
         "lower_case_table_names": setting,
         "gtid": snapshot.gtid,
         "created_s": snapshot.created_s,
+        "after_gap": snapshot.after_gap,
     }
     return _record(log, snapshot.journal_name, snapshot.position, SNAPSHOT, now, body)
 
@@ -80,18 +81,23 @@ def snapshot_record(
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taken:
     """What a snapshot says of its server: lower_case_table_names, the GTIDs that were executed
-    (empty: not known), and when the file that it lies in was created (0: not known)."""
+    (empty: not known), and when the file that it lies in was created (0: not known). `after_gap`:
+    as CatalogSnapshot has it."""
 
     setting: int | None
     gtid: str
     created_s: int
+    after_gap: bool
 
 
 def taken(snapshot: SchemaRecord) -> Taken:
     """Raises ConfigError: the record cannot be read."""
     body = _body(snapshot)
     return Taken(
-        body.get("lower_case_table_names", 0), body.get("gtid", ""), body.get("created_s", 0)
+        body.get("lower_case_table_names", 0),
+        body.get("gtid", ""),
+        body.get("created_s", 0),
+        body.get("after_gap", False),
     )
 
 
@@ -132,11 +138,11 @@ def load_history(
 ) -> SchemaHistory:
     """The history that the records of a log give for reading from `start` on.
 
-    It begins at the newest snapshot that lies before `start`, else at the oldest. Raises
-    ConfigError: a record that cannot be read.
+    It begins at the newest snapshot that lies before `start`, else at the oldest, and ends before a
+    part of the log that nobody read. Raises ConfigError: a record that cannot be read.
     """
     order = order or FileOrder()
-    mine = of_log(records, log, order)
+    mine = without_gap(of_log(records, log, order), start, order)
     snapshots = [at for at, r in enumerate(mine) if r.kind == SNAPSHOT]
     until = order.key(start)
     before = [at for at in snapshots if order.key(record_place(mine[at])) <= until]
@@ -165,6 +171,22 @@ def of_log(
         (record for record in records if record.server == log),
         key=lambda record: (files.key(record_place(record)), _KIND_ORDER[record.kind]),
     )
+
+
+def without_gap(
+    records: Sequence[SchemaRecord], start: Place, order: FileOrder
+) -> Sequence[SchemaRecord]:
+    """Of a log's records, in its order, those that are known without a gap for reading from `start`
+    on: what lies behind a part of the log that nobody read is read again. Raises ConfigError."""
+    until = order.key(start)
+    gaps = [
+        at
+        for at, record in enumerate(records)
+        if record.kind == SNAPSHOT and taken(record).after_gap
+    ]
+    first = max((at for at in gaps if order.key(record_place(records[at])) <= until), default=0)
+    last = min((at for at in gaps if at > first), default=len(records))
+    return records[first:last]
 
 
 def with_number(records: Iterable[SchemaRecord], server: str, number: int) -> list[SchemaRecord]:

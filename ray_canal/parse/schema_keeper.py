@@ -35,6 +35,7 @@ from ray_canal.parse.records import (
     taken,
     with_number,
     with_period,
+    without_gap,
 )
 from ray_canal.parse.table_state import Session, TableState
 from ray_canal.protocol.gtid import GtidSet
@@ -135,15 +136,16 @@ class SchemaKeeper:
         self._ask_server(known)
         self.server, known = self._log_of(known, server, anew)
         place = place_of(start.journal_name, start.position)
+        known = [*without_gap(known, place, self._order)]
         history = self.history = self._loaded(known, start)
         continues = continues or any(self._is_next(each, start) for each in before)
         key = self._order.key
         gap = not continues and all(key(record_place(record)) < key(place) for record in known)
         if self._catalog is not None and (gap or not history.has_snapshot):
-            if history.has_snapshot:  # with statements behind it that nobody read
-                history, known = SchemaHistory(self.names, self._order), []
-                self.history = history
-            self._take_snapshot(self._catalog)
+            gap = history.has_snapshot  # statements behind it are there that nobody read
+            if gap:
+                self.history, known = SchemaHistory(self.names, self._order), []
+            self._take_snapshot(self._catalog, after_gap=gap)
         else:
             self._note_statements(known)
             self._compact()
@@ -228,10 +230,10 @@ class SchemaKeeper:
                 return f"{record.journal_name} is another file" if now_s != created_s else ""
         return "it began anew" if anew else ""
 
-    def _take_snapshot(self, catalog: LiveCatalog) -> None:
+    def _take_snapshot(self, catalog: LiveCatalog, *, after_gap: bool) -> None:
         snapshot = catalog.snapshot()
         tables = tuple(with_period(state) for state in snapshot.tables)
-        snapshot = replace(snapshot, tables=tables)
+        snapshot = replace(snapshot, tables=tables, after_gap=after_gap)
         at = place_of(snapshot.journal_name, snapshot.position)
         self.history.take_snapshot(at, tables, snapshot.charsets)
         self._keep_snapshot(snapshot_record(self.server, time.time(), snapshot, self.names.setting))

@@ -56,7 +56,8 @@ class TableState:
 class CatalogSnapshot:
     """Every table that a server's catalog had when its log was at a position, and the default
     character sets of its databases. `gtid`: what the server had executed then; empty: not known.
-    `created_s`: when the file was created, as EntryPosition has it."""
+    `created_s`: when the file was created, as EntryPosition has it. `after_gap`: nobody read the
+    log between what was known before and it."""
 
     journal_name: str
     position: int
@@ -64,6 +65,7 @@ class CatalogSnapshot:
     charsets: dict[str, str] = field(default_factory=dict)
     gtid: str = ""
     created_s: int = 0
+    after_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.store import Store
 from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.driver import live
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.log_search import Search
-from ray_canal.errors import ConfigError, PositionNotFound, SourceError, TransactionsMissing
+from ray_canal.errors import (
+    ConfigError,
+    MetaUnavailable,
+    PositionNotFound,
+    SourceError,
+    TransactionsMissing,
+)
 from ray_canal.meta.canal_import import import_meta
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
@@ -423,6 +431,25 @@ def test_schemas_of_the_log_before_a_reset_are_not_believed(tmp_path: Path) -> N
         reset(server)
         for number in range(60):
             server.execute(f"INSERT INTO l.t VALUES ({number}, 7)")
+        assert run_columns(config, tmp_path) == {"v2", "id"}
+
+
+def test_the_catalog_is_kept_before_cursors_move(tmp_path: Path) -> None:
+    """A1: a statement was purged unread, and where schemas are kept fails while on_purged goes on:
+    then the cursor has not moved, and the next try reads the catalog, too."""
+    with serving("mysql56", tmp_path / "server", **GTIDS_OFF) as server:
+        settings: dict[str, Any] = {"start": "earliest", "on_purged": "earliest"}
+        config = instance(server, **settings).model_copy(update={"decoders": 0})
+        run(first_columns(server, config, tmp_path), 90)
+        server.execute("ALTER TABLE l.t CHANGE id v2 INT, CHANGE v id INT, DROP PRIMARY KEY")
+        server.execute("FLUSH LOGS")
+        server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
+        server.execute("INSERT INTO l.t VALUES (1, 7)")
+        with (
+            mock.patch.object(KeptSchemas, "append", side_effect=MetaUnavailable("no room")),
+            pytest.raises(MetaUnavailable),
+        ):
+            run_columns(config, tmp_path)
         assert run_columns(config, tmp_path) == {"v2", "id"}
 
 

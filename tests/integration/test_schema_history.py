@@ -316,3 +316,32 @@ def test_ddl_over_a_change_of_the_files_base_name(tmp_path: Path, old: str, new:
             ]  # fmt: skip
             assert held == {("moved", "t")}, "before the statement its columns are not known"
         catalog.close()
+
+
+def test_a_part_of_the_log_that_nobody_read(tmp_path: Path) -> None:
+    """A8: reading went on at the log's end, past a statement, and applied one behind it. Whoever
+    begins before that part has the columns of the time."""
+    with start("mysql56", tmp_path / "server") as server:
+        server.execute("CREATE DATABASE gap", "CREATE TABLE gap.t (a INT, b INT)")
+        server.execute("FLUSH BINARY LOGS")
+        first = EntryPosition(*server.position())
+        catalog = CatalogTables(SourceConfig(address=server.address, username="root"))
+        records = [*SchemaKeeper(catalog).begin([], "server", first)]
+        server.execute("ALTER TABLE gap.t CHANGE a b INT, CHANGE b a INT",
+                       "INSERT INTO gap.t VALUES (1, 2)", "FLUSH BINARY LOGS")  # fmt: skip
+        latest, behind = SchemaKeeper(catalog), EntryPosition(*server.position())
+        records += latest.begin(records, "server", behind)
+        server.execute("ALTER TABLE gap.t ADD c INT", "INSERT INTO gap.t VALUES (3, 4, 5)")
+        parser = EventParser(SchemaRegistry(), latest)
+        for chunk in catalog.chunks(behind.journal_name, behind.journal_name):
+            records += parser.decode_chunk(chunk)[0].records
+        again = SchemaKeeper(catalog)
+        again.begin(records, "server", first, continues=True)
+        parser, found = EventParser(SchemaRegistry(), again), []
+        for chunk in catalog.chunks(first.journal_name, behind.journal_name):
+            info, decoded = parser.decode_chunk(chunk)
+            assert info.failure is None, info.failure
+            for batch in batches(decoded, 0, len(info.entries)):
+                found += [row["after"] for row in batch.to_pylist()]
+        assert found == [{"b": 1, "a": 2}, {"b": 3, "a": 4, "c": 5}]
+        catalog.close()

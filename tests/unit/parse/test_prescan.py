@@ -158,3 +158,38 @@ def test_with_row_metadata_nothing_is_read_and_nothing_is_known_before() -> None
     schemas.use(keeper.history)
     with pytest.raises(TableMetaMismatch, match="no column names"):
         schemas.resolve(bare, FILE, START)
+
+
+SWAP = "alter table t change amount fee int, change fee amount int"
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_part_of_the_log_that_nobody_read(continues: bool) -> None:
+    """A8: source.start = "latest" left a statement unread, one behind it was applied. A start in
+    that part reads and applies both, and takes nothing from behind it."""
+    server = FakeServer("create table db.t (amount int, fee int)", START)
+    chunk, places = log_of("alter table t add x int", SWAP, "alter table t add y int")
+    server.log = [chunk]
+    records: list[SchemaRecord] = []
+
+    def read(keeper: SchemaKeeper, number: int, sql: str) -> None:
+        here = ChunkHead(0, FILE, places[number], places[number + 1])
+        keeper.applied(here, places[number], sql, SESSION)
+        records.extend(keeper.take_records())
+
+    keeper = SchemaKeeper(server)
+    records += keeper.begin([], "uuid", EntryPosition(FILE, START))
+    read(keeper, 0, "alter table t add x int")
+    server.at, server.sql = places[2], "create table db.t (fee int, amount int, x int)"
+    latest = SchemaKeeper(server)
+    records += latest.begin(records, "uuid", EntryPosition(FILE, places[2]))
+    read(latest, 2, "alter table t add y int")
+    server.at, server.sql = places[3], "create table db.t (fee int, amount int, x int, y int)"
+    again = SchemaKeeper(server)
+    again.begin(records, "uuid", EntryPosition(FILE, places[1]), continues=continues)
+    known = ("amount fee x", "fee amount x") if continues else (None, None)  # no guess
+    assert columns(again, "t", places[1] - 1) == known[0]
+    read(again, 1, SWAP)
+    assert columns(again, "t", places[1]) == known[1]
+    read(again, 2, "alter table t add y int")
+    assert columns(again, "t", places[2]) == "fee amount x y"
