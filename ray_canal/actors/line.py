@@ -19,7 +19,7 @@ from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
 from ray_canal.actors.disk_state import DiskState
 from ray_canal.actors.pump import Pump
-from ray_canal.actors.signal import Signal, answered
+from ray_canal.actors.signal import NEVER, Signal, answered
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.protocol.message import MessageHead
@@ -133,7 +133,7 @@ class Line:
             if store.flush():  # two full logs that wake each other each time would never rest
                 await self._changed.wake()
             self._full_since = self._full_since or time.monotonic()
-            await self._changed.wait(self._disk.try_at)
+            await self._changed.wait(NEVER if slot is None else self._disk.try_at)
         self._full_since = None
 
     # --- the disk -----------------------------------------------------------------------------

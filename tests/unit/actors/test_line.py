@@ -114,3 +114,45 @@ async def full() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await line.close()
+
+
+def test_a_full_log_rests_though_its_disk_has_failed_before() -> None:
+    """B2: a write to disk had failed, and now a subscriber that must not spill keeps the log full:
+    waiting for the disk's next try, which is over, the log went round without end, and nothing
+    else in its process went on."""
+    asyncio.run(asyncio.wait_for(full(), 120))
+
+
+async def full() -> None:
+    changed, looks = Signal(), 0
+    line = line_of(changed, buffer_size=4, memunit_bytes=1024)
+    start, _, _ = await line.open((), ())
+    store = line.begin(start.position, 1)
+    store.subscribe(1, EVERYTHING, None)
+    really = store.has_room
+
+    def has_room(size_bytes: int) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks > 1000:
+            raise AssertionError("it looks for room again and again")
+        return really(size_bytes)
+
+    store.has_room = has_room  # type: ignore[method-assign]
+    line._disk.failed("No space left on device")
+    line._disk.try_at = 0.0
+
+    async def deliver(chunk: LogChunk, payload: Any) -> None:
+        store.put(chunk, payload)
+        await changed.wake()
+
+    running = asyncio.create_task(line.run(deliver))
+    while not line.full_s and not running.done():
+        await asyncio.sleep(0.01)
+    while not running.done():
+        if (batch := store.get(1, 1 << 20)) is not None:
+            store.ack(1, batch.id)
+        await changed.wake()
+        await asyncio.sleep(0.001)
+    await running
+    await line.close()
