@@ -94,7 +94,9 @@ def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
         processes += index_bytes_max(store.spill_bytes)
         processes += PROCESS_BYTES + KEPT_BYTES + _PASSING_CHUNKS * chunk
         disk = store.spill_bytes + 2 * SEGMENT_BYTES
-    objects = log + chunks_in_flight(decoders) * chunk + subscribers * _READING_CHUNKS * chunk
+    # As long as a decoded chunk may be needed, Ray keeps the raw one to decode it again.
+    kept = log if decoders == 0 else 2 * log
+    objects = kept + chunks_in_flight(decoders) * chunk + subscribers * _READING_CHUNKS * chunk
     return Limits(processes, objects, disk)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -135,7 +135,7 @@ class Aside:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            failure = plain(error)
+            failure, self.finished = plain(error), False
             if isinstance(failure, UNUSABLE_CURSOR):
                 name = self._config.destination
                 failure = about_subscribers(failure, name, [self._client_id])
@@ -169,6 +169,7 @@ class Aside:
         await line.run(self._deliver)
         self.finished = True
         await self._changed.wake()
+        await line.until_lost()
 
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         assert self.line is not None
@@ -342,6 +343,12 @@ class Asides:
             self.close(client_id)
         self._unserved = unserved
         await asyncio.gather(*self._closing)
+
+    async def check(self, references: Sequence[Any]) -> None:
+        """See Store.check_chunks."""
+        for aside in list(self._asides.values()):
+            if aside.line is not None:
+                await aside.line.check(references)
 
     def places(self) -> dict[str, dict[str, Any]]:
         """For status, as EventStore.stats has subscribers."""

@@ -23,8 +23,6 @@ import ray
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
-    GetTimeoutError,
-    ObjectLostError,
     OwnerDiedError,
     RayActorError,
     RayError,
@@ -32,6 +30,8 @@ from ray.exceptions import (
 )
 
 from ray_canal.actors.lending import Lent, reference_of
+from ray_canal.actors.lost_chunks import may_be_lost
+from ray_canal.actors.signal import answered
 from ray_canal.actors.spawn import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
@@ -47,6 +47,8 @@ from ray_canal.protocol.message import EMPTY_BATCH, Caller, MessageHead
 OF_BATCHES = ("ack", "ack_and_keep", "rollback")
 GETS = ("get", "get_without_ack", "get_soon")
 _RESTART_WAIT_S = 60.0
+_CHECK_S_MAX = 40.0
+"""So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
 
@@ -212,11 +214,14 @@ class StoreCalls:
 
     def load(self, payloads: list[Any]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
-        gone."""
+        gone; the store is told if that may be news to it."""
         try:
             mapped = iter(ray.get([_reference(each) for each in payloads if not _is_here(each)]))
             return [each if _is_here(each) else next(mapped) for each in payloads]
         except RayError as error:
+            if told := self._to_tell(error, payloads):
+                with contextlib.suppress(RayError, CanalError):
+                    ray.get(self._submit("check_chunks", told), timeout=_CHECK_S_MAX)
             raise self._unread(error) from error
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
@@ -224,22 +229,34 @@ class StoreCalls:
         try:
             return list(await asyncio.gather(*map(_loaded, payloads)))
         except RayError as error:
+            if told := self._to_tell(error, payloads):
+                with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
+                    await answered(_CHECK_S_MAX, self._submit("check_chunks", told))
             raise self._unread(error) from error
 
+    @staticmethod
+    def _to_tell(error: RayError, payloads: list[Any]) -> list[Any]:
+        """The chunks that the store should look for. It may let go of what is only lent."""
+        references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
+        return references if may_be_lost(error) else []
+
     def _unread(self, error: RayError) -> Exception:
+        plain: Exception = error
+        if may_be_lost(error):
+            return InstanceRestarted(
+                "a chunk of this message was lost with the node that had it, or the log has let it "
+                "go; the destination reads it again, and the message will be delivered again"
+            ).at(destination=self.destination)
         if isinstance(error, RayTaskError):
             return unwrapped(error)
-        plain: Exception = error
-        if not isinstance(
-            error, RayActorError | OwnerDiedError | ObjectLostError | GetTimeoutError
-        ):
-            return plain
-        return self.gone()
+        return self.gone() if isinstance(error, RayActorError | OwnerDiedError) else plain
 
     def gone(self) -> InstanceRestarted:
-        """For a message whose chunks went with the store or the cluster."""
+        """For a message whose chunks went with the store, the process of its part on disk, or the
+        cluster."""
         return InstanceRestarted(
-            "the store restarted before this message was read; it will be delivered again"
+            "what had this message's chunks has ended before they were read; it will be delivered "
+            "again"
         ).at(destination=self.destination)
 
 

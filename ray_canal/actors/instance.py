@@ -248,6 +248,7 @@ class Instance:
         finally:
             self._pumping.cancel()
         await self._set(FINISHED, None)
+        await line.until_lost()
         return True
 
     async def _open(
@@ -439,8 +440,6 @@ class Instance:
         except (EpochLost, MetaDamaged) as error:
             if self._line is not None:
                 self._line.fail(error)
-            if self._state == FINISHED and self._life.done():
-                self._life = asyncio.create_task(self._live())
             raise
         except Fenced as error:
             self._life.cancel()

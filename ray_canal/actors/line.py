@@ -18,6 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
 from ray_canal.actors.disk_state import DiskState
+from ray_canal.actors.lost_chunks import CHECK_S, ChunkWatch, begins_anew
 from ray_canal.actors.pump import Pump
 from ray_canal.actors.signal import NEVER, Signal, answered
 from ray_canal.config import InstanceConfig
@@ -60,6 +61,9 @@ class Line:
         self._store: EventStore | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended = self._stopped = False
+        self.lost = False
+        """Some of its chunks are gone: it hands out nothing any more."""
+        self._chunks = ChunkWatch()
         self.identity = SourceIdentity("")
         self.timeline = 0
         self._full_since: float | None = None
@@ -94,6 +98,7 @@ class Line:
     async def run(self, deliver: Callable[[LogChunk, Any], Awaitable[None]]) -> None:
         """See Pump.run. `deliver` is called for each chunk and puts it into the log."""
         pumping = asyncio.create_task(self.pump.run(deliver, self._wait_for_room))
+        watching = asyncio.create_task(self._watch_chunks())
         try:
             await asyncio.wait({pumping, self._broken}, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
@@ -102,7 +107,8 @@ class Line:
         finally:
             self.ended = True
             pumping.cancel()
-            await asyncio.gather(pumping, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(pumping, watching, return_exceptions=True)
             self.store.flush()
 
     def fail(self, error: Exception) -> None:
@@ -114,6 +120,39 @@ class Line:
     def full_s(self) -> float:
         """For how long the log has had no room for the next chunk; 0: it has."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
+
+    async def _watch_chunks(self) -> None:
+        failed = False
+        while not self.lost:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self._lose(await self._chunks.lost(self.store.payloads()))
+            except Exception as error:  # the next look may work; clients tell what they cannot read
+                if not failed:
+                    name = self._config.destination
+                    logger.warning("destination %s: where its chunks are: %s", name, error)
+                failed = True
+
+    async def check(self, references: Sequence[Any]) -> None:
+        """A client could not read these chunks: if they are this log's, and lost, it ends."""
+        mine = {each for each in self.store.payloads() if isinstance(each, ray.ObjectRef)}
+        await self._lose(await self._chunks.unreadable(mine.intersection(references)))
+
+    async def until_lost(self) -> None:
+        """End the upstream, whose source is at its end, and wait for as long as the log's chunks
+        can be read. Raises InstanceNotRunning: they cannot."""
+        await self.stop()
+        watching = asyncio.create_task(self._watch_chunks())
+        try:
+            await asyncio.shield(self._broken)
+        finally:
+            watching.cancel()
+
+    async def _lose(self, lost: bool) -> None:
+        if lost and not self.lost:
+            self.lost = True
+            self.fail(begins_anew())
+            await self._changed.wake()
 
     async def _wait_for_room(self, chunks: int) -> None:
         store = self.store

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ray.exceptions import RayError
@@ -137,7 +138,9 @@ class Store(Subscriptions):
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
             waits = True
-            while waits and not line.store.ready(client_id, wanted, count_all=not full):
+            while waits and not (
+                line.store.ready(client_id, wanted, count_all=not full) and not line.lost
+            ):
                 came_s = NEVER
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
@@ -148,7 +151,7 @@ class Store(Subscriptions):
             self._gets.add("get", waiting_s=time.monotonic() - began_s)
         line = await self._still_ours(line, client_id, batch_size, min(came_s, time.monotonic()))
         self._refuse_replaced(client_id, holder)
-        if self._is_void(client_id, holder, arrivals, caller):
+        if line.lost or self._is_void(client_id, holder, arrivals, caller):
             return MessageHead(EMPTY_BATCH, self._epoch)  # nobody waits for this answer
         asked_s = time.perf_counter()
         batch = line.store.get(client_id, batch_size)
@@ -221,7 +224,9 @@ class Store(Subscriptions):
         return self._state in (FINISHED, STOPPED) or self._has_given_up()
 
     def _finished(self, client_id: int) -> bool:
-        aside = self._asides.get(client_id)
+        aside, line = self._asides.get(client_id), self._line_now(client_id)
+        if line is not None and line.lost:
+            return False
         return self._state == FINISHED if aside is None else aside.finished
 
     async def ack(self, client_id: int, batch_id: int, epoch: int | None, holder: str = "") -> None:
@@ -264,6 +269,13 @@ class Store(Subscriptions):
                 self._refuse_void(batch_id, epoch)
             line.store.rollback(client_id, batch_id)
         await self._changed.wake()
+
+    async def check_chunks(self, references: Sequence[Any]) -> None:
+        """A client could not read these chunks. If they were lost with their node, they are read
+        from the server again."""
+        await self._asides.check(references)
+        if self._line is not None:
+            await self._line.check(references)
 
     async def list_batch_ids(self, client_id: int, holder: str = "") -> list[int]:
         """Outstanding batches of a subscriber, smallest first."""

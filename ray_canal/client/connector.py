@@ -29,16 +29,20 @@ ALL_TABLES = r".*\..*"
 _POLL_S = 10.0
 """So long a call waits for rows: each costs both sides a thousandth of a CPU second, and more."""
 _POLL_STOPPABLE_S = 1.0
+_VAIN_MAX = 5
+"""So many messages in a row may a loop give back because their chunks are gone; then it shows one,
+whose reader sees what is wrong."""
 UNSURE = (InstanceRestarted, MetaUnavailable)
 """What an ack may raise that was carried out all the same."""
 
 logger = logging.getLogger(__name__)
 
 
-def _is_held(message: Message) -> bool:
-    """Whether its chunks could be fetched: those of a log that has ended since are gone."""
+def _is_held(message: Message, *, always: bool) -> bool:
+    """Whether its chunks could be fetched: those of a log that has ended since are gone, and those
+    of a node that has died."""
     try:
-        message.hold()
+        message.hold(always=always)
     except InstanceRestarted:
         return False
     return True
@@ -135,10 +139,12 @@ class Connector:
         session = self._session
         message = self._get("get", batch_size, timeout)
         if message:
+            session.fetch(message)
             try:
                 session.transport.call(
                     "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
                 )
+                session.settle_acked(message.id)
             except UNSURE as error:
                 session.unacked(message, error)
         return message
@@ -161,7 +167,7 @@ class Connector:
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):  # it comes again; acked
                 session.transport.call("ack", session.client_id, *done, repeat=False)
-            session.done = None
+            session.settle_done()
 
     def ack(self, batch_id: int) -> None:
         """Confirm a batch: the cursor moves behind it, durably, before this returns.
@@ -200,14 +206,15 @@ class Connector:
         """
         if poll is None:
             poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
-        session, held = self._session, True
+        session, vain = self._session, 0
         session.leave_loop()
         while stopped is None or not stopped.is_set():
-            lends = held and session.transport.lends
+            lends = not vain and session.transport.lends
             message = self._get("get_soon", batch_size, poll, session.done, lends)
-            session.done, held = None, _is_held(message)
-            if not held:
-                self._give_back(message)  # the next one is not lent: its reader sees what is wrong
+            session.settle_done()
+            vain = 0 if _is_held(message, always=0 < vain < _VAIN_MAX) else vain + 1
+            if vain:
+                self._give_back(message)
             elif message:
                 session.in_hand = message.id
                 try:
@@ -306,6 +313,11 @@ class AsyncConnector:
         come between; it is done when the next call, or the `async with` block, has ended."""
         message = await self._get("get", batch_size, timeout)
         if message:
+            try:
+                await asyncio.to_thread(self._session.fetch, message)
+            except asyncio.CancelledError:
+                self._session.transport.not_received(self.client_id, message.id)
+                raise
             self._acking = asyncio.ensure_future(self._ack_arrived(message))
         return message
 
@@ -315,6 +327,7 @@ class AsyncConnector:
             await session.transport.call_async(
                 "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
             )
+            session.settle_acked(message.id)
         except UNSURE as error:
             session.unacked(message, error)
         except asyncio.CancelledError:  # the event loop ends
@@ -351,7 +364,7 @@ class AsyncConnector:
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
                 await session.transport.call_async("ack", session.client_id, *done, repeat=False)
-            session.done = None
+            session.settle_done()
 
     async def ack(self, batch_id: int) -> None:
         """See Connector.ack."""
@@ -390,7 +403,7 @@ class AsyncConnector:
         session.leave_loop()
         while True:
             message = await self._get("get_soon", batch_size, poll, session.done)
-            session.done = None
+            session.settle_done()
             if message:
                 session.in_hand = message.id
                 try:

@@ -127,10 +127,10 @@ class Message:
             self._chunks = self.load([part.payload for part in self.head.parts])
         return self._chunks
 
-    def hold(self) -> None:
-        """Fetch what is only lent. Raises InstanceRestarted: it is gone already, and comes
-        again."""
-        if self.head.lent:
+    def hold(self, *, always: bool = False) -> None:
+        """Fetch what is only lent; `always`: whatever is not on disk. Raises InstanceRestarted: it
+        is gone already, and comes again."""
+        if self.head.lent or (always and not any(part.on_disk for part in self.head.parts)):
             self._chunks = self.chunks
 
     def _parts(self) -> Iterator[tuple[MessagePart, DecodedChunk]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.ephemeral import Presence
 from ray_canal.client.message import Message
 from ray_canal.client.transport import Transport
 from ray_canal.config import secret
-from ray_canal.errors import CanalError, ConfigError
+from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.protocol.message import MessageHead
 from ray_canal.protocol.subscription import (
     Policy,
@@ -41,7 +43,25 @@ class Session:
         self.epoch = 0
         self.done: tuple[int, int] | None = None
         self.in_hand: int | None = None
+        self._unacked: set[int] = set()
         self._transform: Transform | None = None
+
+    def fetch(self, message: Message) -> None:
+        """Have its chunks here before it is acked. Raises InstanceRestarted: they are gone, and it
+        comes again."""
+        if not self.transport.has_batches:
+            return  # it has its entries with it
+        try:
+            message.hold(always=True)
+        except BaseException:
+            self.transport.not_received(self.client_id, message.id)
+            raise
+
+    def settle_done(self) -> None:
+        """What a loop was done with is acked, or comes again."""
+        if self.done is not None:
+            self._unacked.discard(self.done[0])
+            self.done = None
 
     def wishes(
         self, policy: Policy | None, transactions: bool | None, start: Start | None
@@ -65,11 +85,13 @@ class Session:
 
     def settle(self, batch_id: int | None = None) -> None:
         """This batch and those after it (None: all) are rolled back."""
+        self._unacked = {each for each in self._unacked if batch_id and each < batch_id}
         if self.done is not None and (batch_id is None or batch_id <= self.done[0]):
             self.done = None
 
     def settle_acked(self, batch_id: int) -> None:
-        """This batch was acked by a call of its own."""
+        """This batch was acked."""
+        self._unacked.discard(batch_id)
         if self.done is not None and batch_id == self.done[0]:
             self.done = None
 
@@ -96,10 +118,31 @@ class Session:
         self.transport.not_received(self.client_id, message.id)
 
     def message(self, head: MessageHead) -> Message:
+        if head.epoch != self.epoch:
+            self._unacked.clear()
         self.epoch = head.epoch
         message = self.transport.message(head)
         message.transform = self._transform
+        if message:
+            self._unacked.add(message.id)
+            message.load = partial(self._load, message.load, message.id)
         return message
+
+    def _load(
+        self, load: Callable[[list[Any]], list[DecodedChunk]], batch_id: int, payloads: list[Any]
+    ) -> list[DecodedChunk]:
+        """The chunks of a message. If they cannot be had any more, it comes again with the next
+        get."""
+        try:
+            return load(payloads)
+        except InstanceRestarted as error:
+            if batch_id not in self._unacked:
+                raise InstanceRestarted(
+                    f"message {batch_id} was acked before it was read, and cannot be read any "
+                    f"more: {error}"
+                ) from error
+            self.transport.not_received(self.client_id, batch_id)
+            raise
 
     def use(
         self,

@@ -52,6 +52,7 @@ class EventStore:
         self._config = config
         self._spill_bytes = spill_bytes
         self._ring = Ring(config, start)
+        self.payloads = self._ring.payloads
         self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
         self._batch_ids_from = batch_ids_from

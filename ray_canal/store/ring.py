@@ -173,6 +173,10 @@ class Ring:
         """Behind the oldest slot."""
         return self._slots[0].end if self._slots else self.put_sequence
 
+    def payloads(self) -> list[Any]:
+        """Of the chunks in memory, as they were put."""
+        return [slot.payload for slot in self._slots if not slot.on_disk]
+
     def first_in_memory(self) -> Slot | None:
         return next((slot for slot in self._slots if not slot.on_disk), None)
 

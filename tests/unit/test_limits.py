@@ -26,6 +26,9 @@ def test_objects_are_the_log_what_is_in_flight_and_what_is_read_back() -> None:
     assert the(config()).objects == (128 + 24 + 5 * 24 + 2 * 24) * MIB
     assert the(config(), subscribers=3).objects == (128 + 24 + 5 * 24 + 3 * 2 * 24) * MIB
     assert the(config(chunk_bytes=MIB)).objects == (128 + 1 + 5 + 2) * MIB
+    # Split, the log's chunks are there raw, too, and each in flight.
+    split = the(config(chunk_bytes=MIB), decoders=2)
+    assert split.objects == (2 * (128 + 1) + 2 * 6 + 2) * MIB
     small = config(store={"buffer_size": 16384})  # chunks are a quarter of it
     assert the(small).objects == (16 + 4 + 5 * 4 + 2 * 4) * MIB
     assert (chunks_ahead(0), chunks_in_flight(0)) == (2, 5)

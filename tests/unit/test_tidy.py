@@ -120,6 +120,7 @@ TESTED_ELSEWHERE = {
     "parse/column_definition": "tests/unit/parse/test_create_table.py",
     "server/frames": "tests/unit/server/test_connection.py",
     "actors/calls": "tests/integration/test_main_job.py",
+    "actors/lost_chunks": "tests/fault/test_lost_node.py",
     "actors/handed_out": "tests/unit/client/test_lost_answers.py",
     "client/session": "tests/unit/client/test_lost_answers.py",
     "actors/host": "tests/integration/test_shared.py",

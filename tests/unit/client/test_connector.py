@@ -23,6 +23,7 @@ class Store:
         self.gone = gone
         self.calls: list[tuple[Any, ...]] = []
         self.fetched: list[int] = []
+        self.not_taken: list[int] = []
         self._next = 1
 
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
@@ -44,7 +45,7 @@ class Store:
         return Message(head, load)
 
     def not_received(self, client_id: int, batch_id: int) -> None:
-        return
+        self.not_taken.append(batch_id)
 
     def close(self) -> None:
         return
@@ -88,6 +89,80 @@ def test_what_was_lent_in_vain_is_given_back_and_the_next_one_not_lent() -> None
         ("get_soon", 1001, 10, 1.0, None, False),
         ("get_soon", 1001, 10, 1.0, (4, 1), True),
     ]
+
+
+class Lossy(Store):
+    """Its batches in `lost` cannot be read at all: the node that had them is dead."""
+
+    def __init__(self, *lost: int) -> None:
+        super().__init__()
+        self.lost = lost
+
+    def message(self, head: MessageHead) -> Message:
+        def load(payloads: list[Any]) -> list[Any]:
+            if head.id in self.lost:
+                raise InstanceRestarted("it was lost with the node that had it")
+            return payloads
+
+        return Message(head, load)
+
+
+def test_a_loop_gives_back_what_was_lost_and_goes_on_when_it_comes_again() -> None:
+    """B1: the loop's body does not see that a node has died."""
+    store = Lossy(2, 3, 4)
+    messages = Connector(store).messages(10, 1.0)
+    assert [next(messages).chunks for _ in range(3)] == [[1], [5], [6]]
+    kinds = [call[0] for call in store.calls]
+    assert kinds == ["get_soon", *("get_soon", "rollback") * 3, "get_soon", "get_soon"]
+    assert [call[-1] for call in store.calls if call[0] == "get_soon"] == [
+        True, True, False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_what_is_lost_for_good_is_shown_after_some_tries() -> None:
+    store = Lossy(*range(1, 100))
+    messages = Connector(store).messages(10, 1.0)
+    shown = next(messages)
+    assert len([call for call in store.calls if call[0] == "get_soon"]) == 6
+    with pytest.raises(InstanceRestarted, match="the node that had it"):
+        _ = shown.chunks
+
+
+def test_a_message_that_cannot_be_read_comes_with_the_next_get() -> None:
+    """B1: what its reader is told is true; of a message that was acked, it is not said."""
+    store = Lossy(1, 2)
+
+    def call(method: str, *arguments: Any, repeat: bool) -> Any:
+        arguments = (*arguments, False)
+        return Store.call(store, "get_soon" if "get" in method else method, *arguments, repeat=True)
+
+    store.call = call  # type: ignore[method-assign]
+    connector = Connector(store)
+    first, second = connector.get_without_ack(10), connector.get_without_ack(10)
+    with pytest.raises(InstanceRestarted, match="the node that had it"):
+        _ = second.chunks
+    assert store.not_taken == [2]
+    connector.ack(first.id)
+    with pytest.raises(InstanceRestarted, match="was acked before it was read"):
+        _ = first.chunks
+    assert store.not_taken == [2]
+
+
+def test_get_has_its_chunks_before_it_acks() -> None:
+    """B1: a node that dies takes no message along that was acked already."""
+    store = Lossy(1)
+
+    def call(method: str, *arguments: Any, repeat: bool) -> Any:
+        arguments = (*arguments, False) if method == "get" else arguments
+        return Store.call(store, "get_soon" if method == "get" else method, *arguments, repeat=True)
+
+    store.call = call  # type: ignore[method-assign]
+    connector = Connector(store)
+    with pytest.raises(InstanceRestarted, match="the node that had it"):
+        connector.get(10)
+    assert store.not_taken == [1, 1]
+    assert connector.get(10).chunks == [2]
+    assert [call[0] for call in store.calls] == ["get_soon", "get_soon", "ack_and_keep"]
 
 
 def test_other_failures_reach_the_loop() -> None:

@@ -1,0 +1,90 @@
+"""Chunks of a log that were lost with the node on which they lay.
+
+A decoded chunk lies on the node that decoded it; the store, which owns it, keeps a reference. When
+that node dies, Ray decodes the chunk again elsewhere, for which it keeps the raw chunk. It cannot
+if that lay there, too, or if it has tried as often as it may. Then a chunk of the log is gone; the
+binlog has it still, so the log begins anew from its subscribers' cursors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import ObjectLostError, OwnerDiedError, RayError
+from ray.experimental import get_local_object_locations
+
+from ray_canal.actors.signal import answered
+from ray_canal.errors import InstanceNotRunning
+
+CHECK_S = 3.0
+"""So often a log looks whether a node took chunks along: a look-up each, no call."""
+_READ_S = 30.0
+"""A chunk that cannot be read in this time is tried again later: it may wait for a CPU to be
+decoded."""
+
+
+def may_be_lost(error: RayError) -> bool:
+    """Whether a chunk is not to be had although its owner lives. (A decode task that lacks its raw
+    chunk fails with what that one's reader would have seen.)"""
+    return isinstance(error, ObjectLostError) and not isinstance(error, OwnerDiedError)
+
+
+def begins_anew() -> InstanceNotRunning:
+    """Why the log that had these chunks ends."""
+    return InstanceNotRunning(
+        "chunks of the log were lost with the node that had them; they are read from the server "
+        "again"
+    )
+
+
+class ChunkWatch:
+    """Of one log: finds out which of its chunks are lost. Only their owner may ask."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[bytes, frozenset[str]] = {}
+        """Where each chunk was when it could be read. By id: a reference would keep its chunk."""
+
+    async def lost(self, payloads: Iterable[Any]) -> bool:
+        """Whether some of these are. Only those are read that are where they were not before: what
+        was lost with a node is now at its owner's, as an error, or decoded again."""
+        return await self.unreadable(self._moved(payloads))
+
+    def _moved(self, payloads: Iterable[Any]) -> list[Any]:
+        references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
+        found = _nodes_of(references)
+        self._nodes = {each: self._nodes[each] for each in found if each in self._nodes}
+        moved = []
+        for reference in references:
+            now = found[reference.binary()]
+            before = self._nodes.setdefault(reference.binary(), now)
+            # A small one is on no node: it is with its owner.
+            if now.isdisjoint(before) and (now or before):
+                moved.append(reference)
+        return moved
+
+    async def unreadable(self, references: Iterable[Any]) -> bool:
+        """Whether some of these cannot be read. One after the other: they are large."""
+        for reference in references:
+            if await self._is_unreadable(reference):
+                return True
+        return False
+
+    async def _is_unreadable(self, reference: Any) -> bool:
+        try:
+            await answered(_READ_S, reference)
+        except asyncio.TimeoutError:
+            return False
+        except RayError:
+            return True
+        self._nodes.update(_nodes_of([reference]))
+        return False
+
+
+def _nodes_of(references: Sequence[Any]) -> dict[bytes, frozenset[str]]:
+    found = get_local_object_locations(list(references)) if references else {}
+    return {
+        each.binary(): frozenset(found.get(each, {}).get("node_ids", ())) for each in references
+    }
