@@ -120,10 +120,10 @@ def test_a_full_log_rests_though_its_disk_has_failed_before() -> None:
     """B2: a write to disk had failed, and now a subscriber that must not spill keeps the log full:
     waiting for the disk's next try, which is over, the log went round without end, and nothing
     else in its process went on."""
-    asyncio.run(asyncio.wait_for(full(), 120))
+    asyncio.run(asyncio.wait_for(full_of_one(), 120))
 
 
-async def full() -> None:
+async def full_of_one() -> None:
     changed, looks = Signal(), 0
     line = line_of(changed, buffer_size=4, memunit_bytes=1024)
     start, _, _ = await line.open((), ())
