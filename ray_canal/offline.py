@@ -15,7 +15,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.parse.event_parser import EventParser

@@ -19,7 +19,8 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError
-from ray_canal.meta.schema_store import SchemaStore, chunk_key, open_schema_store
+from ray_canal.meta.open import open_schema_store
+from ray_canal.meta.schema_store import SchemaStore, chunk_key
 from ray_canal.parse.create_table import parse_tables
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.names import Names

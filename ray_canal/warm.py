@@ -22,7 +22,7 @@ from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.driver.dump import load_kernels
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.log_context import NO_CONTEXT

@@ -20,7 +20,8 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.driver.lag import LagMeter
-from ray_canal.driver.source import SourceStatus, open_source
+from ray_canal.driver.open_source import open_source
+from ray_canal.driver.source import SourceStatus
 from ray_canal.malloc import give_up_unused
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.schema_record import Records

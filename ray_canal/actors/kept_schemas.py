@@ -12,7 +12,8 @@ from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
-from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key, open_schema_store
+from ray_canal.meta.open import open_schema_store
+from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
 from ray_canal.parse.history import place_of
 from ray_canal.parse.records import expired, log_number, numbered_log, present_log
 from ray_canal.protocol.position import EntryPosition, SourceIdentity

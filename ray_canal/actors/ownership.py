@@ -23,7 +23,8 @@ from ray_canal.errors import (
     MetaDamaged,
     MetaUnavailable,
 )
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.open import open_backend
 
 P = ParamSpec("P")
 T = TypeVar("T")

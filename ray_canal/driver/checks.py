@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver import server_id
+from ray_canal.driver.binlog_files import check_magic, list_binlogs
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.connection import grant_advice
 from ray_canal.driver.server_log import ServerLog
@@ -40,8 +41,6 @@ def check_source(config: InstanceConfig) -> list[CheckResult]:
 
 
 def _check_files(config: InstanceConfig) -> list[CheckResult]:
-    from ray_canal.driver.files import check_magic, list_binlogs
-
     try:
         paths = list_binlogs(tuple(Path(name) for name in config.source.files))
         for path in paths:

@@ -12,10 +12,12 @@ from pathlib import Path
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
+from ray_canal.driver.binlog_files import MAGIC, check_magic, list_binlogs
+from ray_canal.driver.files_log import FilesLog
 from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import configured_start
-from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound, UnsupportedEvent
+from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound
 from ray_canal.protocol.position import (
     BINLOG_START,
     EntryPosition,
@@ -26,8 +28,6 @@ from ray_canal.protocol.position import (
 )
 from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
-MAGIC = b"\xfebin"
-_MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
 _READ_BYTES = 256 << 10  # stays in the processor's cache until it is walked
 _POLL_S = 0.1
 _FORMAT_EVENT_BYTES_MAX = 1 << 16
@@ -128,8 +128,6 @@ class BinlogFiles:
     def _configured_start(self) -> EntryPosition:
         config = self._config
         if config.start in ("position", "timestamp"):
-            from ray_canal.driver.files_log import FilesLog
-
             return configured_start(config, FilesLog(self._paths, config.skipped_places))
         return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
 
@@ -269,50 +267,6 @@ def _refuse_absent(place: EntryPosition, paths: list[Path]) -> None:
             f"that name that was created {utc_text(place.created_s)}; put that one back, or "
             "start with another meta.path"
         ).at(place.journal_name, place.position)
-
-
-def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
-    """The files meant by a list of files and directories, in order. Raises PositionNotFound.
-
-    A directory stands for its files named base.number that begin as a binlog does, by (base,
-    number).
-    """
-    found: list[Path] = []
-    for path in given:
-        if path.is_dir():
-            inside = [each for each in path.iterdir() if journal_key(each.name)[1] >= 0]
-            binlogs = [each for each in inside if each.is_file() and _has_magic(each)]
-            if not binlogs:
-                raise PositionNotFound(f"no binlog file (base.number) in directory {path}")
-            found += sorted(binlogs, key=lambda each: journal_key(each.name))
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise PositionNotFound(f"no binlog file {path}")
-    if len({path.name for path in found}) < len(found):
-        raise PositionNotFound(
-            f"two binlog files have one name among {[str(path) for path in found]}: a "
-            "position could mean either"
-        )
-    return found
-
-
-def check_magic(path: Path, head: bytes) -> None:
-    """Raises CorruptEvent, UnsupportedEvent: what begins so is no binlog file that can be read."""
-    if head == _MYSQL_ENCRYPTED_MAGIC:
-        raise UnsupportedEvent(
-            f"{path} is encrypted (binlog_encryption=ON): read it from the server, or make a plain "
-            "copy with mysqlbinlog --read-from-remote-server --raw"
-        ).at(path.name, 0)
-    if head != MAGIC:
-        raise CorruptEvent(
-            f"{path} is no binlog file: it begins with {head.hex() or 'nothing'}, not {MAGIC.hex()}"
-        ).at(path.name, 0)
-
-
-def _has_magic(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) in (MAGIC, _MYSQL_ENCRYPTED_MAGIC)
 
 
 def _is_newer(name: str, than: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
-from ray_canal.driver.files import MAGIC, check_magic
+from ray_canal.driver.binlog_files import MAGIC, check_magic
 from ray_canal.driver.gtid_sets import is_mysql_set
 from ray_canal.driver.log_file import read_head
 from ray_canal.driver.log_search import Search

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ray_canal.config import SourceConfig
+from ray_canal.driver.binlog_files import list_binlogs
 from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.files import list_binlogs
 from ray_canal.driver.horizon import PurgeDistance, purge_distance
 from ray_canal.errors import CanalError
 from ray_canal.protocol.position import EntryPosition, journal_key

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ray_canal.binlog.chunk import RawChunk
-from ray_canal.config import InstanceConfig
 from ray_canal.driver.horizon import PurgeDistance
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
@@ -104,14 +103,3 @@ class Source(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def open_source(config: InstanceConfig) -> Source:
-    """The source of a destination, not yet opened."""
-    if config.source.files:
-        from ray_canal.driver.files import BinlogFiles
-
-        return BinlogFiles(config)
-    from ray_canal.driver.live import LiveSource
-
-    return LiveSource(config)

@@ -13,11 +13,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend, refused
-from ray_canal.meta.memory import MemoryBackend
-from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import refuse_client_id
 from ray_canal.protocol.timeline import Timeline
@@ -237,22 +234,6 @@ class MetaManager:
 
     def close(self) -> None:
         self._backend.close()
-
-
-def open_backend(config: MetaConfig, *, must_exist: bool = False) -> MetaBackend:
-    """The backend that the configuration names. `must_exist`: a file is not made. Raises
-    ConfigError."""
-    if config.backend == "memory":
-        return MemoryBackend()
-    if config.backend == "mysql":
-        from ray_canal.meta.mysql import MysqlBackend
-
-        return MysqlBackend(config)
-    if config.backend == "redis":
-        from ray_canal.meta.redis import RedisBackend
-
-        return RedisBackend(config)
-    return SqliteBackend(config.path, must_exist=must_exist)
 
 
 def _sealed(text: str) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
-from ray_canal.config import MetaConfig
 from ray_canal.protocol.position import journal_key
 from ray_canal.protocol.schema_record import (
     SNAPSHOT,
@@ -134,22 +132,3 @@ def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
     here, there = record_order(record), record_order(snapshot)
     is_of_it = (record.server, here[0][0]) == (snapshot.server, there[0][0])
     return is_of_it and here < there
-
-
-def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) -> SchemaStore:
-    """The store at `path`; by default beside the cursors: in their MySQL or Redis, or a file
-    beside theirs. `must_exist`: a file is not made. Raises ConfigError, MetaUnavailable."""
-    from ray_canal.meta.schema_sqlite import SqliteSchemaStore
-
-    if meta.backend == "memory" and not path:
-        return MemorySchemaStore()
-    if meta.backend == "mysql" and not path:
-        from ray_canal.meta.schema_mysql import MysqlSchemaStore
-
-        return MysqlSchemaStore(meta)
-    if meta.backend == "redis" and not path:
-        from ray_canal.meta.schema_redis import RedisSchemaStore
-
-        return RedisSchemaStore(meta)
-    beside = str(Path(meta.path).with_suffix(".tsdb.db"))
-    return SqliteSchemaStore(path or beside, must_exist=must_exist)

@@ -11,7 +11,8 @@ from typing import Any
 
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.open import open_backend
 from ray_canal.protocol.subscription import TCP_HOLDER, refuse_client_id
 
 

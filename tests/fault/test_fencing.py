@@ -16,7 +16,8 @@ import ray_canal as canal
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced, InstanceNotRunning, SubscriberReplaced
-from ray_canal.meta.manager import MetaManager, open_backend
+from ray_canal.meta.manager import MetaManager
+from ray_canal.meta.open import open_backend
 from tests.processes import (
     CONTROLLER,
     FETCHER,

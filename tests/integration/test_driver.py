@@ -19,7 +19,8 @@ from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.catalog_tables import CatalogTables
 from ray_canal.driver.checks import check_source
 from ray_canal.driver.live import LiveSource
-from ray_canal.driver.source import Source, open_source
+from ray_canal.driver.open_source import open_source
+from ray_canal.driver.source import Source
 from ray_canal.errors import (
     AuthenticationFailed,
     CanalError,

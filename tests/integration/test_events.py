@@ -16,7 +16,7 @@ import pytest
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.types import event_name
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schemas import SchemaRegistry
 from ray_canal.protocol.generated import EntryProtocol_pb2 as pb

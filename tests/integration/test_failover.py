@@ -22,7 +22,8 @@ from ray_canal.driver.connection import connect
 from ray_canal.driver.files_log import FilesLog
 from ray_canal.driver.live import LiveSource
 from ray_canal.errors import ConnectionLost, InstanceRestarted, TransactionsMissing
-from ray_canal.meta.manager import MetaManager, open_backend
+from ray_canal.meta.manager import MetaManager
+from ray_canal.meta.open import open_backend
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import LogPosition, SourceIdentity
 from tests.integration.test_driver import instance

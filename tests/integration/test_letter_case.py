@@ -12,7 +12,7 @@ import pytest
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.offline import decode_files

@@ -17,8 +17,8 @@ import pytest
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
 from ray_canal.meta.backend import MetaBackend
-from ray_canal.meta.manager import open_backend
-from ray_canal.meta.schema_store import SchemaStore, open_schema_store
+from ray_canal.meta.open import open_backend, open_schema_store
+from ray_canal.meta.schema_store import SchemaStore
 from tests.meta_conformance import Conformance, Reopen, SchemaConformance, record
 from tests.servers import Server
 from tests.servers.redis import RedisServer, start_redis
@@ -73,7 +73,7 @@ _WRITER = """
 import sys
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced
-from ray_canal.meta.manager import open_backend
+from ray_canal.meta.open import open_backend
 backend = open_backend(MetaConfig.model_validate_json(sys.argv[1]))
 epoch = backend.acquire("orders")
 number = 0

@@ -14,7 +14,7 @@ import pytest
 
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.parse.column_type import column_meta
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.fit import same_type

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.errors import InstanceError, TableMetaMismatch
-from ray_canal.meta.schema_store import SchemaStore, open_schema_store
+from ray_canal.meta.open import open_schema_store
+from ray_canal.meta.schema_store import SchemaStore
 from ray_canal.parse.event_parser import EventParser
 from ray_canal.parse.schema_keeper import OnDdlError, SchemaKeeper
 from ray_canal.parse.schemas import SchemaRegistry

@@ -15,8 +15,9 @@ from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.binlog.chunk import ENTRY, GTID, ChunkHead, ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import DecodeError, MetaUnavailable, QuarantineFull
+from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_sqlite import SqliteSchemaStore
-from ray_canal.meta.schema_store import SchemaStore, chunk_key, open_schema_store
+from ray_canal.meta.schema_store import SchemaStore, chunk_key
 from ray_canal.parse import schema_keeper
 from ray_canal.parse.schema_keeper import SchemaKeeper
 from ray_canal.parse.table_state import Session

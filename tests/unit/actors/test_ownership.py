@@ -12,7 +12,8 @@ import pytest
 from ray_canal.actors.ownership import Claim, Ownership
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.open import open_backend
 from tests.meta_conformance import cursor
 
 ME = SubscriberMeta(1, "a", cursor(100))

@@ -10,8 +10,9 @@ import pytest
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError, Fenced
 from ray_canal.meta.backend import MetaBackend
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.memory import MemoryBackend
+from ray_canal.meta.open import open_backend
 from tests.meta_conformance import Conformance, Reopen, cursor
 
 

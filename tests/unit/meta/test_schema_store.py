@@ -9,7 +9,8 @@ import pytest
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError
-from ray_canal.meta.schema_store import MemorySchemaStore, SchemaStore, open_schema_store
+from ray_canal.meta.open import open_schema_store
+from ray_canal.meta.schema_store import MemorySchemaStore, SchemaStore
 from tests.meta_conformance import SchemaConformance, record
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError
-from ray_canal.meta.manager import MetaManager, SubscriberMeta, open_backend
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.open import open_backend
 from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.protocol.subscription import TCP_HOLDER

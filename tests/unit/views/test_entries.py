@@ -12,7 +12,7 @@ import pytest
 
 from ray_canal.binlog.format import MAGIC, read_events
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.source import open_source
+from ray_canal.driver.open_source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.offline import decode_chunks, decode_entries
 from ray_canal.parse.event_parser import EventParser
