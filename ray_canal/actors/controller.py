@@ -6,7 +6,8 @@ restart is no event for destinations; the head's is, and there the configuration
 reached its source is the store's answer, not ours.
 
 An actor whose process ends is restarted by Ray. One whose process is there but does not answer
-(stopped, or its machine thrashes) is killed from here, so that Ray restarts it.
+(stopped, or its machine thrashes) is killed from here, so that Ray restarts it. Destinations whose
+common process ends again and again get one each (starts.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -25,6 +28,7 @@ from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
 from ray_canal.actors.signal import answered
+from ray_canal.actors.starts import ENDS_MAX, Starts
 from ray_canal.config import CanalConfig, kept_secrets
 from ray_canal.errors import InstanceNotFound
 
@@ -44,6 +48,7 @@ class Controller:
         as_ray_itself()
         self._namespace = namespace
         self._places = Places(namespace)
+        self._starts = Starts(namespace)
         self._answered: dict[str, str] = {}
         self._wants_spare = False
         self._touched_s = 0.0
@@ -120,6 +125,8 @@ class Controller:
             await answered(_STALL_S, reply)
             dropped = True
         alone = not any(each.process == place.process for each in self._places.all().values())
+        if alone:
+            self._starts.forget(place.process)
         if alone or not dropped:
             # Others that it holds are taken up again.
             ray.kill(actor, no_restart=alone)
@@ -145,6 +152,10 @@ class Controller:
         held: dict[str, list[str]] = {}
         for destination, place in places.items():
             held.setdefault(place.process, []).append(destination)
+        for process, destinations in list(held.items()):
+            if len(destinations) > 1 and self._starts.are_often(process):
+                del held[process]
+                held |= self._separate(process, places, destinations)
         calls = []
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
@@ -152,6 +163,27 @@ class Controller:
         for number, server in enumerate(spawn.find_servers(self._namespace)):
             calls.append(self._replace_if_stalled(f"TCP server {number}", server, server.alive))
         await asyncio.gather(*calls)
+
+    def _separate(
+        self, process: str, places: dict[str, Place], destinations: Sequence[str]
+    ) -> dict[str, list[str]]:
+        """Give each destination of a process its own, and end that one. Returns who is where."""
+        logger.warning(
+            "the process that %s share has ended %d times in a few minutes; each gets a process of "
+            "its own, so that the one whose fault it is ends alone",
+            ", ".join(destinations),
+            ENDS_MAX,
+        )
+        held = {}
+        for name in destinations:
+            places[name] = replace(places[name], process=spawn.STORE_PREFIX + name)
+            self._places.put(name, places[name])
+            held[places[name].process] = [name]
+        self._starts.forget(process)
+        actor = spawn.find_store_process(process, self._namespace)
+        if actor is not None:
+            ray.kill(actor, no_restart=True)
+        return held
 
     def _touch_secrets(self, places: dict[str, Place]) -> None:
         if time.monotonic() > self._touched_s + _TOUCH_PERIOD_S or not self._touched_s:

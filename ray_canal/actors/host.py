@@ -2,7 +2,8 @@
 
 Its state is what its stores' is; which they are is in Places. The constructor takes up all that
 have their place here, so it is recovery for each of them. Stores share the event loop and nothing
-else: a failure of one is its own, the end of the process is a restart for all.
+else: a failure of one is its own, the end of the process is a restart for all. One that ends often
+is given up, and each of them gets a process of its own (starts.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from ray_canal.actors.places import Place, Places
 from ray_canal.actors.priority import as_ray_itself
+from ray_canal.actors.starts import Starts
 from ray_canal.actors.store import Store
 from ray_canal.errors import InstanceRestarted
 from ray_canal.malloc import give_up_unused
@@ -30,6 +32,7 @@ class StoreActor:
         self._places = Places(namespace)
         self._stores: dict[str, Store] = {}
         if shared:
+            Starts(namespace).note(process)
             self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
         for destination, place in self._places.all().items():
             self._take_up(destination, place)

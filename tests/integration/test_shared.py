@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -92,3 +93,55 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
         for name in {*NAMES} & {*canal.status()}:
             canal.stop(name)
     wait_for(lambda: not processes(STORE), 180, "the process ends with the last of them")
+
+
+def test_who_ends_their_process_again_and_again_is_set_apart(
+    mysql97: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """D12: a log that ends the process that reads it (a fault in native code, the kernel's memory
+    limit) ends the destinations beside it some times, not for ever."""
+    others = set(running(STORE))  # of other tests
+
+    def processes() -> set[int]:
+        return set(running(STORE)) - others
+
+    names = ("apart_a", "apart_b", "apart_c")
+    for name in names:
+        mysql97.execute(
+            f"drop database if exists {name}",
+            f"create database {name}",
+            f"create table {name}.t (id int primary key)",
+        )
+    config = {
+        "ray": {"destinations_per_process": 3},
+        "meta": {"path": str(tmp_path_factory.mktemp("apart") / "meta.db")},
+        "instance": [instance(mysql97, name) for name in names],
+    }
+    canal.start(config)
+    try:
+        connectors = {name: canal.connect(name) for name in names}
+        for connector in connectors.values():
+            connector.subscribe()
+        for number in range(1, 4):
+            wait_for(lambda: len(processes()) == 1, 60, "they share a process")
+            for name, connector in connectors.items():
+                mysql97.execute(f"insert into {name}.t values ({number})")
+                assert ids(connector, 1) == [number]
+            send(processes().pop(), signal.SIGSEGV)
+            time.sleep(1.0)
+        wait_for(lambda: len(processes()) == 3, 60, "each has a process of its own")
+        for name, connector in connectors.items():
+            mysql97.execute(f"insert into {name}.t values (4)")
+            assert ids(connector, 1) == [4]
+        epochs = {name: canal.status(name)[name]["epoch"] for name in names}
+        send(processes().pop(), signal.SIGSEGV)
+        time.sleep(1.0)
+        for name, connector in connectors.items():
+            mysql97.execute(f"insert into {name}.t values (5)")
+            assert ids(connector, 1) == [5]
+        now = {name: canal.status(name)[name]["epoch"] for name in names}
+        assert sum(now[name] != epochs[name] for name in names) == 1
+    finally:
+        for name in names:
+            canal.stop(name)
+    wait_for(lambda: not processes(), 180, "the processes end with their destinations")
