@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from ray_canal.actors.answers import about_subscribers, described, plain
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
+from ray_canal.actors.second_look import of_reading
 from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import (
@@ -135,7 +136,8 @@ class Aside:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            failure, self.finished = plain(error), False
+            reading, self.finished = self.line is not None, False
+            failure = of_reading(plain(error)) if reading else plain(error)
             if isinstance(failure, UNUSABLE_CURSOR):
                 name = self._config.destination
                 failure = about_subscribers(failure, name, [self._client_id])

@@ -144,7 +144,8 @@ class Instance:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                failure = self._second_look.at(plain(error))
+                reading = self._state == RUNNING
+                failure = self._second_look.at(plain(error), reading=reading)
                 logger.warning("destination %s: %s", self._destination, failure)
                 self._errors += 1
                 await self._set(FAILED, failure)

@@ -151,6 +151,7 @@ def _binlog_error(who: str, text: str) -> CanalError:
         )
     if (
         "could not find first log" in low
+        or "could not find next log" in low  # its log was reset under the dump
         or "impossible position" in low
         or "file size" in low
         or "not in the master's binlog" in low

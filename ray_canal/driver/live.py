@@ -29,6 +29,7 @@ from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.checks import refuse_settings
 from ray_canal.driver.choice import choose
+from ray_canal.driver.crossing import Crossing
 from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.health import HealthCheck, probe
 from ray_canal.driver.log_file import WIDE_OFFSET, read_head
@@ -95,6 +96,7 @@ class LiveSource:
         self._last_error = ""
         self._failure: CanalError | None = None
         self._silent_at, self._silent_since = ("", 0), 0.0
+        self._crossing = Crossing()
         self._base = ""  # of the files' names
         self._renamed_to, self._renamed_at = "", 0.0  # a file of another one, and when it came
         self._ready: deque[RawChunk] = deque()
@@ -195,6 +197,7 @@ class LiveSource:
                     self._ready.append(chunk)
                 if self._cutter.journal_name and self._cutter.created_s:
                     break
+        self._crossing.stand(self._cutter.journal_name, self._cutter.created_s)
         self._base = journal_key(position.journal_name or self._cutter.journal_name)[0]
         if position.journal_name:
             return position
@@ -231,6 +234,42 @@ class LiveSource:
         ).at(self._renamed_to)
 
     def _read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        chunk = self._next(linger_s, wait_s)
+        if chunk is not None:
+            left = self._crossing.left_unsure(chunk)
+            if left is not None and journal_key(chunk.head.journal_name)[0] == self._base:
+                self._refuse_other_log(*left)
+        return chunk
+
+    def _refuse_other_log(self, journal_name: str, created_s: int) -> None:
+        """The dump has left that file for the next one; whether that is of the same log. Raises
+        PositionNotFound: the log was reset meanwhile, so files before the next one were left out;
+        ConnectionLost: nobody can tell."""
+        found = self._created_on_server(journal_name)
+        if not found:
+            raise ConnectionLost(
+                f"MySQL at {self._config.address} has removed {journal_name} just when it was "
+                "read; it is looked at anew where reading goes on"
+            ).at(journal_name)
+        if found != created_s:
+            raise PositionNotFound(
+                f"MySQL at {self._config.address} went on with the file behind {journal_name}, "
+                "which is not the file any more that was read: its log was reset, or it was "
+                "restored from a copy, under the dump"
+            ).at(journal_name)
+
+    def _created_on_server(self, journal_name: str) -> int:
+        """When the server's file of that name was made; 0: it has none. Raises SourceError."""
+        catalog = Catalog(self._config)
+        try:
+            if journal_name not in dict(catalog.binlogs()):
+                return 0
+            server_log = ServerLog(self._config, catalog, self._wake_out)
+            return read_head(server_log, journal_name).created_s
+        finally:
+            catalog.close()
+
+    def _next(self, linger_s: float, wait_s: float) -> RawChunk | None:
         deadline = time.monotonic() + wait_s
         first_s: float | None = None  # when the first event was there
         while not self._interrupted:

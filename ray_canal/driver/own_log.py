@@ -114,6 +114,23 @@ def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
     return ""
 
 
+def begun_again(
+    position: EntryPosition, found: EntryPosition, search: Search, window_us: int
+) -> str:
+    """Why a place that another server has by the cursor's GTIDs is not the cursor's: it began its
+    GTIDs again and has later transactions under them; empty: it has them, or it is not known. Two
+    servers may have the transactions of several sources in different orders, so what lies before
+    the place may be any transaction that was delivered."""
+    if position.is_inside or not position.commit_us:
+        return ""
+    before = search.last_before(found)
+    if before is None or before.last_us <= position.commit_us:
+        return ""
+    if search.commit(position.commit_us, window_us) is not None:
+        return ""
+    return _misfit_of_times(position, before)
+
+
 def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> Place:
     """Of Canal, whose cursor is where the last acked entry begins, and has that entry's time."""
     where = f"at {position.position} in {position.journal_name}"

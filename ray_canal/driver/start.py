@@ -29,7 +29,7 @@ from ray_canal.driver.gtid_sets import (
 )
 from ray_canal.driver.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.driver.log_search import Search
-from ray_canal.driver.own_log import misfit_of_last, own_place
+from ray_canal.driver.own_log import begun_again, misfit_of_last, own_place
 from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
@@ -50,6 +50,8 @@ from ray_canal.protocol.position import (
 from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
 
 log = logging.getLogger(__name__)
+
+_UNDER_GTIDS = "has other transactions under the GTIDs of those delivered: where they end, {}"
 
 
 def decide(
@@ -271,12 +273,8 @@ class _Decision:
             before = replace(before, next_us=self.search.found_us)
             other = misfit_of_last(position, before)
             if other:
-                raise self._other_log(
-                    TransactionsMissing,
-                    "has other transactions under the GTIDs of those that were delivered "
-                    f"({position.gtid}): where they end, {other}; {place.why}",
-                    position,
-                )
+                why = f"{_UNDER_GTIDS.format(other)}; {place.why}"
+                raise self._other_log(TransactionsMissing, why, position)
         self.displaced = True
         self.reasons.append(f"{place.why}; found by GTID")
         return replace(
@@ -314,8 +312,8 @@ class _Decision:
         """It is the cursor's server, and another log."""
         here = self._log.identity
         error = kind(
-            f"MySQL at {here.address} (server {here.server_uuid}), of which the cursor {position} "
-            f"is: {why}. Its log is not the one that was read: it was reset, restored from a copy, "
+            f"MySQL at {here.address} (server {here.server_uuid}), cursor {position}: "
+            f"{why}. Its log is not the one that was read: it was reset, restored from a copy, "
             "or got another name (log_bin), or the server was replaced. Choose with "
             'source.on_reset: "earliest" goes on with all that its log has now, "latest" at its '
             'end; "fail" waits for you'
@@ -332,6 +330,7 @@ class _Decision:
             if found is None:
                 lost = missing_gtids(self.search.first.gtids, position.gtid)
                 raise self._purged(position, lost, f"the cursor, {switch}")
+            self._refuse_begun_again(position, found)
             self.reasons.append(f"{switch}, by GTID")
             self._gtids_before[found] = found.gtid
             found = replace(found, gtid=union(found.gtid, position.gtid))
@@ -368,6 +367,12 @@ class _Decision:
         if not older and self.search.time(position.timestamp * MICROS) is None:
             raise self._purged_before(since, f"what is behind the cursor ({switch}),")
         return self._earliest()
+
+    def _refuse_begun_again(self, position: EntryPosition, found: EntryPosition) -> None:
+        """Raises TransactionsMissing: this server, too, has begun its GTIDs again."""
+        other = begun_again(position, found, self.search, round(self._source.fallback_s * MICROS))
+        if other:
+            raise self._other_log(TransactionsMissing, _UNDER_GTIDS.format(other), position)
 
     def _is_open_one(self, old: EntryPosition) -> bool:
         """Whether the transaction that was just found is the one that the cursor is inside of: it

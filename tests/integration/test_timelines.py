@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ray_canal as canal
 from tests.integration.test_driver import purge_all
 from tests.integration.test_main_job import deployment
@@ -81,6 +83,36 @@ def test_ids_behind_a_reset_are_higher(local_ray: None, tmp_path: Path) -> None:
             assert consumer.ids[-1][0] == consumer.ids[-11][0]
         finally:
             canal.stop("reset")
+
+
+@pytest.mark.parametrize("files", [0, 3])
+def test_a_reset_under_a_running_destination(files: int, local_ray: None, tmp_path: Path) -> None:
+    """A1: with source.on_reset nobody is told of what passes, and all of the new log comes: also
+    where the dump went on with a later file of it, or ended, as its own one was gone."""
+    name = f"under{files}"
+    with start("mysql97", tmp_path / "server") as server:
+        source = {
+            "address": server.address, "username": "root", "on_reset": "earliest",
+            "reconnect_max_s": 0.5,
+        }  # fmt: skip
+        config = deployment(server, name, tmp_path / "meta.db", source=source)
+        filled(server, name)
+        for _ in range(files):
+            server.execute("FLUSH BINARY LOGS")
+        canal.start(config)
+        try:
+            consumer = Consumer(name, 1)
+            filled(server, name, (1, 100))
+            consumer.read(lambda taken: len(taken) == 100)
+            server.execute("RESET BINARY LOGS AND GTIDS")
+            filled(server, name, (101, 10))
+            time.sleep(1.5)
+            server.execute("FLUSH BINARY LOGS")
+            filled(server, name, (111, 10))
+            consumer.read(lambda taken: len(taken) == 120)
+            assert consumer.taken == [*range(1, 121)]
+        finally:
+            canal.stop(name)
 
 
 def _again(consumer: Consumer) -> Consumer:

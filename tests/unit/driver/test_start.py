@@ -376,3 +376,26 @@ def test_describe_says_what_is_known() -> None:
     from ray_canal.errors import LostRange
 
     assert describe(LostRange("", "a.000002:4")) == "everything … a.000002:4"
+
+
+def test_gtids_that_another_server_has_given_again() -> None:
+    """A1: both servers of a topology were reset; the second one has as many transactions by now. By
+    their commit times they are others, so none is left out."""
+    place, _ = of_transaction(THIRD, 2)
+    _, before = of_transaction(THIRD, 1)
+    committed_us = int(before["original_us"])
+    assert committed_us
+    at = replace(place, journal_name="mysql-bin.000033", commit_us=committed_us)
+    assert decide(source(), [cursor(at, THERE)], ServersLog()).position.boundary == replace(
+        place, commit_us=committed_us
+    )
+    # In another order: the cursor's last transaction lies further ahead.
+    _, earlier = of_transaction(SECOND, 1)
+    elsewhere = cursor(replace(at, commit_us=int(earlier["original_us"])), THERE)
+    assert "by GTID" in decide(source(), [elsewhere], ServersLog()).how
+    unknown = cursor(replace(at, commit_us=committed_us - 1), THERE)
+    with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs") as caught:
+        decide(source(), [unknown], ServersLog())
+    assert caught.value.other_log
+    start = decide(source(on_reset="earliest"), [unknown], ServersLog())
+    assert (start.position.journal_name, start.same_log) == (FIRST, False)
