@@ -44,9 +44,9 @@ unit: setup
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 
-## make fault    kill, stop, cut and stall everything for an hour, and prove that nothing is lost
+## make fault    kill, stop, cut, stall, fail over, reset and purge for an hour, and prove that nothing is lost
 fault: setup servers
-	$(BIN)/python -m tests.fault --minutes $(MINUTES)
+	$(BIN)/python -m tests.fault --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
 
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup

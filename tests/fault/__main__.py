@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.fault.faults import FAULTS
+from tests.fault.pair import pair
+from tests.fault.pair_faults import PAIR_FAULTS
+from tests.fault.pair_run import PairRun
 from tests.fault.run import FaultRun
 from tests.servers import start
 
@@ -18,25 +23,40 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--decoders", type=int, default=0, help="0: fused; else decode tasks")
     parser.add_argument("--per-process", type=int, default=1, help="0: fetchers have a process")
-    parser.add_argument("--server", default="mysql97")
+    parser.add_argument("--kinds", default="", help="only these, with commas; `list` shows them")
+    parser.add_argument("--single", action="store_true", help="one server, no standby")
+    parser.add_argument("--server", default="mysql97", help="with --single: which one")
     parser.add_argument("--keep", type=Path, help="leave logs and journals in this folder")
     given = parser.parse_args()
+    known = FAULTS if given.single else PAIR_FAULTS
+    kinds = [kind for kind in known if kind in _split(given.kinds)]
+    if unknown := set(_split(given.kinds)) - set(known):
+        sys.exit(f"no kind {', '.join(sorted(unknown))}; there are:\n" + "\n".join(known))
     print(
-        f"seed {given.seed}, decoders {given.decoders}, {given.server}, "
-        f"{given.per_process} to a process",
+        f"seed {given.seed}, decoders {given.decoders}, "
+        f"{given.server if given.single else 'two servers'}, {given.per_process} to a process",
         flush=True,
     )
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         folder = given.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        with start(given.server, folder / "server") as server:
-            run = FaultRun(
-                server, folder, given.seed, given.decoders, per_process=given.per_process
-            )
-            with run:
-                run.random_faults(60 * given.minutes)
-                run.judge()
-            print(run.report(), flush=True)
+        more = {"decoders": given.decoders, "per_process": given.per_process}
+        run: FaultRun
+        if given.single:
+            server = stack.enter_context(start(given.server, folder / "server"))
+            run = FaultRun(server, folder, given.seed, **more)
+        else:
+            meta = stack.enter_context(start("mysql97", folder / "cursors"))
+            servers = stack.enter_context(pair(folder))
+            run = PairRun(servers, meta, folder, given.seed, **more)
+        with run:
+            run.random_faults(60 * given.minutes, kinds)
+            run.judge()
+        print(run.report(), flush=True)
+
+
+def _split(text: str) -> list[str]:
+    return [kind.strip() for kind in text.split(",") if kind.strip()]
 
 
 if __name__ == "__main__":

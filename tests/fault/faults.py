@@ -6,11 +6,13 @@ up again); how long the recovery takes is measured from there.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from tests.processes import (
     BUFFER,
@@ -33,9 +35,17 @@ from tests.servers import Server
 class Deployment(Protocol):
     """What faults are done to."""
 
-    server: Server
-    proxy: Proxy
     rng: random.Random
+
+    @property
+    def server(self) -> Server:
+        """The one that is written to."""
+        ...
+
+    @property
+    def proxy(self) -> Proxy:
+        """Between the destination and a server."""
+        ...
 
     @property
     def head_pid(self) -> int: ...
@@ -60,6 +70,13 @@ class Deployment(Protocol):
         """The one whose part of the log goes to disk."""
         ...
 
+    def asyncio_pid(self) -> int:
+        """The one that goes by asyncio; SIGUSR1: its gets are cancelled for a while."""
+        ...
+
+
+Kinds = dict[str, tuple[str, int, Callable[[Any], None]]]
+"""Name: group (its recoveries are summed up together), weight, what is done to a Deployment."""
 
 _SPILL_LIMIT_S = 30.0
 
@@ -132,22 +149,40 @@ def cut(run: Deployment) -> None:
 
 
 def refuse(run: Deployment) -> None:
-    run.proxy.refuse(True)
+    proxy = run.proxy
+    proxy.refuse(True)
     time.sleep(run.rng.uniform(0.5, 4.0))
-    run.proxy.refuse(False)
+    proxy.refuse(False)
 
 
 def stall(run: Deployment) -> None:
-    run.proxy.stall(True)
+    proxy = run.proxy
+    proxy.stall(True)
     time.sleep(run.rng.choice((1.0, 3.0, 8.0)))
-    run.proxy.stall(False)
+    proxy.stall(False)
+
+
+def fill_disk(run: Deployment) -> None:
+    """No file of the process that writes the log's part on disk may grow, for some seconds."""
+    pid = _pid(run, SPILLER)
+    if pid is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+        time.sleep(run.rng.choice((1.0, 3.0, 6.0)))
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def cancel_gets(run: Deployment) -> None:
+    send(run.asyncio_pid(), signal.SIGUSR1)
+    time.sleep(run.rng.uniform(1.0, 3.0))
 
 
 WORKER = "ray::decode_chunk"
 ANY_WORKER = "ray::IDLE"
 
-FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
-    # name: group (its recoveries are summed up together), weight, what is done
+FAULTS: Kinds = {
     "kill store": ("actor", 4, kill(STORE)),
     "kill fetcher": ("actor", 4, kill(FETCHER)),
     "kill parser": ("actor", 2, kill(PARSER)),
@@ -168,6 +203,8 @@ FAULTS: dict[str, tuple[str, int, Callable[[Deployment], None]]] = {
     "cut": ("network", 3, cut),
     "refuse": ("network", 2, refuse),
     "stall": ("network", 2, stall),
+    "fill disk": ("disk", 2, while_spilling(fill_disk)),
+    "cancel gets": ("subscriber", 2, cancel_gets),
     "stop store": ("stopped", 2, stop(STORE, 1.0, 4.0, 24.0)),
     "stop fetcher": ("stopped", 3, stop(FETCHER, 1.0, 4.0, 12.0)),
     "stop parser": ("stopped", 1, stop(PARSER, 1.0, 12.0)),

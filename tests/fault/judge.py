@@ -16,17 +16,10 @@ from tests.fault import journal
 from tests.workload import Replica
 
 COLUMNS = ("timeline", "journal_name", "position", "row", "transaction", "transaction_row")
-NAMES_KEPT = 1 << 16
+NAMES_KEPT = 1 << 18
 """So many rows' names are known when a timeline begins: what was not acked is fewer."""
 
 RowId = tuple[int, int, int, int]
-Name = tuple[str, int]
-
-
-def name_of(row: dict[str, Any]) -> Name | None:
-    """What the row is called on every server: its GTID and its number in the transaction. None:
-    over Canal's protocol nobody knows."""
-    return (row["transaction"], row["transaction_row"]) if row.get("transaction") else None
 
 
 class Judge(Replica):
@@ -37,25 +30,29 @@ class Judge(Replica):
     def __init__(self, database: str, tables: str, path: Path) -> None:
         super().__init__(database)
         self.filter = re.compile(tables)
-        self._path = path
+        self.path = path
         self._offset = 0
         self._highest_id: RowId = (0, 0, 0, 0)
         self._digest = hashlib.sha256()  # of ids without their timeline
         self._named = hashlib.sha256()
-        self._names: deque[Name] = deque(maxlen=NAMES_KEPT)
-        self._before: frozenset[Name] = frozenset()
+        self._names: deque[Any] = deque(maxlen=NAMES_KEPT)
+        self._before: dict[Any, int] = {}  # names, and which of the rows they are
+        self._acked_rows = self._acked_before = 0
+        self.is_acked = False
         self.timelines = 0
+        self.again_though_acked = 0
         self.rows = 0
         self.lives = 0
         self.subscribed = False
 
     def read(self) -> None:
         """Judge what is new in the journal. Raises AssertionError on disorder."""
-        for offset, record in journal.read(self._path, self._offset):
+        for offset, record in journal.read(self.path, self._offset):
             self._offset = offset
             self._take(*record)
 
     def _take(self, kind: str, value: Any) -> None:
+        self.is_acked = kind == "ack"
         if kind == "start":
             self.lives += 1
             self.rewind()
@@ -63,25 +60,38 @@ class Judge(Replica):
             self.apply([[journal.from_ipc(batch) for batch in part] for part in value])
         elif kind == "ack":
             self.ack()
+            self._acked_rows = self.rows
         else:
             self.subscribed = True
 
+    def _name(self, table: str, row: dict[str, Any]) -> Any:
+        """What the row is called on every server: its GTID and its number in the transaction. None:
+        over Canal's protocol nobody knows."""
+        return (row["transaction"], row["transaction_row"]) if row.get("transaction") else None
+
+    def _taken(self, name: Any) -> None:
+        """A row that had not come before."""
+
     def _change(self, table: str, row: dict[str, Any]) -> None:
-        this, name = canal.row_id(row), name_of(row)
+        this, name = canal.row_id(row), self._name(table, row)
         if this <= self._highest_id:
             return
         assert self.filter.fullmatch(f"{self.database}.{table}"), f"{table} is not subscribed"
         if this[0] > self._highest_id[0] or not self.timelines:
             self.timelines += 1
-            self._before = frozenset(self._names)
+            first = self.rows - len(self._names)
+            self._before = {name: first + n for n, name in enumerate(self._names)}
+            self._acked_before = self._acked_rows
         self._highest_id = this
         super()._change(table, row)
         if name in self._before:
+            self.again_though_acked += self._before[name] < self._acked_before
             return
         self._digest.update(repr(this[1:]).encode())
         self._named.update(repr(name).encode())
         if name is not None:
             self._names.append(name)
+        self._taken(name)
         self.rows += 1
 
     @property
@@ -89,16 +99,21 @@ class Judge(Replica):
         """The newest row of the table `marker`."""
         return max(self.tables.get("marker", {0: ()}))
 
+    @property
+    def named(self) -> bytes:
+        """The digest of the rows' names, each once and in order."""
+        return self._named.digest()
+
     def missing(self, *logs: Sequence[Path]) -> str:
         """What differs from the rows in the servers' binlogs, each once and in order; or "". Where
         there were several timelines, all of these logs together, by the names of rows."""
         ids, names = hashlib.sha256(), hashlib.sha256()
-        known: set[Name | None] = set()
+        known: set[Any] = set()
         count = 0
         for log in logs:
             found = [row for batch in canal.decode_files(log) for row in self._of_mine(batch)]
             for row in sorted(found, key=canal.row_id):
-                name = name_of(row)
+                name = self._name("", row)
                 if name in known:
                     continue
                 known |= set() if name is None else {name}

@@ -1,7 +1,7 @@
 """A fault run: writers on a real server, four subscribers, random faults, and the judgement.
 
 Everything that is random comes from one seed. After each fault a marker row is written; the
-recovery has ended when every subscriber has received it.
+recovery has ended when every subscriber has received it. With a second server: pair_run.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import psutil
 import pymysql
 
 from ray_canal.actors.ray_settings import RAY_SETTINGS
-from tests.fault.faults import FAULTS
+from tests.fault.faults import FAULTS, Kinds
 from tests.fault.judge import Judge
 from tests.processes import family, wait_for
 from tests.proxy import Proxy
@@ -45,10 +45,13 @@ SUBSCRIBERS = {
 }
 BY_TCP = 4
 SPILLING = 2
+BY_ASYNCIO = 3
 
 
 class FaultRun:
-    """`with FaultRun(...) as run: run.faults(...); run.judge()`. See faults.Deployment."""
+    """`with FaultRun(...) as run: run.fault(...); run.judge()`. See faults.Deployment."""
+
+    kinds: Kinds = FAULTS
 
     def __init__(
         self,
@@ -60,27 +63,41 @@ class FaultRun:
         per_process: int = 1,
     ) -> None:
         """`decoders`, `per_process`: as in the configuration."""
-        self.server, self.folder, self.decoders = server, folder, decoders
+        self._current, self.folder, self.decoders = server, folder, decoders
         self._per_process = per_process
         self._burst_rows = burst_rows
         self.rng = random.Random(seed)
-        self.proxy = Proxy((server.host, server.port))
+        self._proxy = Proxy((server.host, server.port))
         self._tcp_port = free_port()
         self._address = folder / "address"
         self.work = Workload(server, seed=seed, tables=TABLES, database=DATABASE)
         # Ray's socket paths must be short.
         self._ray_temp = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
-        self._heads = 0
+        self._heads = self._lives = 0
         self._head: subprocess.Popen[bytes] | None = None
         self._subscribers: dict[int, subprocess.Popen[bytes]] = {}
         self._stop = threading.Event()
+        self._writing = threading.Lock()
         self._writer = threading.Thread(target=self._write)
         self._marker = 0
         self.judges = {
-            client_id: Judge(DATABASE, tables, folder / f"journal.{client_id}")
+            client_id: self._judge_of(client_id, tables, folder / f"journal.{client_id}")
             for client_id, (tables, _, _) in SUBSCRIBERS.items()
         }
         self.recoveries: dict[str, list[float]] = defaultdict(list)
+
+    @property
+    def server(self) -> Server:
+        """The one that is written to."""
+        return self._current
+
+    @property
+    def proxy(self) -> Proxy:
+        """Between the destination and a server."""
+        return self._proxy
+
+    def _judge_of(self, client_id: int, tables: str, journal: Path) -> Judge:
+        return Judge(DATABASE, tables, journal)
 
     # --- the deployment -----------------------------------------------------------------------
 
@@ -88,19 +105,7 @@ class FaultRun:
         try:
             self.work.create()
             self.server.execute(f"create table {DATABASE}.marker (id bigint primary key)")
-            name, position = self.server.position()
-            (self.folder / "canal.toml").write_text(
-                f'[meta]\npath = "{self.folder / "meta.db"}"\n'
-                f"[ray]\ndestinations_per_process = {self._per_process}\n"
-                f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
-                "chunk_bytes = 262144\n"  # small, so that subscribers fall behind the log
-                "[instance.store]\nbuffer_size = 2048\n"
-                f'[instance.source]\naddress = "{self.proxy.address}"\nusername = "root"\n'
-                f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
-                "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
-                "reconnect_max_s = 2.0\n"
-                f'[server]\nhost = "127.0.0.1"\nport = {self._tcp_port}\n'
-            )
+            (self.folder / "canal.toml").write_text(self._config())
             self._launch_head()
             self._launch_subscribers()
             # Who subscribes later starts behind what others have acked.
@@ -112,12 +117,30 @@ class FaultRun:
             raise
         return self
 
+    def _config(self) -> str:
+        name, position = self.server.position()
+        start = f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
+        meta = f'[meta]\npath = "{self.folder / "meta.db"}"\n'
+        return self._toml(meta, f'address = "{self.proxy.address}"\n{start}')
+
+    def _toml(self, meta: str, source: str) -> str:
+        return (
+            f"{meta}[ray]\ndestinations_per_process = {self._per_process}\n"
+            f'[[instance]]\ndestination = "faults"\ndecoders = {self.decoders}\n'
+            "chunk_bytes = 262144\n"  # small, so that subscribers fall behind the log
+            f'[instance.store]\nbuffer_size = 2048\nspill_path = "{self.folder / "spill"}"\n'
+            f'[instance.source]\nusername = "root"\n{source}'
+            "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
+            "reconnect_max_s = 2.0\n"
+            f'[server]\nhost = "127.0.0.1"\nport = {self._tcp_port}\n'
+        )
+
     def __exit__(self, *failure: object) -> None:
         self._stop.set()
         if self._writer.is_alive():
             self._writer.join()
         self._kill(self._head, *self._subscribers.values())
-        self.proxy.__exit__(None, None, None)
+        self._proxy.__exit__(None, None, None)
         shutil.rmtree(self._ray_temp, ignore_errors=True)
 
     @property
@@ -144,11 +167,12 @@ class FaultRun:
 
     def _launch_subscriber(self, client_id: int) -> None:
         tables, batch_size, policy = SUBSCRIBERS[client_id]
-        tcp = (f"127.0.0.1:{self._tcp_port}",) if client_id == BY_TCP else ()
+        how = {BY_TCP: f"127.0.0.1:{self._tcp_port}", BY_ASYNCIO: f"asyncio:{self._lives}"}
+        self._lives += 1
         self._subscribers[client_id] = self._spawn(
             f"subscriber.{client_id}.log", "tests.fault.subscriber",
             self._address, "faults", client_id, tables, batch_size,
-            policy, self.folder / f"journal.{client_id}", *tcp,
+            policy, self.folder / f"journal.{client_id}", how.get(client_id, ""),
         )  # fmt: skip
 
     def _kill(self, *given: subprocess.Popen[bytes] | None) -> None:
@@ -187,9 +211,13 @@ class FaultRun:
     def spilling_pid(self) -> int:
         return self._subscribers[SPILLING].pid
 
+    def asyncio_pid(self) -> int:
+        return self._subscribers[BY_ASYNCIO].pid
+
     def _write(self) -> None:
         while not self._stop.wait(0.2):
-            with contextlib.suppress(pymysql.err.MySQLError, OSError):  # mysqld was killed
+            # mysqld was killed
+            with self._writing, contextlib.suppress(pymysql.err.MySQLError, OSError):
                 self.work.write(self._burst_rows, writers=3, stop=self._stop)
 
     # --- faults and recoveries ----------------------------------------------------------------
@@ -234,7 +262,7 @@ class FaultRun:
         for client_id, subscriber in list(self._subscribers.items()):
             if subscriber.poll() is None:
                 continue
-            if what in FAULTS and FAULTS[what][0] == "head":
+            if what in self.kinds and self.kinds[what][0] == "head":
                 # Ray now and then ends a program whose raylet has died before the head.
                 print(f"(subscriber {client_id} ended with {subscriber.returncode})", flush=True)
                 self._launch_subscriber(client_id)
@@ -248,18 +276,18 @@ class FaultRun:
 
     def fault(self, name: str) -> float:
         """Do it; the seconds until all is well again."""
-        group, _, act = FAULTS[name]
+        group, _, act = self.kinds[name]
         act(self)
         took_s = self._recovered(name)
         self.recoveries[group].append(took_s)
         return took_s
 
-    def random_faults(self, seconds: float) -> None:
-        """One after the other, until the time is over; each is printed."""
+    def random_faults(self, seconds: float, only: Sequence[str] = ()) -> None:
+        """One after the other, until the time is over; each is printed. `only`: of these kinds."""
         absent = [] if self.decoders else ["parser", "buffer"]
         absent += ["fetcher", "spare"] if self._per_process else []
-        names = [name for name in FAULTS if not name.endswith(tuple(absent))]
-        weights = [FAULTS[name][1] for name in names]
+        names = list(only) or [name for name in self.kinds if not name.endswith(tuple(absent))]
+        weights = [self.kinds[name][1] for name in names]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             (name,) = self.rng.choices(names, weights)
@@ -274,20 +302,28 @@ class FaultRun:
         self._writer.join()
         self._recovered("the last row")
         expected = self.work.rows()
-        binlogs = self.server.binlogs()
+        self._truth()
         for client_id, judge in self.judges.items():
             mine = {t: r for t, r in expected.items() if judge.filter.fullmatch(f"{DATABASE}.{t}")}
             assert mine, f"subscriber {client_id} has no tables"
             if client_id == BY_TCP:  # entries are text: of its rows the keys are compared
                 mine = {table: {key: (key,) for key in rows} for table, rows in mine.items()}
             assert judge.differences(mine) == [], f"subscriber {client_id}"
-            assert judge.missing(binlogs) == "", f"subscriber {client_id}"
+            assert self._missing(client_id) == "", f"subscriber {client_id}"
+
+    def _truth(self) -> None:
+        self._binlogs = self.server.binlogs()
+
+    def _missing(self, client_id: int) -> str:
+        """What differs from the rows in the servers' logs."""
+        return self.judges[client_id].missing(self._binlogs)
 
     def report(self) -> str:
         """What was received, and recovery times by group of faults."""
         lines = [
             f"subscriber {client_id}: {judge.received} rows received, {judge.repeated} of them "
-            f"again, {judge.rows} taken once; none lost, none out of order"
+            f"again, {judge.rows} taken once, {judge.timelines} timelines, "
+            f"{judge.again_though_acked} again though acked; none lost, none out of order"
             for client_id, judge in self.judges.items()
         ]
         lines.append(f"{'group':12} {'faults':>6} {'p50':>7} {'p99':>7} {'max':>7}  (seconds)")

@@ -37,12 +37,17 @@ def judged(folder: Path, *records: Any) -> Judge:
     judge = Judge("d", r"d\.t", journal)
     with journal.open("ab") as out:
         for record in records:
-            kind, value = record if isinstance(record, tuple) else (record, None)
-            if kind == "message":
-                value = [[to_ipc(value if isinstance(value, pa.RecordBatch) else batch(*value))]]
-            write(out, (kind, value))
+            write(out, journaled(record))
             judge.read()
     return judge
+
+
+def journaled(record: Any) -> tuple[str, Any]:
+    """A record of the journal, whose messages are given as a batch or as its rows' positions."""
+    kind, value = record if isinstance(record, tuple) else (record, None)
+    if kind == "message":
+        value = [[to_ipc(value if isinstance(value, pa.RecordBatch) else batch(*value))]]
+    return kind, value
 
 
 def test_a_row_that_comes_again_counts_once(tmp_path: Path) -> None:
