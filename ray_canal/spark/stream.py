@@ -8,6 +8,7 @@ once (spark/parquet.py does).
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ray_canal.errors import CanalError, InstanceRestarted
+from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.spark.frames import Frames, Statements, to_frames
 
 _log = logging.getLogger(__name__)
@@ -130,31 +131,49 @@ def changes(
     *,
     batch_size: int = 24576,
     timeout: float | None = None,
-    client_id: int = 1001,
+    client_id: int | None = None,
     ack: bool = False,
+    statements: Statements = "error",
 ) -> DataFrame:
     """The changes of one table that are there now (one batch), as a DataFrame.
 
-    `source`: a destination's name, or a subscribed connector. `table`: `schema.table`. Without
-    `ack` the batch stays unacked: it comes again for the next connection of this client. The
-    DataFrame can be read until the session stops, or until `release_changes()`. With no change of
-    the table in the batch, an empty DataFrame without columns.
-    """
-    if isinstance(source, str):
-        import ray_canal
+    `source`: a destination's name, or a subscribed connector. `table`: `schema.table`. By the name
+    alone this is a look from aside: the subscription is nobody else's and ends with the call. With
+    a `client_id` it is that subscriber, whose batch comes again unless `ack` is true. Raises
+    ConfigError: `ack` without a `client_id`.
 
-        connector: Any = ray_canal.connect(source, client_id=client_id)
-        connector.subscribe(table.replace(".", r"\."))
-    else:
-        connector = source
+    The DataFrame can be read until the session stops, or until `release_changes()`. With no change
+    of the table in the batch, an empty DataFrame without columns. `statements` as in `run`.
+    """
+    options: dict[str, Any] = {"tables": [table], "statements": statements}
+    if not isinstance(source, str):
+        return _one_look(spark, source, options, batch_size, timeout, ack)
+    if ack and client_id is None:
+        raise ConfigError("ack=True needs a client_id: without, nobody's cursor is moved")
+    import ray_canal
+
+    with ray_canal.connect(source, client_id=client_id) as connector:
+        connector.subscribe(re.escape(table))
+        return _one_look(spark, connector, options, batch_size, timeout, ack)
+
+
+def _one_look(
+    spark: SparkSession,
+    connector: Any,
+    options: dict[str, Any],
+    batch_size: int,
+    timeout: float | None,
+    ack: bool,
+) -> DataFrame:
     message = connector.get_without_ack(batch_size, timeout)
     if message.id == EMPTY_BATCH:
         return _nothing(spark)
-    made = to_frames(spark, message.batches, tables=[table])
+    made = to_frames(spark, message.batches, **options)
     _held.append(made)
     if ack:
         connector.ack(message.id)
-    return made.by_table.get(table, _nothing(spark))
+    found = list(made.by_table.values())
+    return found[0] if found else _nothing(spark)
 
 
 def release_changes() -> None:
