@@ -64,6 +64,10 @@ def spark_changes(
     idle_polls: Annotated[
         int | None, typer.Option(min=1, help="End after so many empty gets in a row.")
     ] = None,
+    ignore_statements: Annotated[
+        bool,
+        typer.Option(help="Pass over statements whose rows are not in the log; else they end it."),
+    ] = False,
     executors: Annotated[int, typer.Option(min=1, help="Spark executors.")] = 1,
     executor_cores: Annotated[int, typer.Option(min=1, help="CPUs of an executor.")] = 1,
     executor_memory: Annotated[str, typer.Option(help="Memory of an executor.")] = "512M",
@@ -90,6 +94,7 @@ def spark_changes(
                 batch_size=batch_size,
                 timeout=timeout_s,
                 max_batches=max_batches,
+                statements="ignore" if ignore_statements else "error",
                 until=lambda now: idle_polls is not None and now.empty_polls >= idle_polls,
             )
         Console(file=sys.stdout, width=100).print(summary(sink.counts))

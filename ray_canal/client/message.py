@@ -177,7 +177,8 @@ class Message:
 
     @property
     def batches(self) -> list[pa.RecordBatch]:
-        """Arrow's view: one batch for each table version of each chunk, rows in log order.
+        """Arrow's view: one batch for each table version of each chunk, rows in log order; and one
+        for each change of a table as a whole, such as TRUNCATE (views/table_events.py).
 
         Columns: event_type, timeline, journal_name, position, row, execute_time, gtid, transaction,
         transaction_row, before, after; the table's name is in the schema's metadata. Buffers are

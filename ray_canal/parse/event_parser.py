@@ -38,6 +38,9 @@ from ray_canal.protocol.table_meta import TableMeta
 
 logger = logging.getLogger(__name__)
 
+_EFFECTS_WITH_COLUMNS_MAX = 100
+"""Of a statement that drops more tables (DROP DATABASE), their columns do not travel along."""
+
 
 class EventParser:
     """Parses chunks of one source. With a keeper of schemas, chunks come in the log's order (they
@@ -184,6 +187,8 @@ class _Chunk:
             event, session_of(head, event), lambda schema: schemas.tables_at(schema, place)
         )
         moved: dict[Name, TableMeta | None] = {}
+        if len(found) > _EFFECTS_WITH_COLUMNS_MAX:
+            moved = dict.fromkeys(self._schemas.names.pair(effect[1:3]) for effect in found)
         return [self._in_full(effect, place, moved) for effect in found]
 
     def _in_full(

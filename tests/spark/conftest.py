@@ -84,6 +84,9 @@ class Log:
         self.given = self.acked
 
 
+_KINDS = ["INSERT", "UPDATE", "DELETE", "STATEMENT"]
+
+
 def change_batch(
     changes: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]],
     row_type: pa.DataType,
@@ -114,8 +117,8 @@ def change_batch(
         },
     )
     events = pa.DictionaryArray.from_arrays(
-        pa.array([["INSERT", "UPDATE", "DELETE"].index(c[0]) for c in changes], pa.int8()),
-        pa.array(["INSERT", "UPDATE", "DELETE"]),
+        pa.array([_KINDS.index(c[0]) for c in changes], pa.int8()),
+        pa.array(_KINDS),
     )
     columns = [
         events,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.errors import InstanceRestarted
+from ray_canal.errors import InstanceRestarted, UnsupportedEvent
 from ray_canal.spark.stream import Progress, changes, release_changes, run
-from tests.spark.conftest import Log, inserts
+from tests.spark.conftest import Log, change_batch, inserts
 
 
 @pytest.fixture
@@ -133,6 +133,23 @@ def test_restart_of_the_instance_repeats_the_batch(spark, log: Log) -> None:
     progress = run(restarting, spark, lambda frames, message: seen.append(message.id))
     assert seen == [1, 1, 2, 3]
     assert progress.rows == 11
+
+
+def test_statements_end_it_unless_they_are_passed_over(spark) -> None:
+    """b8: rows that only a statement's text tells of are never left out in silence."""
+    told = change_batch([("STATEMENT", None, None)], inserts(0, 1).schema.field("after").type)
+    told = told.replace_schema_metadata({**told.schema.metadata, b"canal.sql": b"UPDATE item"})
+    log = Log([[inserts(0, 3)], [inserts(3, 2), told]])
+    with pytest.raises(UnsupportedEvent, match=r"1000 rows of shop.item were .*: UPDATE item; set"):
+        run(log, spark, lambda *_: None)
+    assert (log.acked, log.rollbacks) == (1, 1)
+    with pytest.raises(UnsupportedEvent, match="UPDATE item"):
+        changes(spark, log, table="shop.item")
+    log.rollback()
+    assert changes(spark, log, table="shop.item", statements="ignore").count() == 2
+    log.rollback()
+    assert run(log, spark, lambda *_: None, statements="ignore").rows == 2
+    assert log.acked == 2
 
 
 def test_changes_reads_one_batch(spark, log: Log) -> None:

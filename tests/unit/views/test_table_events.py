@@ -13,6 +13,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.offline import decode_batches, decode_chunks
+from ray_canal.parse import event_parser
 from ray_canal.protocol.log_context import LogContext
 from ray_canal.views.arrow import batches
 from ray_canal.views.table_events import KINDS, change_batches, is_of_table
@@ -55,6 +56,17 @@ def test_what_statements_do_to_tables_is_in_the_batches() -> None:
                 places.append((row["position"], row["row"]))
     assert len(set(places)) == len(places)
     assert found_in(DDL, r".*\.d3") == [f for f in found if f[1] == "d3"]
+
+
+def test_of_many_tables_at_once_the_columns_do_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """b8: DROP DATABASE of thousands of tables makes a small message."""
+    most = []
+    for limit in (100, 0):
+        monkeypatch.setattr(event_parser, "_EFFECTS_WITH_COLUMNS_MAX", limit)
+        whole = [b for part in decode_batches([DDL]) for b in part if is_of_table(b)]
+        most.append(max(batch.schema.field("after").type.num_fields for batch in whole))
+    assert most[0] > 1
+    assert most[1] == 0
 
 
 def test_rows_before_and_behind_are_in_other_batches() -> None:
