@@ -19,12 +19,14 @@ except ImportError as error:
     ) from error
 
 from ray_canal.spark.frames import Frames, to_frames
+from ray_canal.spark.prepared import Prepared
 from ray_canal.spark.session import provide_java, session, stop
 from ray_canal.spark.state import key_columns, latest
 from ray_canal.spark.stream import Progress, changes, release_changes, run
 
 __all__ = [
     "Frames",
+    "Prepared",
     "Progress",
     "changes",
     "key_columns",

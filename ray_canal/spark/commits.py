@@ -9,8 +9,7 @@ only, each row once, and who writes knows which rows are there already, however 
     _ray_canal/staging/ATTEMPT/…            not committed yet, or not moved yet
     _ray_canal/commits/NUMBER.json          the last two commits
 
-No Spark here: the file system is a port, with what local disks, HDFS and object stores have in
-common.
+The file system is a port, with what local disks, HDFS and object stores have in common.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any, Protocol
 
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.spark.place import Place
+from ray_canal.spark.prepared import Named, Prepared
 
 OWN_FOLDER = "_ray_canal"
 """Spark passes over names that begin with an underscore."""
@@ -65,13 +65,14 @@ class Files(Protocol):
 class Commit:
     """One batch. `moves`: staged file and its place, both relative to the sink's folder. `last`: of
     each table that was ever written, its last row. `counts` are the batch's changes by table and
-    event type."""
+    event type. `prepared`: which XA transactions do not count (spark/prepared.py)."""
 
     number: int
     attempt: str = ""
     moves: tuple[tuple[str, str], ...] = ()
     last: dict[str, Place] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    prepared: Prepared = field(default_factory=Prepared)
 
     @property
     def staging(self) -> str:
@@ -86,6 +87,7 @@ class Commit:
             "moves": self.moves,
             "last": self.last,
             "counts": self.counts,
+            "prepared": {"open": self.prepared.open, "gone": sorted(self.prepared.gone, key=str)},
         }
         return json.dumps(body, separators=(",", ":")).encode()
 
@@ -103,6 +105,7 @@ def _unpacked(data: bytes) -> Commit:
         tuple((source, target) for source, target in body["moves"]),
         {table: Place(*place) for table, place in body["last"].items()},
         body["counts"],
+        _prepared(body.get("prepared", {"open": {}, "gone": []})),
     )
 
 
@@ -209,3 +212,8 @@ def _numbers(files: Files) -> list[int]:
 
 def _path(number: int) -> str:
     return f"{_COMMITS}/{number:020d}.json"
+
+
+def _prepared(body: Any) -> Prepared:
+    waiting = {xa_id: Named(*named) for xa_id, named in body["open"].items()}
+    return Prepared(waiting, {Named(*named) for named in body["gone"]})

@@ -9,6 +9,7 @@ all nodes share.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 from collections import Counter
@@ -35,12 +36,16 @@ from ray_canal.spark.place import (
     read_file_name,
     rows_above,
 )
+from ray_canal.spark.prepared import outcomes
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
 
 Counts = Counter[tuple[str, str]]
+
+_TOLD = ""
+"""The place among last ones up to which outcomes of transactions were taken; no table's name."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,12 +82,17 @@ class ParquetSink:
 
     def __call__(self, frames: dict[str, DataFrame], message: Any) -> None:
         try:
-            self._write(frames, message.batches)
+            self._write(frames, message.batches, getattr(message, "transactions", None))
         except BaseException:
             self._commits = None  # what was done is read from the folder
             raise
 
-    def _write(self, frames: dict[str, DataFrame], batches: list[pa.RecordBatch]) -> None:
+    def _write(
+        self,
+        frames: dict[str, DataFrame],
+        batches: list[pa.RecordBatch],
+        transactions: pa.RecordBatch | None,
+    ) -> None:
         commits = self._opened()
         last = commits.last.last
         found = [
@@ -93,7 +103,10 @@ class ParquetSink:
         new = [batch for batch in new if batch.num_rows]
         if skipped:
             _log.info("%d rows come again and are in %s already", skipped, self.path)
-        if not new:
+        told = outcomes(transactions)
+        if _TOLD in last:
+            told = [one for one in told if one.place.key > last[_TOLD].key]
+        if not new and not told:
             return
         commit = self._begun = commits.begin()
         ends = {table_name(batch): place_at(batch, -1) for batch in new}
@@ -102,13 +115,15 @@ class ParquetSink:
             if written is not None and _overlaps(found, table, written):
                 frame = frame.where(is_above(written, frame.columns))
             self._stage(table, frame, f"{commit.staging}/{number}")
-        counts = change_counts(new)
+        prepared = copy.deepcopy(commits.last.prepared)
+        prepared.take(told)
         commit = Commit(
             commit.number,
             commit.attempt,
-            self._moves(commit, min((place_at(b, 0) for b in new), key=lambda at: at.key)),
-            {**last, **ends},
-            _by_table(counts),
+            self._moves(commit, [place_at(batch, 0) for batch in new]),
+            {**last, **ends, **({_TOLD: told[-1].place} if told else {})},
+            _by_table(change_counts(new)),
+            prepared,
         )
         commits.commit(commit)
         self._settle(commit)
@@ -143,11 +158,11 @@ class ParquetSink:
             .parquet(f"{self._root}/{folder}-{shape}")
         )
 
-    def _moves(self, commit: Commit, first: Place) -> tuple[tuple[str, str], ...]:
-        """Where each staged file belongs."""
-        if self._files is None:
+    def _moves(self, commit: Commit, places: list[Place]) -> tuple[tuple[str, str], ...]:
+        """Where each staged file belongs. `places`: of some rows, the batch's first among them."""
+        if self._files is None or not places:
             return ()
-        moves = []
+        moves, first = [], min(places, key=lambda at: at.key)
         for ordinal, path in enumerate(staged(self._files, commit)):
             parts = path.split("/")
             shape = parts[0].rpartition("-")[2]
@@ -188,11 +203,15 @@ def read_rows(
     spark: SparkSession, path: str, table: str, key: Sequence[str] | None = None, **options: Any
 ) -> DataFrame:
     """The rows that a table (`schema.table`) has after the changes in `path`: `latest` of its
-    changes, and of those of tables that it was renamed from. `options` are those of `latest`.
+    changes, and of those of tables that it was renamed from; without those of XA transactions that
+    are not committed. `options` are those of `latest`.
 
     Raises what `read_changes` and `latest` raise.
     """
     others = _Written(spark, path)
+    newest = last_commit(HadoopFiles(spark, path))
+    if newest is not None:
+        options.setdefault("uncommitted", newest.prepared.uncommitted)
     return latest(others[table], key, others=others, **options)
 
 

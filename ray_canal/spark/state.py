@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,6 +14,7 @@ from ray_canal.spark.frames import Statements
 from ray_canal.spark.lineage import surviving
 from ray_canal.spark.merge import Absent, merged
 from ray_canal.spark.place import order_of
+from ray_canal.spark.prepared import Named, committed
 from ray_canal.views.presence import PRESENT
 
 KEY_NOTE = "canal.key"
@@ -36,6 +37,7 @@ def latest(
     absent: Absent = "error",
     others: Mapping[str, DataFrame] | None = None,
     statements: Statements = "error",
+    uncommitted: Collection[Named] = (),
 ) -> DataFrame:
     """The rows that are left when the changes in `frame` are applied in order: the columns of
     `after`.
@@ -54,11 +56,13 @@ def latest(
     the table that had these rows, looked up in `others` by its `schema.table` (as `frames` of `run`
     has them). Raises ConfigError: it is not there; UnsupportedEvent: rows were changed by a
     statement of which the log has the text alone, unless `statements` is "ignore".
+
+    `uncommitted`: XA transactions whose rows do not count, as `Prepared` knows them.
     """
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
-    frame = surviving(frame, {} if others is None else others, statements)
+    frame = committed(surviving(frame, {} if others is None else others, statements), uncommitted)
     if any(name in frame.columns for name in PRESENT) or absent == "flag":
         return merged(frame, names, defaults or {}, absent)
     order = [f"order_{n}" for n, _ in enumerate(order_of(frame.columns))]

@@ -1,0 +1,124 @@
+"""XA transactions that are prepared: their rows come first, whether they count is told later.
+
+The server writes an XA transaction's rows when it is prepared, and XA COMMIT or XA ROLLBACK behind
+it, perhaps days later. So rows are delivered before anybody knows. Until then, and behind a
+rollback, they are in no SELECT. Nothing else changes these rows in between: they are locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ray_canal.errors import ConfigError
+from ray_canal.protocol.position import journal_key
+from ray_canal.spark.place import TIMELINE, Place
+from ray_canal.views.transactions import (
+    COMMIT_PREPARED,
+    COMMITTED,
+    PREPARED,
+    ROLLBACK_PREPARED,
+    ROLLED_BACK,
+)
+
+_TRANSACTION = "transaction"
+
+
+class Named(NamedTuple):
+    """A transaction. `timeline`: None: its name is a GTID, which is the same on every server."""
+
+    timeline: int | None
+    transaction: str
+
+
+class Outcome(NamedTuple):
+    """What became of a transaction, at its end."""
+
+    place: Place
+    named: Named
+    outcome: str
+    xa_id: str
+    rows: int  # of tables that the subscriber sees
+
+
+def outcomes(transactions: pa.RecordBatch | None) -> list[Outcome]:
+    """Of those in a message's `transactions` that have not just been committed, in log order."""
+    if transactions is None or not transactions.num_rows:
+        return []
+    others = transactions.filter(pc.not_equal(transactions.column("outcome"), COMMITTED))
+    return [
+        Outcome(
+            Place(
+                row["timeline"],
+                journal_key(row["journal_name"])[1],
+                row["end"],
+                0,
+                row["journal_name"],
+            ),
+            Named(None if row["gtid"] else row["timeline"], row["transaction"]),
+            row["outcome"],
+            row["xa_id"] or "",
+            row["rows"],
+        )
+        for row in others.to_pylist()
+    ]
+
+
+@dataclass
+class Prepared:
+    """Which transactions do not count, by what messages told. `open`: by XA id, those of which it
+    is not known yet; `gone`: those that were rolled back."""
+
+    open: dict[str, Named] = field(default_factory=dict)
+    gone: set[Named] = field(default_factory=set)
+
+    def add(self, message: Any) -> None:
+        """Take the transactions that end in a message; messages come in their order, and may come
+        again."""
+        self.take(outcomes(message.transactions))
+
+    def take(self, found: Iterable[Outcome]) -> None:
+        for one in found:
+            if one.outcome == PREPARED:
+                self.gone.discard(one.named)
+                self.open.pop(one.xa_id, None)
+                if one.rows:
+                    self.open[one.xa_id] = one.named
+            elif one.outcome == COMMIT_PREPARED:
+                self.open.pop(one.xa_id, None)
+            elif one.outcome == ROLLBACK_PREPARED:
+                prepared = self.open.pop(one.xa_id, None)
+                self.gone |= set() if prepared is None else {prepared}
+            elif one.outcome == ROLLED_BACK and one.rows:
+                self.gone.add(one.named)
+
+    @property
+    def uncommitted(self) -> frozenset[Named]:
+        """The transactions whose rows are in no SELECT now."""
+        return frozenset(self.open.values()) | self.gone
+
+
+def committed(frame: DataFrame, uncommitted: Collection[Named]) -> DataFrame:
+    """The changes that are not of these transactions."""
+    if not uncommitted:
+        return frame
+    if _TRANSACTION not in frame.columns:
+        raise ConfigError("the frame does not tell transactions: it has no column `transaction`")
+    of_this = [one.transaction for one in uncommitted if one.timeline is None]
+    hidden = F.col(_TRANSACTION).isin(of_this) if of_this else F.lit(False)
+    by_timeline: dict[int, list[str]] = {}
+    for one in uncommitted:
+        if one.timeline is not None:
+            by_timeline.setdefault(one.timeline, []).append(one.transaction)
+    for timeline, names in by_timeline.items():
+        here = F.col(_TRANSACTION).isin(names)
+        hidden = hidden | (
+            here & (F.col(TIMELINE) == timeline) if TIMELINE in frame.columns else here
+        )
+    return frame.where(~F.coalesce(hidden, F.lit(False)))
