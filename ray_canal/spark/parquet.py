@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -32,6 +32,7 @@ from ray_canal.spark.place import (
     Place,
     file_name,
     is_above,
+    order_of,
     place_at,
     read_file_name,
     rows_above,
@@ -44,6 +45,8 @@ PARTITIONED_BY = ("schema_name", "table_name", "date")
 
 Counts = Counter[tuple[str, str]]
 
+_NUMBERED = {"gtid", "transaction_row"}
+_RANK = "_rank"
 _TOLD = ""
 """The place among last ones up to which outcomes of transactions were taken; no table's name."""
 
@@ -177,7 +180,8 @@ class ParquetSink:
 
 def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     """The changes of a table (`schema.table`) that a `ParquetSink` has written to `path`, in one
-    schema, whatever DDL came between them; of whole batches only.
+    schema, whatever DDL came between them; of whole batches only. What came again behind a change
+    of the server is there once, where transactions have GTIDs.
 
     Columns are those of a frame of `run`. Raises ConfigError: there are no changes of the table.
     """
@@ -196,7 +200,21 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     frames = [
         spark.read.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
     ]
-    return reduce(DataFrame.unionByName, in_one_schema(frames))
+    found = reduce(DataFrame.unionByName, in_one_schema(frames))
+    timelines = {at.timeline for group in versions for at, _ in group}
+    return _once(found) if len(timelines) > 1 and set(found.columns) >= _NUMBERED else found
+
+
+def _once(frame: DataFrame) -> DataFrame:
+    """Without changes that came again under a later timeline: of the same transaction (by its
+    GTID), the same number in it, of the same time (a server that was reset gives its GTIDs again),
+    and alike in what they say."""
+    images = [name for name in ("before", "after") if name in frame.columns]
+    of_table = F.when(F.col("transaction_row").isNull(), F.col("row"))
+    said = F.xxhash64("event_type", "execute_time", *images, of_table)
+    same = Window.partitionBy("gtid", "transaction_row", said).orderBy(*order_of(frame.columns))
+    first = frame.where("gtid IS NOT NULL").withColumn(_RANK, F.row_number().over(same))
+    return frame.where("gtid IS NULL").unionByName(first.where(f"{_RANK} = 1").drop(_RANK))
 
 
 def read_rows(

@@ -15,8 +15,8 @@ from ray_canal.client.message import Message
 from ray_canal.driver.files import BinlogFiles
 from ray_canal.offline import decode_chunks
 from ray_canal.protocol.message import MessageHead, MessagePart
-from ray_canal.spark.frames import to_frames
-from ray_canal.spark.parquet import ParquetSink, read_rows
+from ray_canal.spark.frames import table_name, to_frames
+from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
 from ray_canal.spark.place import Place
 from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
@@ -130,6 +130,37 @@ def test_what_was_rolled_back_is_not_in_the_frame(spark, mysql97: Server) -> Non
         assert rows(found) == writer.selected()
         assert rows(latest(frame)) != writer.selected()
     writer.end("open", "ROLLBACK")
+
+
+def test_what_comes_again_in_a_later_timeline_is_read_once(
+    spark: Any, mysql97: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A2: behind a failover rows that were not acked have new ids, and the same transactions."""
+    monkeypatch.setattr(
+        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(1500, 1 << 30, contiguous=True)
+    )
+    writer = Writer(mysql97)
+    for n in range(20):
+        table = "t" if n < 10 else "u"
+        if n == 10:
+            mysql97.execute("RENAME TABLE xa.t TO xa.u")
+        mysql97.execute(f"UPDATE xa.{table} SET n = {n} WHERE id BETWEEN {n} AND {n + 3}")
+    sink = ParquetSink(spark, str(tmp_path / "out"))
+    parts = list(messages(writer.file))
+    again = list(messages(writer.file, timeline=8))
+    kinds = [{change.kind for change in part.schema_changes} for part in parts]
+    (renamed,) = [number for number, found in enumerate(kinds) if "RENAME" in found]
+    assert 0 < renamed < len(parts) - 3
+    for message in (*parts[: renamed + 2], *again[renamed - 1 :]):
+        with to_frames(spark, message.batches) as made:
+            sink(made.by_table, message)
+    for name in ("xa.t", "xa.u"):
+        wanted = sum(b.num_rows for part in parts for b in part.batches if table_name(b) == name)
+        assert read_changes(spark, sink.path, name).count() == wanted
+    assert sum(sink.counts.values()) > sum(b.num_rows for part in parts for b in part.batches)
+    assert rows(read_rows(spark, sink.path, "xa.u")) == dict(
+        mysql97.execute("SELECT id, n FROM xa.u")
+    )
 
 
 @pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
