@@ -256,11 +256,11 @@ class Instance:
         self, line: Line, placement: Placement, records: Sequence[SchemaRecord]
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         """Stand at the source. Raises SourceError kinds: of a cursor, if no other can be served."""
-        began = None if placement.cursors else await self._began()
         options = StartOptions(
             partial=True,
             reach_bytes=self._config.store.capacity_bytes,
-            unattended=began,
+            unattended=None if placement.cursors else await self._began(),
+            newest=await self._cursors.run(self._timeline.newest),
         )
         delivered = "" if self._delivered is None else self._delivered.gtid
         cursors = [*placement.cursors.values()]
@@ -336,6 +336,7 @@ class Instance:
         line, info = self._line, chunk.info
         assert line is not None
         await self._schemas.keep(info, self._oldest_cursor)
+        await self._timeline.reach(self._cursors, self._epoch, info.head)
         line.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
         self._skipped.note(info)

@@ -3,14 +3,21 @@ cursors."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import logging
 import time
 
+from ray_canal.actors.ownership import Ownership
+from ray_canal.binlog.chunk import ChunkHead
+from ray_canal.errors import MetaUnavailable
 from ray_canal.meta.manager import MetaManager
 from ray_canal.protocol.position import SourceIdentity
-from ray_canal.protocol.timeline import Timeline, timeline_in
+from ray_canal.protocol.timeline import NO_FILE, LogFile, Timeline, timeline_in
 
 logger = logging.getLogger(__name__)
+
+_AGAIN_S = 0.5
 
 
 class KeptTimeline:
@@ -19,6 +26,30 @@ class KeptTimeline:
     def __init__(self, destination: str) -> None:
         self._destination = destination
         self.number = 0
+        self._now = Timeline(0, SourceIdentity(""))
+
+    def newest(self, meta: MetaManager) -> LogFile:
+        """Return the last file of which something was handed out. Raises ConfigError: the record
+        is damaged."""
+        known = meta.load_timeline(self._destination)
+        return NO_FILE if known is None else known.newest
+
+    async def reach(self, cursors: Ownership, epoch: int, head: ChunkHead) -> None:
+        """Before anything of a chunk is handed out: note its file, durably, if it is a newer one.
+        Waits while the cursors' server is away. Raises Fenced."""
+        file = LogFile(head.journal_name, head.created_s)
+        if not file.created_s or not file.is_behind(self._now.newest):
+            return
+        while self._now.newest != file:
+            try:
+                await cursors.run(self._note, epoch, file)
+            except MetaUnavailable:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _note(self, meta: MetaManager, epoch: int, file: LogFile) -> None:
+        now = dataclasses.replace(self._now, newest=file)
+        meta.save_timeline(self._destination, epoch, now)
+        self._now = now
 
     def enter(
         self, meta: MetaManager, epoch: int, identity: SourceIdentity, same_log: bool
@@ -37,4 +68,4 @@ class KeptTimeline:
                 "destination %s: timeline %d begins, behind %d: row ids of %s",
                 self._destination, now.number, known.number, identity.address,
             )  # fmt: skip
-        self.number = now.number
+        self.number, self._now = now.number, now

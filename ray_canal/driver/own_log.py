@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ray_canal.driver.gtid_sets import missing_gtids
+from ray_canal.driver.gtid_sets import missing_gtids, union
 from ray_canal.driver.log_file import Log, Surroundings
 from ray_canal.driver.log_search import Search
-from ray_canal.protocol.position import EntryPosition, LogPosition, utc_text
+from ray_canal.protocol.position import EntryPosition, LogPosition, journal_key, utc_text
+from ray_canal.protocol.timeline import LogFile
+
+_YOUNG_BYTES = 64 << 20
+"""As much of a file is read to tell two that were created in the same second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,21 @@ class Place:
 
     position: EntryPosition | None
     why: str = ""
+
+
+def has_file(log: Log, search: Search, file: LogFile) -> bool:
+    """Whether a file that was read is still in the log, or has been purged; True for none. A server
+    that was put back to an older copy does not have it. Raises SourceError, DecodeError kinds."""
+    names = [name for name, _ in log.files()]
+    if file.journal_name in names:
+        return search.head(file.journal_name).created_s == file.created_s
+    (base, number), (first_base, first) = journal_key(file.journal_name), journal_key(names[0])
+    return not file.journal_name or (base == first_base and number < first)
+
+
+def acked_gtids(position: EntryPosition) -> str:
+    """The GTIDs of all that a subscriber was given and has acked, of one of them in part."""
+    return union(position.gtid, position.open_gtid)
 
 
 def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Place:
@@ -41,7 +60,10 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
     another = bool(position.created_s) and position.created_s != created_s
     knows_gtids = position.gtid or not log.executed()
     if position.created_s and not another and not lacking and knows_gtids:
-        return Place(position)
+        # A reset within the file's first second gives another one of the same name and age.
+        is_young = 0 < position.timestamp <= created_s and position.position <= _YOUNG_BYTES
+        why = _misfit_of_young(position, search) if is_young and position.commit_us else ""
+        return Place(None, why) if why else Place(position)
     around = search.surroundings(name, position.position)
     if not cursor.identity.server_uuid:
         return _imported(position, around, lacking)
@@ -56,6 +78,17 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
         return Place(None, why)
     gtid = position.gtid or (around.start.gtid if log.executed() else "")
     return Place(replace(position, created_s=created_s, gtid=gtid))
+
+
+def _misfit_of_young(position: EntryPosition, search: Search) -> str:
+    """Why the commit before a cursor of a file's first second is not the cursor's; empty: it is, or
+    has no microsecond."""
+    around = search.surroundings(position.journal_name, position.position)
+    commit_us = around.next_us if position.is_inside else around.last_us
+    why = "" if around.is_event else "no event begins"
+    if commit_us and commit_us != position.commit_us:
+        why = _misfit_of_times(position, around)
+    return f"at {position.position} in {position.journal_name}, {why}" if why else ""
 
 
 def _same_commit(position: EntryPosition, around: Surroundings) -> bool:

@@ -29,7 +29,7 @@ from ray_canal.driver.gtid_sets import (
 )
 from ray_canal.driver.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.driver.log_search import Search
-from ray_canal.driver.own_log import begun_again, misfit_of_last, own_place
+from ray_canal.driver.own_log import acked_gtids, begun_again, has_file, misfit_of_last, own_place
 from ray_canal.driver.reach import lowest_of, too_far_behind
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
@@ -68,10 +68,10 @@ def decide(
     """
     decision = _Decision(source, AskedOnce(log))
     if not cursors:
-        return decision.without_cursors(options.unattended)
+        return decision.without_cursors(options)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
-        decision.refuse_behind([_delivered(cursor.position) for cursor in moved] + [delivered])
+        decision.refuse_behind([acked_gtids(cursor.position) for cursor in moved] + [delivered])
     found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
     failures = tuple(place if isinstance(place, SourceError) else None for place in found)
     places = [None if isinstance(place, SourceError) else place for place in found]
@@ -99,7 +99,7 @@ def decide(
         for cursor, place in zip(cursors, places, strict=True)
         if place is not None
     )
-    same_log = here and not decision.displaced
+    same_log = here and decision.goes_on(options)
     at = tuple(place or cursor.position for place, cursor in zip(places, cursors, strict=True))
     other_log = decision.other_log
     return Start(lowest, at, by_gtid, how, same_log, failures, behind, other_log)
@@ -198,16 +198,17 @@ class _Decision:
         seconds = time_us // MICROS
         return self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
 
-    def without_cursors(self, began: LogPosition | None) -> Start:
+    def without_cursors(self, options: StartOptions) -> Start:
         """Where the log began that nobody has subscribed to, if it still can; nobody loses anything
         where it cannot. `began` None: it has not begun yet."""
+        began = options.unattended
         if began is None:
             return self.configured()
         try:
             place = self.placed(began)
             how = "; ".join(self.reasons) or "nobody has subscribed yet: where it began"
             here = began.identity.server_uuid == self._log.identity.server_uuid
-            same_log = here and not self.displaced
+            same_log = here and self.goes_on(options)
             return Start(place, how=how, same_log=same_log, other_log=self.other_log)
         except UNUSABLE_CURSOR as error:
             why = f"nobody has subscribed, and the log's beginning {began.position} is gone"
@@ -219,6 +220,10 @@ class _Decision:
         except UNUSABLE_CURSOR:
             how = f"{why}, as is what source.start says: at the end"
             return Start(self.search.end(), how=how, other_log=other_log)
+
+    def goes_on(self, options: StartOptions) -> bool:
+        """Whether the log is certainly the one that was read, also beyond the cursors."""
+        return not self.displaced and has_file(self._log, self.search, options.newest)
 
     # ---- cursors
 
@@ -248,7 +253,7 @@ class _Decision:
         """Of this server, if its log is still the cursor's: where it is; of a file that is gone or
         renamed, by GTID."""
         position = cursor.position
-        delivered = _delivered(position)
+        delivered = acked_gtids(position)
         lacking = unknown_gtids(delivered, self._log.known_gtids()) if delivered else ""
         place = own_place(self._log, self.search, cursor, lacking)
         if place.position is not None:
@@ -481,11 +486,6 @@ class _Decision:
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         self.other_log = True
         return self._earliest() if policy == "earliest" else self.search.end()
-
-
-def _delivered(position: EntryPosition) -> str:
-    """The GTIDs of all that a subscriber was given and has acked, of one of them in part."""
-    return union(position.gtid, position.open_gtid)
 
 
 def describe(lost: LostRange) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ray_canal.errors import SourceError
 from ray_canal.protocol.position import EntryPosition, LogPosition
+from ray_canal.protocol.timeline import NO_FILE, LogFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,13 @@ class StartOptions:
     `partial`: a cursor that this server cannot serve (purged, reset) is left out, as long as there
     is another one. `reach_bytes`: so is one that lies further behind the newest one, in bytes of
     binlog. Who is left out is for a catch-up. `unattended`: where the log began that nobody had
-    subscribed to; for a start without cursors."""
+    subscribed to; for a start without cursors. `newest`: the last file of which something was
+    handed out, acked or not."""
 
     partial: bool = False
     reach_bytes: int | None = None
     unattended: LogPosition | None = None
+    newest: LogFile = NO_FILE
 
 
 ALL_CURSORS = StartOptions()
@@ -38,11 +41,12 @@ def begun(options: StartOptions) -> tuple[LogPosition, ...]:
 class Start:
     """Where to read from, and where each cursor lies in this log. `by_gtid`: the server is to leave
     out what `position.gtid` has. `how` tells people why it starts there. `same_log`: there are
-    cursors, and each was written in this log and is still where it was; without that, row ids
-    begin a new timeline. `failures`: of each cursor, what keeps it from being served; None: it
-    can be. `behind`: of each cursor, its bytes of binlog behind the newest one, if that was too far
-    for this start; else 0. `other_log`: it is the cursors' server, and another log (reset,
-    restored, replaced), so that nothing known of places in it holds."""
+    cursors, each was written in this log and is still where it was, and the log still has what was
+    handed out, or has purged it; without that, row ids begin a new timeline. `failures`: of each
+    cursor, what keeps it from being served; None: it can be. `behind`: of each cursor, its bytes of
+    binlog behind the newest one, if that was too far for this start; else 0. `other_log`: it is the
+    cursors' server, and another log (reset, restored, replaced), so that nothing known of places in
+    it holds."""
 
     position: EntryPosition
     cursors: tuple[EntryPosition, ...] = ()

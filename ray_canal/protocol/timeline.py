@@ -11,29 +11,50 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ray_canal.errors import ConfigError
 from ray_canal.protocol.position import SourceIdentity, journal_key
 
 
+class LogFile(NamedTuple):
+    """A file of a log, by its name and the second in which the server created it."""
+
+    journal_name: str = ""
+    created_s: int = 0
+
+    def is_behind(self, other: LogFile) -> bool:
+        """Whether it comes later in a log than the other one; files of another base name do."""
+        (base, number), (other_base, other_number) = map(
+            journal_key, (self.journal_name, other.journal_name)
+        )
+        return base != other_base or number > other_number
+
+
+NO_FILE = LogFile()
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A destination's timeline, and the log that it is of."""
+    """A destination's timeline, and the log that it is of. `newest`: the last file of which
+    something was handed out; no name: not known."""
 
     number: int
     identity: SourceIdentity
+    newest: LogFile = NO_FILE
 
     def to_json(self) -> str:
         identity = {"address": self.identity.address, "server_uuid": self.identity.server_uuid}
-        return json.dumps({"number": self.number, "identity": identity}, sort_keys=True)
+        tree = {"number": self.number, "identity": identity, "newest": list(self.newest)}
+        return json.dumps(tree, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Timeline:
         """Raises ConfigError: the record is not one of ours."""
         try:
             tree = json.loads(text)
-            return cls(int(tree["number"]), SourceIdentity(**tree["identity"]))
+            number, identity = int(tree["number"]), SourceIdentity(**tree["identity"])
+            return cls(number, identity, LogFile(*tree.get("newest", ())))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"it cannot be read ({error}): {text!r}") from None
 

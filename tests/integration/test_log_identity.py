@@ -13,20 +13,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from ray_canal.actors.kept_schemas import KeptSchemas
-from ray_canal.actors.store import Store
-from ray_canal.config import CanalConfig, InstanceConfig
+from ray_canal.config import CanalConfig
 from ray_canal.driver import live
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.live import LiveSource
 from ray_canal.driver.log_search import Search
 from ray_canal.errors import (
     ConfigError,
-    MetaUnavailable,
     PositionNotFound,
     SourceError,
     TransactionsMissing,
@@ -34,7 +30,6 @@ from ray_canal.errors import (
 from ray_canal.meta.canal_import import import_meta
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.views.arrow import batches
 from tests.integration.test_driver import (
     failure,
     instance,
@@ -43,7 +38,6 @@ from tests.integration.test_driver import (
 )
 from tests.integration.test_positions import log_of
 from tests.proxy import Proxy
-from tests.real_store import ALL, run, running, take
 from tests.servers import Server, start
 
 
@@ -420,63 +414,25 @@ def test_offsets_beyond_4_gib(kind: str, gtids: bool, tmp_path: Path) -> None:
         assert len(rows) == 5
 
 
-def test_schemas_of_the_log_before_a_reset_are_not_believed(tmp_path: Path) -> None:
-    """A1: where on_reset goes on, rows have the columns of the new log's time, also where it has
-    grown past all that was known of the old one."""
-    with serving("mysql56", tmp_path / "server", **GTIDS_OFF) as server:
-        settings: dict[str, Any] = {"start": "earliest", "on_reset": "earliest"}
-        config = instance(server, **settings).model_copy(update={"decoders": 0})
-        run(first_columns(server, config, tmp_path), 90)
-        server.execute("ALTER TABLE l.t CHANGE id v2 INT, CHANGE v id INT, DROP PRIMARY KEY")
-        reset(server)
-        for number in range(60):
-            server.execute(f"INSERT INTO l.t VALUES ({number}, 7)")
-        assert run_columns(config, tmp_path) == {"v2", "id"}
+@pytest.mark.parametrize("gtids", [True, False])
+def test_a_reset_within_a_second(gtids: bool, tmp_path: Path) -> None:
+    """A1: a file of the same name and age, as long and with as many transactions, is another one by
+    the microsecond of its commits."""
 
+    def begin_anew(number: int) -> None:
+        with contextlib.closing(server.connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"SET timestamp = {now}")  # as if all were in one second
+            cursor.execute("RESET BINARY LOGS AND GTIDS")
+            for row in range(3):
+                cursor.execute(f"INSERT INTO l.t VALUES ({number + row}, 1)")
 
-def test_the_catalog_is_kept_before_cursors_move(tmp_path: Path) -> None:
-    """A1: a statement was purged unread, and where schemas are kept fails while on_purged goes on:
-    then the cursor has not moved, and the next try reads the catalog, too."""
-    with serving("mysql56", tmp_path / "server", **GTIDS_OFF) as server:
-        settings: dict[str, Any] = {"start": "earliest", "on_purged": "earliest"}
-        config = instance(server, **settings).model_copy(update={"decoders": 0})
-        run(first_columns(server, config, tmp_path), 90)
-        server.execute("ALTER TABLE l.t CHANGE id v2 INT, CHANGE v id INT, DROP PRIMARY KEY")
-        server.execute("FLUSH LOGS")
-        server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
-        server.execute("INSERT INTO l.t VALUES (1, 7)")
-        with (
-            mock.patch.object(KeptSchemas, "append", side_effect=MetaUnavailable("no room")),
-            pytest.raises(MetaUnavailable),
-        ):
-            run_columns(config, tmp_path)
-        assert run_columns(config, tmp_path) == {"v2", "id"}
-
-
-async def first_columns(server: Server, config: InstanceConfig, folder: Path) -> None:
-    async with running(folder, config) as store:
-        await store.subscribe(1, ALL)
-        write(server, 0, 1)
-        assert await columns_seen(store) == {"id", "v"}
-
-
-def run_columns(config: InstanceConfig, folder: Path) -> set[str]:
-    found: set[str] = set()
-
-    async def story() -> None:
-        async with running(folder, config) as store:
-            found.update(await columns_seen(store))
-
-    run(story(), 90)
-    return found
-
-
-async def columns_seen(store: Store) -> set[str]:
-    """Of the first rows that come."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        head = await take(store, 1, 1000)
-        for part in () if head is None else head.parts:
-            for batch in batches(part.payload, part.first, part.last, part.mask):
-                return set(batch.to_pylist()[0]["after"])
-    raise AssertionError(await store.status())
+    with serving("mysql97", tmp_path, **({} if gtids else GTIDS_OFF)) as server:
+        now = int(time.time())
+        begin_anew(100)
+        cursor = cursor_at_end(server)
+        assert cursor.position.created_s == cursor.position.timestamp == now
+        with reading(server) as source:
+            assert source.resume([cursor]).same_log
+        begin_anew(200)
+        assert refusal(server, cursor).other_log

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from ray_canal.actors.kept_timeline import KeptTimeline
-from ray_canal.errors import Fenced
+from ray_canal.actors.ownership import Claim, Ownership
+from ray_canal.binlog.chunk import ChunkHead
+from ray_canal.config import MetaConfig
+from ray_canal.errors import Fenced, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.sqlite import SqliteBackend
 from ray_canal.protocol.position import SourceIdentity
+from ray_canal.protocol.timeline import NO_FILE, LogFile, Timeline
 
 A, B = SourceIdentity("a:3306", "uuid-a"), SourceIdentity("b:3306", "uuid-b")
 
@@ -57,3 +63,37 @@ def test_a_record_that_was_put_back_from_a_copy_gives_no_lower_one(tmp_path: Pat
     timeline.enter(meta, epoch, A, True)
     assert timeline.number > highest
     meta.close()
+
+
+def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: Path) -> None:
+    """A1, A6: before anything of it is handed out; a new timeline forgets it."""
+
+    async def story() -> None:
+        cursors = Ownership("d", MetaConfig(path=str(tmp_path / "meta.db")), Claim())
+        await cursors.open()
+        epoch = await cursors.acquire()
+        timeline = KeptTimeline("d")
+        await cursors.run(timeline.enter, epoch, A, False)
+        saved: list[LogFile] = []
+        away = iter([True, True])
+        save = MetaManager.save_timeline
+
+        def slow(self: MetaManager, destination: str, epoch: int, now: Timeline) -> None:
+            if next(away, False):
+                raise MetaUnavailable("away")
+            saved.append(now.newest)
+            save(self, destination, epoch, now)
+
+        with mock.patch.object(MetaManager, "save_timeline", slow):
+            for number, created_s in ((3, 7), (3, 7), (2, 6), (4, 0), (4, 8), (4, 8)):
+                head = ChunkHead(0, f"bin.{number:06}", 4, 100, created_s=created_s)
+                await timeline.reach(cursors, epoch, head)
+        assert saved == [("bin.000003", 7), ("bin.000004", 8)]
+        assert await cursors.run(KeptTimeline("d").newest) == ("bin.000004", 8)
+        await cursors.run(timeline.enter, epoch, A, True)
+        assert await cursors.run(timeline.newest) == ("bin.000004", 8)
+        await cursors.run(timeline.enter, epoch, A, False)
+        assert await cursors.run(timeline.newest) == NO_FILE
+        await cursors.close()
+
+    asyncio.run(story())

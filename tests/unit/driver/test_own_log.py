@@ -12,6 +12,8 @@ from ray_canal.driver.start import decide
 from ray_canal.errors import PositionNotFound, PositionPurged, SourceError, TransactionsMissing
 from ray_canal.protocol.gtid import GtidSet
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
+from ray_canal.protocol.start import StartOptions
+from ray_canal.protocol.timeline import LogFile
 from tests.unit.driver.test_start import (
     FILES,
     FIRST,
@@ -61,6 +63,28 @@ def test_a_first_event_that_a_proxy_makes_up() -> None:
     assert start.position.created_s == place.created_s
     assert start.same_log
     assert "was created" in str(refused(replace(place, created_s=1, commit_us=0)))
+
+
+@pytest.mark.parametrize(
+    ("newest", "same_log"),
+    [
+        (LogFile(), True),
+        (LogFile("mysql-bin.000000", 5), True),  # purged since
+        (LogFile(THIRD, 5), False),
+        (LogFile("mysql-bin.000009", 5), False),
+        (LogFile("binlog.000001", 5), False),
+    ],
+)
+def test_what_was_handed_out_beyond_the_cursors(newest: LogFile, same_log: bool) -> None:
+    """A1, A6: a cursor is where it was, and a file behind it that was read is not there."""
+    place, options = place_of(), StartOptions(newest=newest)
+    start = decide(source(), [cursor(place)], ServersLog(), options=options)
+    assert (start.position, start.same_log) == (place, same_log)
+    began = StartOptions(newest=newest, unattended=cursor(place))
+    assert decide(source(), [], ServersLog(), options=began).same_log == same_log
+    there = LogFile(THIRD, Search(ServersLog()).head(THIRD).created_s)
+    options = StartOptions(newest=there)
+    assert decide(source(), [cursor(place)], ServersLog(), options=options).same_log
 
 
 def test_a_log_that_was_reset() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ray_canal.errors import ConfigError
 from ray_canal.protocol.position import SourceIdentity
-from ray_canal.protocol.timeline import Timeline, row_id, timeline_in
+from ray_canal.protocol.timeline import NO_FILE, LogFile, Timeline, row_id, timeline_in
 
 A, B = SourceIdentity("a:3306", "uuid-a"), SourceIdentity("b:3306", "uuid-b")
 
@@ -32,8 +34,10 @@ def test_it_rises_where_its_record_was_lost() -> None:
 
 
 def test_its_record() -> None:
-    kept = Timeline(3, SourceIdentity("server:3306", "uuid-ñ"))
+    kept = Timeline(3, SourceIdentity("server:3306", "uuid-ñ"), LogFile("bin.000003", 17))
     assert Timeline.from_json(kept.to_json()) == kept
+    older = '{"number": 3, "identity": {"address": "server:3306", "server_uuid": "uuid-ñ"}}'
+    assert Timeline.from_json(older) == replace(kept, newest=NO_FILE)
     for text in ("", "{}", '{"number": 1}', '{"number": "x", "identity": {}}', "[]"):
         with pytest.raises(ConfigError):
             Timeline.from_json(text)
