@@ -37,6 +37,7 @@ from ray_canal.driver.server_log import ServerLog
 from ray_canal.driver.source import Decided, SourceStatus, nothing
 from ray_canal.driver.start import decide
 from ray_canal.errors import (
+    UNUSABLE_CURSOR,
     CanalError,
     ConnectionLost,
     LogRenamed,
@@ -118,7 +119,7 @@ class LiveSource:
     def open(self, start: EntryPosition | None) -> EntryPosition:
         if start is None:
             return self.resume(()).position
-        return self._open(self._all, lambda log: Start(start), nothing).position
+        return self._open(self._all, lambda log: Start(start), nothing, given=True).position
 
     def resume(
         self,
@@ -144,8 +145,14 @@ class LiveSource:
                 os.read(self._wake_out, 64)  # it woke us
 
     def _open(
-        self, config: SourceConfig, decision: Callable[[ServerLog], Start], decided: Decided
+        self,
+        config: SourceConfig,
+        decision: Callable[[ServerLog], Start],
+        decided: Decided,
+        *,
+        given: bool = False,
     ) -> Start:
+        """`given`: the decision did not look at the log."""
         self._drop_dump()
         self._end_health_check()
         self._config = config
@@ -160,12 +167,24 @@ class LiveSource:
         has_place = bool(start.position.journal_name)
         if has_place:
             decided(start, self._identity)
-        start = replace(start, position=self._stand(start.position, by_gtid=start.by_gtid))
+        try:
+            start = replace(start, position=self._stand(start.position, by_gtid=start.by_gtid))
+        except UNUSABLE_CURSOR as error:
+            if given:
+                raise
+            raise self._purged_meanwhile(start.position.journal_name, error) from error
         if not has_place:  # only the dump says where its GTIDs lie
             decided(start, self._identity)
         if self._all.standby or self._all.detect:
             self._health = HealthCheck(config, self._wake_reader)
         return start
+
+    def _purged_meanwhile(self, journal_name: str, error: SourceError) -> SourceError:
+        """What a dump's refusal means: nothing about cursors, if the file where it was to begin was
+        purged since that was decided. What is missing is told, or passed, by a new decision."""
+        if not journal_name or self._created_on_server(journal_name):
+            return error
+        return ConnectionLost(f"{error}; {journal_name} was purged just now: it is looked at anew")
 
     def _new_cutter(self) -> ChunkCutter:
         return ChunkCutter(

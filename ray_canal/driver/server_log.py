@@ -13,7 +13,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.driver.catalog import Catalog
 from ray_canal.driver.dump import BinlogDump, Replica
 from ray_canal.driver.log_file import WIDE_OFFSET, takes_wide_offsets
-from ray_canal.errors import ConnectionLost, ServerSettingRefused, SourceError
+from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, ServerSettingRefused, SourceError
 from ray_canal.protocol.position import EntryPosition, SourceIdentity
 
 _RECEIVE_BYTES = 64 << 10
@@ -72,9 +72,18 @@ class ServerLog:
     def purged(self) -> str:
         return self._catalog.gtid_purged()
 
+    def _refuse_purged(self, journal_name: str) -> None:
+        """Raises ConnectionLost: a file that was listed is not there any more, so that whatever is
+        being decided by it is to be decided anew."""
+        if journal_name not in dict(self.files()):
+            raise ConnectionLost(
+                f"MySQL at {self._config.address} has purged {journal_name} just when it was "
+                "looked at; the log is looked at anew"
+            )
+
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         if journal_name not in dict(self._files):
-            self.files()
+            self._refuse_purged(journal_name)
         size = dict(self._files)[journal_name]
         self.read.append(journal_name)
         buffer_bytes = max(_RECEIVE_BYTES, min(chunk_bytes, self._config.receive_buffer_bytes))
@@ -95,6 +104,8 @@ class ServerLog:
                     if chunk is None and cutter.position >= size:
                         return
                     if chunk is None and ended is not None:
+                        if isinstance(ended, UNUSABLE_CURSOR):
+                            self._refuse_purged(journal_name)
                         raise ended
                 if chunk is None:
                     try:

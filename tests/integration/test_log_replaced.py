@@ -15,12 +15,13 @@ import pytest
 from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import MetaUnavailable
+from ray_canal.errors import ConnectionLost, MetaUnavailable
 from ray_canal.protocol.log_context import LogContext
 from ray_canal.protocol.timeline import row_id
 from ray_canal.views.arrow import batches
 from tests.integration.test_driver import instance
-from tests.integration.test_log_identity import GTIDS_OFF, reset, serving, write
+from tests.integration.test_log_identity import GTIDS_OFF, reading, reset, serving, write
+from tests.integration.test_positions import log_of
 from tests.real_store import ALL, run, running, take
 from tests.servers import Server
 
@@ -145,3 +146,34 @@ async def consumed(
                     if row["after"]["id"] == last:
                         return
         raise AssertionError(await store.status())
+
+
+@pytest.mark.parametrize("listed_anew", [False, True])
+def test_a_file_that_is_purged_while_it_is_looked_at(listed_anew: bool, tmp_path: Path) -> None:
+    """A11: that is no word about cursors: it is decided anew, and source.on_purged says how to go
+    on."""
+    with serving("mysql97", tmp_path) as server:
+        write(server, 0, 3, files=1)
+        with log_of(server) as log:
+            name = log.files()[0][0]
+            server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
+            if listed_anew:
+                log.files()
+            with pytest.raises(ConnectionLost, match=name):
+                next(iter(log.chunks(name, 4096)))
+
+
+def test_a_file_that_is_purged_before_the_dump(tmp_path: Path) -> None:
+    """A11: the same, between the decision where to start and the dump."""
+    with serving("mysql97", tmp_path) as server:
+        write(server, 0, 3, files=1)
+        settings: dict[str, Any] = {"start": "earliest", "on_purged": "earliest"}
+
+        def purge(*_: object) -> None:
+            server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
+
+        with reading(server, **settings) as source:
+            with pytest.raises(ConnectionLost, match="purged just now"):
+                source.resume((), "", purge)
+            begun = source.resume((), "").position
+            assert begun.journal_name == server.position()[0]
