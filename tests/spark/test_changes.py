@@ -26,10 +26,10 @@ def test_a_look_leaves_nothing_behind_and_takes_nobody_over(spark: Any, tmp_path
             assert frame.count() > 0
             known = canal.subscribers("looked_at")["looked_at"]
             assert [subscriber["client_id"] for subscriber in known] == [1001]
-            with pytest.raises(ConfigError, match="client_id"):
-                canal_spark.changes(spark, "looked_at", "shop.items", ack=True)
             connector.ack(message.id)
             assert connector.get_without_ack(64, timeout=60.0).id == message.id + 1
+        with pytest.raises(ConfigError, match="client_id"):
+            canal_spark.changes(spark, "looked_at", "shop.items", ack=True)
         canal_spark.release_changes()
     finally:
         canal.stop("looked_at")
