@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tests.fault.second_node import kill_second_node
 from tests.processes import (
     BUFFER,
     CONTROLLER,
@@ -64,6 +65,10 @@ class Deployment(Protocol):
 
     def subscriber_pid(self) -> int:
         """One of them."""
+        ...
+
+    def run_beside(self, module: str, *arguments: object) -> None:
+        """Run a program to its end; its first argument is the cluster's address."""
         ...
 
     def spilling_pid(self) -> int:
@@ -205,6 +210,7 @@ FAULTS: Kinds = {
     "stall": ("network", 2, stall),
     "fill disk": ("disk", 2, while_spilling(fill_disk)),
     "cancel gets": ("subscriber", 2, cancel_gets),
+    "kill second node": ("node", 2, kill_second_node),
     "stop store": ("stopped", 2, stop(STORE, 1.0, 4.0, 24.0)),
     "stop fetcher": ("stopped", 3, stop(FETCHER, 1.0, 4.0, 12.0)),
     "stop parser": ("stopped", 1, stop(PARSER, 1.0, 12.0)),

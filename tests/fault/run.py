@@ -36,6 +36,7 @@ from tests.workload import Workload
 DATABASE = "faults"
 TABLES = 10
 RECOVERY_MAX_S = 300.0
+BESIDE_MAX_S = 240.0
 SUBSCRIBERS = {
     # client id: tables as a regex of Python's and Canal's alike, batch size, policy
     1: (rf"{DATABASE}\..*", 512, "block"),
@@ -208,6 +209,13 @@ class FaultRun:
     def subscriber_pid(self) -> int:
         return self._subscribers[self.rng.choice(sorted(self._subscribers))].pid
 
+    def run_beside(self, module: str, *arguments: object) -> None:
+        """Run a program to its end; its first argument is the cluster's address."""
+        log = f"{module}.log"
+        program = self._spawn(log, module, self._address.read_text(), *arguments)
+        if program.wait(BESIDE_MAX_S):
+            raise AssertionError(f"{module}: {(self.folder / log).read_text()[-3000:]}")
+
     def spilling_pid(self) -> int:
         return self._subscribers[SPILLING].pid
 
@@ -284,7 +292,7 @@ class FaultRun:
 
     def random_faults(self, seconds: float, only: Sequence[str] = ()) -> None:
         """One after the other, until the time is over; each is printed. `only`: of these kinds."""
-        absent = [] if self.decoders else ["parser", "buffer"]
+        absent = [] if self.decoders else ["parser", "buffer", "node"]
         absent += ["fetcher", "spare"] if self._per_process else []
         names = list(only) or [name for name in self.kinds if not name.endswith(tuple(absent))]
         weights = [self.kinds[name][1] for name in names]
