@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ray_canal.protocol.position import EntryPosition, journal_key
+from ray_canal.errors import LostRange
+from ray_canal.protocol.position import EntryPosition, journal_key, utc_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,15 @@ def purge_distance(
     elif index == 0:
         warning = f"the oldest cursor is in {cursor.journal_name}, the next file to be purged"
     return PurgeDistance(kept, seconds, warning)
+
+
+def describe_lost(lost: LostRange) -> str:
+    """What a purge took away, in one line for people."""
+    parts = [f"{lost.start or 'everything'} … {lost.end}"]
+    if lost.gtids:
+        parts.append(f"transactions {lost.gtids}")
+    if lost.start_time or lost.end_time:
+        start = utc_text(lost.start_time) if lost.start_time else "an unknown time"
+        end = utc_text(lost.end_time) if lost.end_time else "now"
+        parts.append(f"{start} … {end}")
+    return ", ".join(parts)

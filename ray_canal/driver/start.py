@@ -27,6 +27,7 @@ from ray_canal.driver.gtid_sets import (
     union,
     unknown_gtids,
 )
+from ray_canal.driver.horizon import describe_lost
 from ray_canal.driver.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.driver.log_search import Search
 from ray_canal.driver.own_log import acked_gtids, begun_again, has_file, misfit_of_last, own_place
@@ -456,7 +457,7 @@ class _Decision:
             first.first_us // MICROS or first.created_s,
         )
         error = PositionPurged(
-            f"{self._log.identity.address} has purged {what}. Lost: {describe(lost)}. "
+            f"{self._log.identity.address} has purged {what}. Lost: {describe_lost(lost)}. "
             'Choose with source.on_purged: "earliest" goes on with what is left, "latest" at the '
             'log\'s end; "fail" waits for you. Keep binlogs longer (binlog_expire_logs_seconds)'
         )
@@ -473,7 +474,7 @@ class _Decision:
         if policy == "latest":
             gtids = missing_gtids(position.gtid, self._wanted_gtids) if lost.gtids else ""
             lost = replace(lost, end=str(position), gtids=gtids, end_time=0)
-        self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe(lost)}")
+        self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe_lost(lost)}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         return position
 
@@ -486,15 +487,3 @@ class _Decision:
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         self.other_log = True
         return self._earliest() if policy == "earliest" else self.search.end()
-
-
-def describe(lost: LostRange) -> str:
-    """One line for people."""
-    parts = [f"{lost.start or 'everything'} … {lost.end}"]
-    if lost.gtids:
-        parts.append(f"transactions {lost.gtids}")
-    if lost.start_time or lost.end_time:
-        start = utc_text(lost.start_time) if lost.start_time else "an unknown time"
-        end = utc_text(lost.end_time) if lost.end_time else "now"
-        parts.append(f"{start} … {end}")
-    return ", ".join(parts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.driver.horizon import PurgeDistance, purge_distance
+from ray_canal.driver.horizon import PurgeDistance, describe_lost, purge_distance
+from ray_canal.errors import LostRange
 from ray_canal.protocol.position import EntryPosition
 
 BINLOGS = [("b.000009", 100), ("b.000010", 200), ("b.000011", 50)]
@@ -44,3 +45,10 @@ def test_nothing_known() -> None:
     assert purge_distance([], 0, EntryPosition("b.000009"), NOW, 1) == PurgeDistance()
     unknown_time = purge_distance(BINLOGS, DAY, EntryPosition("b.000010"), NOW, 1)
     assert unknown_time.seconds is None
+
+
+def test_a_lost_range_says_what_is_known() -> None:
+    assert describe_lost(LostRange("", "a.000002:4")) == "everything … a.000002:4"
+    lost = LostRange("a.000001:9", "a.000002:4", "u:1-3", 86_400)
+    told = "a.000001:9 … a.000002:4, transactions u:1-3, 1970-01-02 00:00:00Z … now"
+    assert describe_lost(lost) == told

@@ -16,7 +16,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.driver.files_log import FilesLog
 from ray_canal.driver.log_file import MICROS, transactions
 from ray_canal.driver.log_search import Search
-from ray_canal.driver.start import Start, configured_start, decide, describe
+from ray_canal.driver.start import Start, configured_start, decide
 from ray_canal.errors import (
     ConfigError,
     PositionNotFound,
@@ -368,15 +368,6 @@ def test_whether_all_cursors_are_where_they_were_in_the_same_log() -> None:
     assert decide(on_purged, [here], ServersLog(FILES[1:])).same_log
 
 
-def test_describe_says_what_is_known() -> None:
-    error = PositionPurged("x")
-    assert error.lost is None
-    with pytest.raises(ConfigError):
-        decide(source(start="gtid", gtid_set="nonsense"), (), ServersLog())
-    from ray_canal.errors import LostRange
-
-    assert describe(LostRange("", "a.000002:4")) == "everything … a.000002:4"
-
 
 def test_gtids_that_another_server_has_given_again() -> None:
     """A1: both servers of a topology were reset; the second one has as many transactions by now. By
@@ -399,3 +390,8 @@ def test_gtids_that_another_server_has_given_again() -> None:
     assert caught.value.other_log
     start = decide(source(on_reset="earliest"), [unknown], ServersLog())
     assert (start.position.journal_name, start.same_log) == (FIRST, False)
+
+
+def test_a_start_at_what_is_no_gtid_set_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        decide(source(start="gtid", gtid_set="nonsense"), (), ServersLog())
