@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 mariadb118-short fault lint servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -80,6 +80,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+## make docs     build the documentation's site into build/site, with warnings as errors
+docs: setup
+	$(BIN)/python -m mkdocs build --strict
+
 ## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8 and Redis for the tests (about 135 MB, once)
 servers: setup
 	$(BIN)/python -m tests.servers fetch
@@ -90,7 +94,7 @@ bench: setup servers
 
 ## make bench-e2e  measure end to end against peers, into benchmarks/bench.json (a quarter of an hour)
 bench-e2e: setup servers
-	$(BIN)/python -m benchmarks.e2e run --out benchmarks/bench.json --picture docs/performance.svg
+	$(BIN)/python -m benchmarks.e2e run --out benchmarks/bench.json --picture docs/explanation/performance.svg
 
 ## make bench-check  fail when a ratio to a peer lost over 20 % since benchmarks/bench.json
 bench-check: setup servers

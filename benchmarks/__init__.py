@@ -10,5 +10,5 @@
     tcp.py         one subscriber by Ray handle and by Canal's TCP port
     e2e/           `python -m benchmarks.e2e`: end to end from a server's dump
 
-Nothing in ray_canal imports it. docs/performance.md says how to run and read it.
+Nothing in ray_canal imports it. docs/explanation/performance.md says how to run and read it.
 """

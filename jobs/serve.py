@@ -22,7 +22,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
 @app.command()
 def serve(
-    config: Annotated[Path, typer.Argument(help="The deployment's TOML file (docs/canal.toml).")],
+    config: Annotated[
+        Path, typer.Argument(help="The deployment's TOML file (docs/reference/canal.toml).")
+    ],
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when all run; they stay on the cluster.")
     ] = False,

@@ -1,8 +1,8 @@
 """The most that one destination takes: memory of its processes, objects in Ray's store, disk.
 
-One sum, worked out from the configuration; `status` shows it, docs/guarantees.md explains it, and
-tests/integration/test_memory.py holds it against a transaction that is much larger. Every term has
-its limit in the code that is named beside it.
+One sum, worked out from the configuration; `status` shows it, docs/reference/limits.md explains it,
+and tests/integration/test_memory.py holds it against a transaction that is much larger. Every term
+has its limit in the code that is named beside it.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def decode_files(
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of binlog files: one table version each, rows in log order; and one for each
-    change of a table as a whole, such as TRUNCATE (docs/types.md).
+    change of a table as a whole, such as TRUNCATE (docs/reference/types.md).
 
     `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
     partial JSON updates; the others as in `decode_chunks`, which also says what is raised.

@@ -25,7 +25,7 @@ _SPAN_BYTES = 64
 _LACKS = (
     "there are no look-around assertions (but a negative one behind literal text at the "
     "beginning), backreferences, atomic groups and possessive quantifiers here, since a match must "
-    "take linear time: docs/filters.md"
+    "take linear time: docs/reference/filters.md"
 )
 _OUTSIDE = {
     r"\d": r"\p{Nd}", r"\D": r"\P{Nd}", r"\w": r"[\p{L}\p{Nd}_]", r"\W": r"[^\p{L}\p{Nd}_]",

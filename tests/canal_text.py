@@ -1,6 +1,7 @@
 """Canal's text of a value, computed from the Arrow value and its type: a second opinion on entries.
 
-Conventions of Canal's Column.value (docs/types.md), written without any of ray_canal's code.
+Conventions of Canal's Column.value (docs/reference/types.md), written without any of ray_canal's
+code.
 """
 
 from __future__ import annotations

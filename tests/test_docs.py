@@ -1,4 +1,4 @@
-"""Code blocks of README.md and docs/*.md: TOML is loaded, Python is run, SQL goes to real servers.
+"""Code blocks of README.md and docs/: TOML is loaded, Python is run, SQL goes to real servers.
 
 Python blocks of one file run in order in one namespace, in a folder with the demo's binlog files
 and a canal.toml that reads them as destination `orders`. A block after `<!-- not run: REASON -->`
@@ -14,18 +14,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ray_canal as canal
-from ray_canal import config
+from ray_canal import config, errors
 from ray_canal.demo import CONFIG_PATH, binlog_files
 from ray_canal.driver.checks import check_source
 from ray_canal.errors import InstanceNotFound
 from tests.servers import Server
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Spark's Python side leaves its sockets to the JVM to close.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -100,7 +101,7 @@ def test_toml_is_a_deployment(block: Block, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [path for path in DOCUMENTS if blocks(path, "python")],
-    ids=lambda path: path.name,
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_python_runs(
     path: Path, local_ray: None, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -124,10 +125,10 @@ def test_few_python_blocks_are_left_out() -> None:
 
 @pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
 def test_the_grants_are_enough(kind: str, request: pytest.FixtureRequest) -> None:
-    """`ray-canal check`, as the user that docs/grants.md makes, finds nothing missing."""
+    """`ray-canal check`, as the user that docs/how-to/grants.md makes, finds nothing missing."""
     server: Server = request.getfixturevalue(kind)
     statements: list[str] = []
-    for block in blocks(ROOT / "docs/grants.md", "sql"):
+    for block in blocks(ROOT / "docs/how-to/grants.md", "sql"):
         head, _, text = block.text.partition("\n")
         if head == ("-- mariadb" if server.is_mariadb else "-- mysql"):
             statements += [part.strip() for part in text.split(";") if part.strip()]
@@ -155,5 +156,33 @@ def test_readme_lists_the_commands_that_there_are() -> None:
 
 def test_the_index_has_every_page() -> None:
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    missing = [p.name for p in DOCUMENTS[1:] if p.name != "index.md" and f"({p.name})" not in text]
-    assert not missing
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in DOCUMENTS[1:]]
+    assert not [page for page in pages if page != "index.md" and f"({page})" not in text]
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    from typer.main import get_command
+
+    from ray_canal.cli import app
+
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
+    assert sections.keys() == commands.keys()
+    for name, command in commands.items():
+        for option in command.params:
+            if option.param_type_name == "option":
+                named = {*option.opts, *option.secondary_opts}
+                assert any(f"`{each}" in sections[name] for each in named), (name, named)
+
+
+def test_the_reference_has_every_error() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    listed: dict[str, bool] = {}
+    for cells in re.findall(r"^\| (`.+?) \| .* \| (yes )?\|$", text, re.MULTILINE):
+        listed |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), bool(cells[1]))
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    known = {kind.__name__: kind for kind in kinds if issubclass(kind, errors.CanalError)}
+    groups = {"CanalError", "SourceError", "DecodeError", "ConsumerError", "InstanceError"}
+    assert listed == {n: kind.retryable for n, kind in known.items() if n not in groups}
+    assert all(f"`{group}`" in text or f".{group}`" in text for group in groups)

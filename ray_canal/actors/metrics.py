@@ -1,5 +1,5 @@
 """A destination's state as metrics, by Ray's own library: each node's agent exports them to
-Prometheus, with `ray_` before each name. docs/metrics.md has the table.
+Prometheus, with `ray_` before each name. docs/reference/metrics.md has the table.
 
 They are made of what `status` says, so that both say the same.
 """

@@ -1,5 +1,5 @@
 """Settings of Ray's own for a Ray that we start. Who starts another one sets them himself:
-docs/jobs.md."""
+docs/how-to/jobs.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where the time goes: for each stage, seconds of work and seconds of waiting. Counting only.
 
 Once for each chunk, never for each event. A stage that is busy all the time is what limits the
-rest; where none is, it is what they wait for (docs/metrics.md says how to read them).
+rest; where none is, it is what they wait for (docs/reference/metrics.md says how to read them).
 """
 
 from __future__ import annotations

@@ -292,9 +292,9 @@ def import_(
 ) -> None:
     """Make a canal.toml of Canal's configuration.
 
-    Every key is mapped, or named with the reason why not (docs/canal-compat.md lists all of them).
-    Exits with 1, and writes nothing, if a key asks for what is not there. Passwords are written as
-    references to environment variables.
+    Every key is mapped, or named with the reason why not (docs/reference/canal-compat.md lists all
+    of them). Exits with 1, and writes nothing, if a key asks for what is not there. Passwords are
+    written as references to environment variables.
     """
     from ray_canal.errors import ConfigError
     from ray_canal.migration.convert import import_canal

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 ConfigPath = Annotated[
-    Path, typer.Argument(help="The deployment's TOML file (see docs/canal.toml).")
+    Path, typer.Argument(help="The deployment's TOML file (see docs/reference/canal.toml).")
 ]
 Destination = Annotated[str, typer.Argument(help="The destination's name.")]
 ClientId = Annotated[int, typer.Option(help="Subscriber id; each has its own durable cursor.")]

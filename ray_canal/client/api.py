@@ -102,7 +102,9 @@ def serve(
     """
     canal = load(config)
     if canal.server is None:
-        raise ConfigError("the configuration has no [server] section; see docs/canal-tcp.md")
+        raise ConfigError(
+            "the configuration has no [server] section; see docs/reference/canal-tcp.md"
+        )
     connect_ray(canal)
     _close_if_changed(canal.server, canal.ray.namespace, replace)
     handles = spawn.servers(canal.server, canal.ray.namespace)

@@ -98,10 +98,11 @@ class Connector:
         start or step; SourceError kinds: a start that the server does not have.
 
         `where`, `columns`, `mask` and `hash` are steps on the rows of `batches`, done here
-        (docs/filters.md): a SQL condition over before and after, the columns that are shown, what
-        stands in place of a column's values, and columns whose values are hashed, each with its key
-        (or `env:NAME`, `file:PATH`; empty: without one). Each is for all tables or, as a dict, by
-        table pattern. A step that does not fit a table is told by ConfigError when its rows come.
+        (docs/reference/filters.md): a SQL condition over before and after, the columns that are
+        shown, what stands in place of a column's values, and columns whose values are hashed, each
+        with its key (or `env:NAME`, `file:PATH`; empty: without one). Each is for all tables or, as
+        a dict, by table pattern. A step that does not fit a table is told by ConfigError when its
+        rows come.
         """
         session = self._session
         session.use(where, columns, mask, hash)

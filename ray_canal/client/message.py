@@ -90,7 +90,7 @@ class Message:
     @property
     def timeline(self) -> int:
         """Of the rows' ids: (timeline, number of the file, position, row) compares as delivery
-        order, also where the server changes (docs/guarantees.md)."""
+        order, also where the server changes (docs/reference/guarantees.md)."""
         return self.head.timeline
 
     @property
@@ -204,9 +204,9 @@ class Message:
     @property
     def transactions(self) -> pa.RecordBatch:
         """The transactions that end in the message, in log order: one row for each that has a row,
-        or an entry of its own, for the subscriber (docs/subscribers.md has the columns). Rows are
-        counted from the transaction's first one, whatever message it came in, before any row
-        predicate."""
+        or an entry of its own, for the subscriber (docs/reference/subscribers.md has the columns).
+        Rows are counted from the transaction's first one, whatever message it came in, before any
+        row predicate."""
         found = [
             ended_transactions(
                 chunk, (part.first, part.last), part.mask, part.tables, self._context(part)

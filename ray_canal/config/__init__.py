@@ -1,7 +1,7 @@
 """The configuration of a deployment: one TOML file, typed, unknown keys refused.
 
-`docs/canal.toml` shows every key with its default; a test keeps the two in step. Secrets may be
-given as `env:NAME` or `file:PATH` and are read when used, never stored in a status or a log.
+`docs/reference/canal.toml` shows every key with its default; a test keeps the two in step. Secrets
+may be given as `env:NAME` or `file:PATH` and are read when used, never stored in a status or a log.
 """
 
 from __future__ import annotations

@@ -129,11 +129,11 @@ class ServerConfig(Section):
             return (
                 f"no password is set, so the port listens on {self.listens_on} alone; programs of "
                 "this machine may read everything, and move or remove every cursor "
-                "(docs/canal-tcp.md)"
+                "(docs/reference/canal-tcp.md)"
             )
         return (
             f"insecure = true: whoever reaches {self.listens_on} may read everything, and move or "
-            "remove every cursor (docs/canal-tcp.md)"
+            "remove every cursor (docs/reference/canal-tcp.md)"
         )
 
 

@@ -3,7 +3,7 @@ where it began.
 
 Writing from the end means that lengths are known when their prefix is written; see entry_bytes.py.
 Callers keep VALUE_BYTES_MAX bytes free before a fixed-width value. Text conventions are Canal's
-(docs/types.md).
+(docs/reference/types.md).
 """
 
 from __future__ import annotations

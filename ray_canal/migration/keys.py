@@ -1,8 +1,9 @@
 """Every key of Canal's canal.properties and instance.properties, and what becomes of it here.
 
-The tables of docs/canal-compat.md are these, line by line; a test keeps them in step. Keys and
-defaults: Canal's canal.properties, example/instance.properties and spring/*-instance.xml of July
-2026. A name that ends in `*` stands for all keys that begin so, `{destination}` for any name.
+The tables of docs/reference/canal-compat.md are these, line by line; a test keeps them in step.
+Keys and defaults: Canal's canal.properties, example/instance.properties and spring/*-instance.xml
+of July 2026. A name that ends in `*` stands for all keys that begin so, `{destination}` for any
+name.
 """
 
 from __future__ import annotations
@@ -247,7 +248,7 @@ def is_harmless(key: Key, value: str) -> bool:
 
 
 def document() -> str:
-    """The tables of docs/canal-compat.md."""
+    """The tables of docs/reference/canal-compat.md."""
     lines = []
     for title, keys in (
         ("canal.properties", SERVER_KEYS),

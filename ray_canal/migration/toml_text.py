@@ -17,7 +17,7 @@ def render(imported: Imported, sources: Sequence[str]) -> str:
     """TOML that `canal.load_config` reads."""
     document = tomlkit.document()
     _comment(document, f"Made by `ray-canal import` from {', '.join(sources)}.")
-    _comment(document, "Keys that are not here have the defaults of docs/canal.toml.")
+    _comment(document, "Keys that are not here have the defaults of docs/reference/canal.toml.")
     if imported.findings:
         document.add(tomlkit.comment(""))
     for finding in imported.findings:

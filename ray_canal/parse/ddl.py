@@ -1,11 +1,11 @@
 """What a QUERY event's statement is, in Canal's terms: its EventType and the tables that it
 concerns.
 
-The statement (of SET STATEMENT … FOR: what follows) is read as words, not as a tree:
-classification must never fail, on any server's syntax. Every statement becomes a record. Statements
-of which Canal makes no entry, because they change neither a table nor its rows, become silent ones
-(docs/canal-compat.md lists them); what is not known at all becomes a QUERY entry. Applying DDL to
-schemas is not done here.
+The statement (of SET STATEMENT … FOR: what follows) is read as words, not as a tree: classification
+must never fail, on any server's syntax. Every statement becomes a record. Statements of which Canal
+makes no entry, because they change neither a table nor its rows, become silent ones
+(docs/reference/canal-compat.md lists them); what is not known at all becomes a QUERY entry.
+Applying DDL to schemas is not done here.
 """
 
 from __future__ import annotations

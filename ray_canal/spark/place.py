@@ -1,7 +1,8 @@
 """Ids of rows, as far as Spark compares them: where a change stands in a destination's delivery.
 
 A place is (timeline, number of the binlog file, position of the event, row in it). Places compare
-as the order in which rows are delivered, also over a change of server (docs/guarantees.md).
+as the order in which rows are delivered, also over a change of server
+(docs/reference/guarantees.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Arrow types of ray_canal -> Arrow types that Spark 3.5 reads -> Spark's own types.
 
 Spark has no unsigned integers, no dictionaries, no decimals of more than 38 digits and no time of
-day; what becomes of them is the table in `docs/spark.md`. Casts are Arrow's, on whole columns.
+day; what becomes of them is the table in `docs/how-to/spark.md`. Casts are Arrow's, on whole
+columns.
 """
 
 from __future__ import annotations

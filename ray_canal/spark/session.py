@@ -1,6 +1,6 @@
 """A Spark session on the Ray cluster (RayDP), with the settings that Java 17 and Ray 2.60 need.
 
-Where each setting comes from is in `docs/spark.md`. No reading of changes here.
+Where each setting comes from is in `docs/how-to/spark.md`. No reading of changes here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def session(
         if isinstance(error.cause, FileNotFoundError):
             raise ConfigError(
                 "Ray's nodes have no `java` on their PATH; put a Java 17 there before `ray start` "
-                "(docs/spark.md, section Java)"
+                "(docs/how-to/spark.md, section Java)"
             ) from error
         raise
     spark.sparkContext.setLogLevel("ERROR")

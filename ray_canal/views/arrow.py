@@ -55,7 +55,7 @@ JSON_DIFF = pa.field("json_diff", pa.string())
 
 
 def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
-    """The Arrow type of a column with this storage code (docs/types.md has the table)."""
+    """The Arrow type of a column with this storage code (docs/reference/types.md has the table)."""
     if code == codes.DEC128:
         return pa.decimal128(column.precision, column.scale)
     if code == codes.DEC256:
@@ -97,8 +97,8 @@ def batches(
     schema has no label; with `irregular` "error" UnsupportedEvent: a date that no calendar has.
 
     `json_diff` adds a last column of that name: what a partial update changed in JSON columns, as
-    JSON text (docs/types.md); null where the server wrote whole values, and where `fields` leaves
-    out a JSON column of the table.
+    JSON text (docs/reference/types.md); null where the server wrote whole values, and where
+    `fields` leaves out a JSON column of the table.
 
     Where images lack columns (binlog_row_image MINIMAL, NOBLOB), two more columns follow `after`,
     before_present and after_present: views/presence.py says what is in them.

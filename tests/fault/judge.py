@@ -23,9 +23,9 @@ RowId = tuple[int, int, int, int]
 
 
 class Judge(Replica):
-    """A replica that takes rows as docs/guarantees.md says: it keeps the highest id, and skips what
-    is not above it. What was not acked may come again in a new timeline; it is known by its name
-    then, and counts once."""
+    """A replica that takes rows as docs/reference/guarantees.md says: it keeps the highest id, and
+    skips what is not above it. What was not acked may come again in a new timeline; it is known by
+    its name then, and counts once."""
 
     def __init__(self, database: str, tables: str, path: Path) -> None:
         super().__init__(database)

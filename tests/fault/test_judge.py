@@ -87,7 +87,8 @@ def test_a_gap_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_new_timeline_has_higher_ids_and_repeats_count_once(
     tmp_path: Path, moved: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A6, b4: the recipe of docs/guarantees.md, behind a failover to lower and to higher places."""
+    """A6, b4: the recipe of docs/reference/guarantees.md, after a failover to lower and higher
+    places."""
     judge = judged(
         tmp_path, "start", ("message", (4, 5)), "ack", ("message", (6, 7)), "start",
         ("message", batch(6, 7, 8, timeline=2, moved=moved)), "ack",

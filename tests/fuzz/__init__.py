@@ -1,1 +1,1 @@
-"""Hostile binlogs against the decoder: `python -m tests.fuzz` (docs/testing.md)."""
+"""Hostile binlogs against the decoder: `python -m tests.fuzz` (docs/explanation/testing.md)."""

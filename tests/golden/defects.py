@@ -1,7 +1,8 @@
 """Canal's defects as checks: whether a difference is what a defect makes, and nothing else.
 
-Each key is the name that differences.tsv and docs/canal-compat.md use. `explains` looks at one
-aspect of one pair of entries; where an aspect is of a column, at every row in which it differs.
+Each key is the name that differences.tsv and docs/reference/canal-compat.md use. `explains` looks
+at one aspect of one pair of entries; where an aspect is of a column, at every row in which it
+differs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.golden.compare import Case, cases
 from tests.golden.defects import CHECKS
 from tests.golden.differences import committed, found_now
 
-COMPAT = Path(__file__).parents[2] / "docs" / "canal-compat.md"
+COMPAT = Path(__file__).parents[2] / "docs" / "reference" / "canal-compat.md"
 TABLE = committed()
 
 

@@ -14,7 +14,7 @@ import yaml
 from ray_canal.actors.ray_settings import RAY_SETTINGS
 
 ROOT = Path(__file__).parents[2]
-KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+KUBERNETES = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_every_node_has_the_settings_of_ray_that_we_use(config: dict[str, Any]) 
         assert settings in " ".join(config[f"{node}_start_ray_commands"])
     assert all(f'{{name: {name}, value: "{value}"}}' in KUBERNETES
                for name, value in RAY_SETTINGS.items())  # fmt: skip
-    assert settings in (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
+    assert settings in (ROOT / "docs" / "how-to" / "jobs.md").read_text(encoding="utf-8")
 
 
 def test_decode_pool_grows_from_nothing(config: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def test_relative_paths_are_taken_from_the_file(tmp_path: Path) -> None:
 
 
 def test_every_path_and_secret_file_is_taken_from_the_files_folder(tmp_path: Path) -> None:
-    """D3: as docs/canal.toml says, whatever the program's own folder is."""
+    """D3: as docs/reference/canal.toml says, whatever the program's own folder is."""
     text = """
 [meta]
 backend = "mysql"

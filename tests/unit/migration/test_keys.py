@@ -38,7 +38,7 @@ def test_each_key_is_listed_once_and_answered() -> None:
 
 
 def test_the_page_has_these_tables() -> None:
-    page = (ROOT / "docs" / "canal-compat.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "canal-compat.md").read_text(encoding="utf-8")
     assert document() in page, "paste ray_canal.migration.keys.document() into the page"
 
 
