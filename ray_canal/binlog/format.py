@@ -1,4 +1,4 @@
-"""Event headers and the control events that Python reads itself: FORMAT_DESCRIPTION, ROTATE, QUERY.
+"""Event headers and the control events that Python reads itself: FORMAT_DESCRIPTION, QUERY.
 
 All integers little-endian. A body is an event without its 19-byte header and without its checksum.
 Every parser raises CorruptEvent where bytes are missing.
@@ -44,12 +44,6 @@ class FormatDescription:
     flavor: str
     has_checksum: bool
     post_header_bytes: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Rotate:
-    position: int
-    journal_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +101,6 @@ def parse_format_description(event: bytes) -> FormatDescription:
         lengths = lengths[: -1 - types.CHECKSUM_BYTES]
     flavor = FLAVOR_MARIADB if mariadb else FLAVOR_MYSQL
     return FormatDescription(server_version, flavor, has_checksum, bytes(lengths))
-
-
-def parse_rotate(body: bytes) -> Rotate:
-    if len(body) < 9:
-        raise CorruptEvent("ROTATE is too short")
-    return Rotate(int.from_bytes(body[:8], "little"), body[8:].decode("utf-8", "replace"))
 
 
 def parse_query(body: bytes) -> Query:

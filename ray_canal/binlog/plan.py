@@ -166,7 +166,7 @@ def _decimal(precision: int, scale: int) -> _Line:
     return read, size, -codes.WIDTH_BYTES[code], code, precision, scale, groups, 0
 
 
-# type: (reader, bytes without fraction, whether a fraction may follow, storage code)
+# By type: (reader, bytes without fraction, whether a fraction may follow, storage code)
 _TEMPORAL = {
     t.DATE: (wire.READ_DATE, 3, False, codes.DATE),
     t.NEWDATE: (wire.READ_DATE, 3, False, codes.DATE),

@@ -85,7 +85,6 @@ ROWS_QUERY_EVENT: Final = 29
 EXECUTE_LOAD_QUERY_EVENT: Final = 18
 PARTIAL_UPDATE_ROWS_EVENT: Final = 39
 TRANSACTION_PAYLOAD_EVENT: Final = 40
-MARIADB_ANNOTATE_ROWS_EVENT: Final = 160
 MARIADB_QUERY_COMPRESSED_EVENT: Final = 165
 MARIADB_ROWS_COMPRESSED_V1: Final = range(166, 169)
 MARIADB_ROWS_COMPRESSED: Final = range(169, 172)
@@ -102,8 +101,7 @@ _STRUCTURE: Final = frozenset({2, 4, 15, 16, 33, 34, 35, 38, 40, 42, 162, 163, 1
 """Events without which what follows would be read wrongly: boundaries of transactions, GTIDs, file
 headers, and what holds other events."""
 
-# Canal's EventType, as far as rows and statements need it.
-CANAL_INSERT, CANAL_UPDATE, CANAL_DELETE, CANAL_QUERY = 1, 2, 3, 7
+CANAL_QUERY = 7  # Canal's EventType of a statement
 
 
 def may_be_skipped(type_code: int) -> bool:

@@ -42,7 +42,6 @@ ORDINAL: Final = 1
 TIME: Final = 2
 GTID: Final = 3
 KIND: Final = 4
-REGIONS: Final = 5
 
 # And of its bitmaps, in their own array, each of (rows + 7) // 8 bytes.
 HAS_GTID: Final = 0

@@ -39,8 +39,7 @@ class Slot:
 
     `chunk` is None while it is on disk only. `begins` is where its first entry starts, `after`
     where one restarts behind the slot; `open` is the transaction that is open where it begins;
-    `first_close` and `last_close` are the indexes of the first and last entry that end a
-    transaction (-1: none does).
+    `last_close` is the index of the last entry that ends a transaction (-1: none does).
     """
 
     chunk: LogChunk | None
@@ -51,7 +50,6 @@ class Slot:
     gtid_set: str
     begins: EntryPosition
     after: EntryPosition
-    first_close: int
     last_close: int
     arena_bytes: int
     open: OpenTransaction | None = None
@@ -95,7 +93,6 @@ def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
         chunk.gtid_set,
         EntryPosition(chunk.info.head.journal_name, int(chunk.info.entries["position"][0])),
         after,
-        int(ends[0]) if len(ends) else -1,
         int(ends[-1]) if len(ends) else -1,
         chunk.info.arena_bytes,
         chunk.open,

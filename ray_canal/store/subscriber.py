@@ -137,10 +137,6 @@ class Subscriber:
             found = self._views[slot.first] = self._look(slot.chunk, slot)
         return found
 
-    def whole_view(self, slot: Slot) -> View | None:
-        """The same; None of a slot that is only on disk."""
-        return None if slot.chunk is None else self.view(slot)
-
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
         """Behind the last of these slots, which begin where it stands, that lies before its cursor
         as a whole. Log sequence."""
