@@ -57,15 +57,15 @@ def test_mysql_replication_agrees(server: Server) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_of_a_live_server(mysql97: Server, tmp_path: Path) -> None:
-    file = write(mysql97, range(520, 523))
+def test_of_a_live_server(server: Server, tmp_path: Path) -> None:
+    file = write(server, range(520, 523))
     config = tmp_path / "canal.toml"
     config.write_text(
-        f'[[instance]]\ndestination = "d"\n[instance.source]\naddress = "{mysql97.address}"\n'
+        f'[[instance]]\ndestination = "d"\n[instance.source]\naddress = "{server.address}"\n'
         'username = "root"\n'
     )
     last = int(file.name.rpartition(".")[2])
-    newest = int(mysql97.binlogs()[-1].name.rpartition(".")[2])
+    newest = int(server.binlogs()[-1].name.rpartition(".")[2])
     many = ["--files", str(newest - last + 1)]
     found = CliRunner().invoke(app, ["verify", str(config), "d", "--json", *many])
     assert found.exit_code == 0, found.output
