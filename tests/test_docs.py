@@ -176,6 +176,19 @@ def test_the_reference_has_every_command_and_option() -> None:
                 assert any(f"`{each}" in sections[name] for each in named), (name, named)
 
 
+def test_help_prints_every_word() -> None:
+    """Square brackets would be taken for markup, and left out."""
+    from typer.main import get_command
+
+    from ray_canal.cli import app
+
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    texts = [command.help for command in commands.values()]
+    texts += [getattr(o, "help", None) for command in commands.values() for o in command.params]
+    assert len(texts) > 50
+    assert not [text for text in texts if re.search(r"\[[a-z.]+\]", text or "")]
+
+
 def test_the_reference_has_every_error() -> None:
     text = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
     listed: dict[str, bool] = {}

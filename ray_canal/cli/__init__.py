@@ -41,7 +41,7 @@ app = typer.Typer(
 )
 
 Replace = Annotated[
-    bool, typer.Option(help="Start over what runs with another configuration; else refuse it.")
+    bool, typer.Option(help="Restart what runs with another configuration; else refuse.")
 ]
 
 
@@ -102,10 +102,10 @@ def serve(
     detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
     replace: Replace = True,
 ) -> None:
-    """Open Canal's TCP port for the destinations that run in the cluster ([server] in CONFIG).
+    """Open Canal's TCP port for the destinations that run in the cluster (section `server`).
 
     `start` does it, too; this is for a cluster whose destinations run already. A port that is open
-    with another configuration, or before a password or certificate was changed, is opened anew.
+    with another configuration, or with an earlier password or certificate, is closed and reopened.
     """
     import ray_canal as canal
     from ray_canal.client.joining import connect_ray
@@ -183,7 +183,7 @@ def tail(
 ) -> None:
     """Print changes as JSON lines until Ctrl-C or the end of the binlog files.
 
-    It looks on: nobody else's subscription is touched, nothing is left behind. With --client-id it
+    Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
     is that subscriber, takes over from whoever is, and acks as it goes.
     """
     import ray_canal as canal
@@ -203,7 +203,7 @@ for _command, _name in ((subscribers, None), (unsubscribe, None), (filter_, "fil
 def check(config: ConfigPath) -> None:
     """Check CONFIG and its servers before a start: settings, grants, reachability.
 
-    Exits with 1 if anything would keep a destination from running, and says what to run to mend it.
+    Exits with 1 if anything would keep a destination from running, and says what to run to fix it.
     """
     from ray_canal.config import load
     from ray_canal.driver.checks import check_source
@@ -234,7 +234,7 @@ def decode(
         ),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="CREATE TABLE statements; where they fit, they count.")
+        Path | None, typer.Option(help="CREATE TABLE statements, used where they fit the rows.")
     ] = None,
     lower_case_table_names: Annotated[
         int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
@@ -274,16 +274,16 @@ def import_(
     canal_properties: Annotated[Path, typer.Argument(help="Canal's canal.properties.")],
     instances: Annotated[
         list[Path] | None,
-        typer.Argument(help="instance.properties files; left out: those beside canal.properties."),
+        typer.Argument(help="instance.properties files; left out: those next to canal.properties."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File; standard output if left out.")] = None,
     force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
     accept_refused: Annotated[
-        bool, typer.Option(help="Write it although it asks for what is not there.")
+        bool, typer.Option(help="Write the file although keys were refused.")
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="KEY=VALUE that counts before the files, as Canal's -e does."),
+        typer.Option("--set", help="KEY=VALUE with precedence over the files, as Canal's -e."),
     ] = None,
     time_zone: Annotated[
         str,
@@ -335,9 +335,9 @@ def redrive(
     schema: Annotated[
         Path | None, typer.Option(help="CREATE TABLE statements of the tables in quarantine.")
     ] = None,
-    keep: Annotated[bool, typer.Option(help="Print them, and let go of nothing.")] = False,
+    keep: Annotated[bool, typer.Option(help="Print them, and remove nothing.")] = False,
 ) -> None:
-    """Print changes that are in quarantine as JSON lines, and let go of what was written.
+    """Print changes that are in quarantine as JSON lines, and remove what was written.
 
     Give what their tables looked like at that time, if the table meta history does not know it.
     Restart the destination afterwards: its later rows are then decoded with that schema, too.
@@ -354,14 +354,14 @@ def import_meta(
     config: ConfigPath,
     meta_dat: Annotated[Path, typer.Argument(help="Canal's conf/DESTINATION/meta.dat.")],
     destination: Annotated[
-        str, typer.Option(help="Our destination, if its name is another than Canal's.")
+        str, typer.Option(help="Our destination, if its name differs from Canal's.")
     ] = "",
-    replace: Annotated[bool, typer.Option(help="Overwrite cursors that are there.")] = False,
+    replace: Annotated[bool, typer.Option(help="Overwrite existing cursors.")] = False,
     server_uuid: Annotated[
-        str, typer.Option(help="The server that the cursors are of, if its address is another now.")
+        str, typer.Option(help="The cursors' server, if its address has changed.")
     ] = "",
     unchecked: Annotated[
-        bool, typer.Option(help="Ask no server now; each cursor is looked at at the start.")
+        bool, typer.Option(help="Do not ask the server; each cursor is checked at the start.")
     ] = False,
 ) -> None:
     """Take over subscribers and cursors from Canal's meta.dat, before the first start.

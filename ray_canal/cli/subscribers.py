@@ -62,7 +62,7 @@ def filter_(
     ] = False,
     keys: Annotated[
         list[str] | None,
-        typer.Option("--set", help="KEY=VALUE of [instance.filter]; with --instance, repeatable."),
+        typer.Option("--set", help="KEY=VALUE of instance.filter; with --instance, repeatable."),
     ] = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:

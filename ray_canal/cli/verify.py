@@ -52,7 +52,7 @@ def verify(
     Compares event type, table, columns and each value of each row, before and after. Values that
     mysql-replication cannot decode, or decodes by other conventions, are counted by type and
     reason. Exits with 1 on a difference, and where ray_canal cannot decode. Ctrl-C reports what was
-    compared until then. No Ray. Needs the extra: pip install 'ray-canal[verify]'.
+    compared until then. No Ray. Needs the package's extra `verify`.
     """
     from ray_canal.verify.compare import Report
     from ray_canal.verify.runs import verify_files, verify_server
