@@ -67,13 +67,13 @@ SERVER_KEYS = (
         "canal.file.data.dir",
         MAPPED,
         "meta.path",
-        "an absolute folder: meta.db in it; a relative one: meta.db beside canal.toml",
+        "an absolute folder: meta.db in it; a relative one: meta.db next to canal.toml",
     ),
     Key("canal.file.flush.period", LEFT, note="an ack is durable when it returns"),
     Key("canal.destinations", MAPPED, "instance.destination"),
     Key("canal.destinations.expr", MAPPED, "instance.destination", "p{1-3} is p1, p2, p3"),
-    Key("canal.conf.dir", LEFT, note="instances are looked for beside canal.properties"),
-    Key("canal.auto.scan", LEFT, note="true: every folder beside canal.properties is an instance"),
+    Key("canal.conf.dir", LEFT, note="instances are looked for next to canal.properties"),
+    Key("canal.auto.scan", LEFT, note="true: every folder next to canal.properties is an instance"),
     Key("canal.auto.scan.interval", LEFT, note="a changed canal.toml counts at the next start"),
     Key("canal.auto.reset.latest.pos.mode", MAPPED, "instance.source.on_purged", (
         "true: latest, with a warning that says what is lost; false: fail"
@@ -199,10 +199,10 @@ INSTANCE_KEYS = (
     Key("canal.instance.memory.rawEntry", LEFT, note="entries are rendered once, by the reader"),
     Key("canal.instance.tsdb.enable", MAPPED, "instance.tsdb.enable"),
     Key("canal.instance.tsdb.dir", MAPPED, "instance.tsdb.path", (
-        "an absolute folder: tsdb.db in it; a relative one: beside the cursors"
+        "an absolute folder: tsdb.db in it; a relative one: next to the cursors"
     )),
     Key("canal.instance.tsdb.url", NOTICE, harmless=("jdbc:h2:*",), note=(
-        "the history is a SQLite file; it begins anew with the catalog at the first start"
+        "the history is a SQLite file; it begins again with the catalog at the first start"
     )),
     Key("canal.instance.tsdb.dbUsername", LEFT, note="the history is a SQLite file"),
     Key("canal.instance.tsdb.dbPassword", LEFT, note="the history is a SQLite file"),

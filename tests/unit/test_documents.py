@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from ray_canal.config import CanalConfig, load
@@ -117,3 +118,27 @@ def test_make_help_knows_every_command() -> None:
     for command in ("make demo", "make test"):
         assert command in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+NOT_SAID = (
+    # pattern, instead
+    (r"\banew\b|\bfor ever\b", "again, indefinitely"),
+    (r"\bmend(s|ed|ing)?\b", "fix"),
+    (r"\bbeside\b", "next to, with"),
+    (r"\b[Ww]hoever\b|(?:^|[.:;|] )Who (?!has)", "name the subject"),
+    (r"\blets? go of\b|\blooks? on\b|\bin vain\b|\bkept ready\b", "say what is done"),
+    (r"\b(is|are) told\b", "name who says it, and how: logged, raised, shown"),
+    (r"\bdump of (its|their) own\b|\bown dump\b", "a stream of its own, catch up"),
+)
+"""Phrases that have to be read twice."""
+
+
+@pytest.mark.parametrize(("pattern", "instead"), NOT_SAID)
+def test_documents_are_in_plain_words(pattern: str, instead: str) -> None:
+    wrong = []
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
+        for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+            found = re.search(pattern, re.sub(r"`[^`]*`", "``", line))
+            if found:
+                wrong.append(f"{document.relative_to(ROOT)}:{number}: {found[0]!r}: {instead}")
+    assert not wrong, "\n".join(wrong)
