@@ -30,8 +30,8 @@ from rich.table import Table
 
 import ray_canal as canal
 from benchmarks import workloads as work
-from ray_canal.protocol import canal_packet as packets
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 
 BATCH_UNITS = 4800
 """Memory units of a get: 16 MB of entries, which are 3.4 times as long as their binlog."""

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.config import load as load_config
+    from ray_canal.model.timeline import row_id as row_id
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
-    from ray_canal.protocol.timeline import row_id as row_id
     from ray_canal.views.masking import Keep as Keep
 
 __version__ = "0.1.0"
@@ -62,7 +62,7 @@ _WHERE = {
     "Message": "ray_canal.client.message",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
-    "row_id": "ray_canal.protocol.timeline",
+    "row_id": "ray_canal.model.timeline",
     "decode_entries": "ray_canal.offline",
 }
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from ray_canal.binlog.chunk import ENTRY, EVENT
 from ray_canal.config import InstanceConfig
+from ray_canal.log.ring import index_bytes_max
+from ray_canal.log.segment import SEGMENT_BYTES
 from ray_canal.malloc import KEPT_BYTES
-from ray_canal.store.ring import index_bytes_max
-from ray_canal.store.segment import SEGMENT_BYTES
 
 PROCESS_BYTES = 128 << 20
 """Of a process that does nothing yet: interpreter, libraries, compiled kernels (60 to 105 MiB

@@ -15,14 +15,14 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.open_source import open_source
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.names import Names
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.log_context import LogContext
+from ray_canal.model.log_context import LogContext
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.names import Names
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.open_source import open_source
 from ray_canal.views.entries import delimited_pieces
 from ray_canal.views.table_events import change_batches
 

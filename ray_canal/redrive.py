@@ -21,16 +21,16 @@ from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import SchemaStore, chunk_key
-from ray_canal.parse.create_table import parse_tables
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.names import Names
-from ray_canal.parse.quarantine import unpack
-from ray_canal.parse.records import log_with_records, names_of, table_record
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.log_context import LogContext
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import QuarantinedChunk, SchemaRecord, TableState
+from ray_canal.model.log_context import LogContext
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import QuarantinedChunk, SchemaRecord, TableState
+from ray_canal.schema.ddl.create_table import parse_tables
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.names import Names
+from ray_canal.schema.quarantine import unpack
+from ray_canal.schema.records import log_with_records, names_of, table_record
+from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.views.arrow import batches
 
 PathLike = str | os.PathLike[str]

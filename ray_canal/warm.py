@@ -21,11 +21,11 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
-from ray_canal.driver.dump import load_kernels
-from ray_canal.driver.open_source import open_source
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.log_context import NO_CONTEXT
+from ray_canal.model.log_context import NO_CONTEXT
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.dump import load_kernels
+from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
 from ray_canal.views.masking import Hashing

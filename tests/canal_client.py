@@ -6,9 +6,9 @@ import asyncio
 import struct
 from typing import Any
 
-from ray_canal.protocol import canal_packet as packets
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.scramble import scramble411
+from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.scramble import scramble411
 
 
 class RawClient:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 
-from ray_canal.parse.names import lowered
+from ray_canal.schema.names import lowered
 
 Tables = dict[tuple[str, str], list[str]]
 

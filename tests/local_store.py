@@ -21,13 +21,13 @@ from ray_canal.errors import (
     SubscriberReplaced,
 )
 from ray_canal.filter import TableFilter
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import TransactionBuffer
+from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.subscription import Subscription, may_unsubscribe, shares
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.subscription import Subscription, may_unsubscribe, shares
-from ray_canal.store.event_store import EventStore
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import TransactionBuffer
 
 Decoded = Sequence[tuple[ChunkInfo, DecodedChunk]]
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from ray_canal.demo import binlog_files
-from ray_canal.driver.files_log import FilesLog
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import SourceIdentity
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import SourceIdentity
+from ray_canal.source.start.files_log import FilesLog
 
 MAGIC = b"\xfebin"
 _STOP, _ROTATE, _FORMAT, _GTID, _PREVIOUS_GTIDS = 3, 4, 15, 33, 35

@@ -15,9 +15,9 @@ from ray_canal.errors import EpochLost, Fenced
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.schema_store import SchemaStore, chunk_key
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
-from ray_canal.protocol.timeline import Timeline
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
+from ray_canal.model.timeline import Timeline
 
 IDENTITY = SourceIdentity("127.0.0.1:3306", "6b0c-uuid")
 

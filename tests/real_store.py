@@ -22,7 +22,7 @@ from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.demo import binlog_files
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, MessageHead
 
 ALL = r".*\..*"
 NAME = "x"
@@ -78,9 +78,10 @@ async def take(
 
 
 async def drain(store: Store, client_id: int, size: int = 4) -> list[MessageHead]:
-    """All that is there, acked, whether batches are full or not."""
+    """All that is there, acked, whether batches are full or not. (Of a source that has not ended,
+    what comes with less than two seconds between: a busy machine's first chunk takes long.)"""
     found = []
-    while (head := await store.get_soon(client_id, size, 0.3)).id != EMPTY_BATCH:
+    while (head := await store.get_soon(client_id, size, 2.0)).id != EMPTY_BATCH:
         await store.ack(client_id, head.id, head.epoch)
         found.append(head)
     return found

@@ -21,8 +21,8 @@ import pytest
 import ray_canal as canal
 from ray_canal import config, errors
 from ray_canal.demo import CONFIG_PATH, binlog_files
-from ray_canal.driver.checks import check_source
 from ray_canal.errors import InstanceNotFound
+from ray_canal.source.checks import check_source
 from tests.servers import Server
 
 ROOT = Path(__file__).parents[1]

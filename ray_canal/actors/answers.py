@@ -18,8 +18,8 @@ from ray_canal.errors import (
     InstanceRestarted,
     SubscriberReplaced,
 )
-from ray_canal.protocol.message import MessageHead, MessagePart
-from ray_canal.store.batch import Batch, Part
+from ray_canal.log.batch import Batch, Part
+from ray_canal.model.message import MessageHead, MessagePart
 
 
 def head_of(

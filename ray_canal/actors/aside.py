@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from ray_canal.actors.answers import about_subscribers, described, plain
-from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.line import Line
-from ray_canal.actors.second_look import of_reading
-from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.kept_schemas import KeptSchemas
+from ray_canal.destination.second_look import of_reading
+from ray_canal.destination.signal import Signal
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -28,11 +28,11 @@ from ray_canal.errors import (
     InstanceNotRunning,
     LogRenamed,
 )
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.subscription import Start
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import LogChunk
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.subscription import Start
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import time
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.model.position import EntryPosition
 
 
 def transaction_buffer(

@@ -31,10 +31,10 @@ from ray.exceptions import (
 
 from ray_canal.actors.lending import Lent, reference_of
 from ray_canal.actors.lost_chunks import may_be_lost
-from ray_canal.actors.signal import answered
 from ray_canal.actors.spawn import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.destination.signal import answered
 from ray_canal.errors import (
     CanalError,
     InstanceNotFound,
@@ -42,7 +42,7 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.protocol.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 
 OF_BATCHES = ("ack", "ack_and_keep", "rollback")
 GETS = ("get", "get_without_ack", "get_soon")

@@ -27,9 +27,9 @@ from ray_canal.actors.changes import changes, refused
 from ray_canal.actors.places import Place, Places, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.reserve import keep_one
-from ray_canal.actors.signal import answered
 from ray_canal.actors.starts import ENDS_MAX, Starts
 from ray_canal.config import CanalConfig, kept_secrets
+from ray_canal.destination.signal import answered
 from ray_canal.errors import InstanceNotFound
 
 logger = logging.getLogger(__name__)

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from ray_canal.actors.priority import as_ray_itself
-from ray_canal.actors.stages import Reading
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig, kept_secrets
-from ray_canal.driver.lag import LagMeter
-from ray_canal.driver.open_source import open_source
-from ray_canal.driver.source import SourceStatus
+from ray_canal.destination.stages import Reading
 from ray_canal.malloc import give_up_unused
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Records
-from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions, begun
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions, begun
+from ray_canal.source.lag import LagMeter
+from ray_canal.source.open_source import open_source
+from ray_canal.source.port import SourceStatus
 
 _BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 WAIT_S = 10.0
@@ -157,7 +157,7 @@ def decoded(
 def load_everything() -> None:
     """Import and compile (or load) all that a fetcher uses, by decoding a bundled binlog file."""
     from ray_canal.actors.parser import event_parser
-    from ray_canal.driver.dump import load_kernels
+    from ray_canal.source.dump import load_kernels
 
     given = {"destination": "spare", "source": {"files": [str(_BINLOG)]}}
     config = InstanceConfig.model_validate(given)

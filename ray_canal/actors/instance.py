@@ -20,24 +20,24 @@ from typing import Any, TypeVar, cast
 
 from ray_canal.actors.answers import about_subscribers, plain
 from ray_canal.actors.aside import Asides
-from ray_canal.actors.handed_out import HandedOut
-from ray_canal.actors.kept_batch_ids import KeptBatchIds
-from ray_canal.actors.kept_filter import KeptFilter
-from ray_canal.actors.kept_schemas import KeptSchemas
-from ray_canal.actors.kept_start import KeptStart
-from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
-from ray_canal.actors.ownership import Claim, Ownership
-from ray_canal.actors.placement import Placement, oldest_in
-from ray_canal.actors.purge_watch import watch_purge
-from ray_canal.actors.rates import Rates
-from ray_canal.actors.second_look import SecondLook
-from ray_canal.actors.signal import Signal, within
-from ray_canal.actors.skipped import SkippedEvents
-from ray_canal.actors.source_contact import SourceContact
-from ray_canal.actors.stages import Stages
 from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.destination.handed_out import HandedOut
+from ray_canal.destination.kept_batch_ids import KeptBatchIds
+from ray_canal.destination.kept_filter import KeptFilter
+from ray_canal.destination.kept_schemas import KeptSchemas
+from ray_canal.destination.kept_start import KeptStart
+from ray_canal.destination.kept_timeline import KeptTimeline
+from ray_canal.destination.ownership import Claim, Ownership
+from ray_canal.destination.placement import Placement, oldest_in
+from ray_canal.destination.purge_watch import watch_purge
+from ray_canal.destination.rates import Rates
+from ray_canal.destination.second_look import SecondLook
+from ray_canal.destination.signal import Signal, within
+from ray_canal.destination.skipped import SkippedEvents
+from ray_canal.destination.source_contact import SourceContact
+from ray_canal.destination.stages import Stages
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -50,14 +50,14 @@ from ray_canal.errors import (
     MetaDamaged,
     NotSubscribed,
 )
+from ray_canal.log import spill_folder
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
-from ray_canal.protocol.start import Start, StartOptions
-from ray_canal.protocol.subscription import Policy
-from ray_canal.store import spill_folder
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import LogChunk
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import SchemaRecord
+from ray_canal.model.start import Start, StartOptions
+from ray_canal.model.subscription import Policy
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

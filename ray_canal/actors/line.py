@@ -17,21 +17,21 @@ from ray.exceptions import RayError, RayTaskError
 
 from ray_canal.actors import spawn
 from ray_canal.actors.answers import head_of
-from ray_canal.actors.disk_state import DiskState
 from ray_canal.actors.lost_chunks import CHECK_S, ChunkWatch, begins_anew
 from ray_canal.actors.pump import Pump
-from ray_canal.actors.signal import NEVER, Signal, answered
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.disk_state import DiskState
+from ray_canal.destination.signal import NEVER, Signal, answered
 from ray_canal.errors import InstanceNotRunning
-from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import SchemaRecord
-from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
-from ray_canal.store import spill_folder
-from ray_canal.store.batch import Batch
-from ray_canal.store.event_store import EventStore
-from ray_canal.store.ring import Slot
-from ray_canal.store.transaction_buffer import LogChunk
+from ray_canal.log import spill_folder
+from ray_canal.log.batch import Batch
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.ring import Slot
+from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import MessageHead
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import SchemaRecord
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import ObjectLostError, OwnerDiedError, RayError
 from ray.experimental import get_local_object_locations
 
-from ray_canal.actors.signal import answered
+from ray_canal.destination.signal import answered
 from ray_canal.errors import InstanceNotRunning
 
 CHECK_S = 3.0

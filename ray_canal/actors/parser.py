@@ -9,11 +9,11 @@ from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig, kept_secrets
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.protocol.position import LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Records
-from ray_canal.protocol.start import Start
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.model.position import LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records
+from ray_canal.model.start import Start
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.event_parser import EventParser
 
 
 def event_parser(config: InstanceConfig) -> EventParser:
@@ -21,14 +21,14 @@ def event_parser(config: InstanceConfig) -> EventParser:
     history, else (tsdb.enable = false) the catalog."""
     from pathlib import Path
 
-    from ray_canal.driver.catalog import Catalog
-    from ray_canal.driver.catalog_tables import CatalogTables
     from ray_canal.errors import ConfigError
     from ray_canal.malloc import keep_freed_memory
-    from ray_canal.parse.names import Names
-    from ray_canal.parse.records import with_period
-    from ray_canal.parse.schema_keeper import SchemaKeeper
-    from ray_canal.parse.schemas import SchemaRegistry
+    from ray_canal.schema.keeper import SchemaKeeper
+    from ray_canal.schema.names import Names
+    from ray_canal.schema.records import with_period
+    from ray_canal.schema.registry import SchemaRegistry
+    from ray_canal.source.catalog import Catalog
+    from ray_canal.source.catalog_tables import CatalogTables
 
     keep_freed_memory()
     source, tsdb = config.source, config.tsdb

@@ -21,9 +21,9 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 
-from ray_canal.actors.ownership import Claim
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.config.kept_secrets import SCHEME, with_references
+from ray_canal.destination.ownership import Claim
 from ray_canal.errors import InstanceNotRunning
 
 FEW_CPUS = 4

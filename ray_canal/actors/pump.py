@@ -25,17 +25,17 @@ import ray
 from ray_canal.actors import spawn
 from ray_canal.actors.buffer import transaction_buffer
 from ray_canal.actors.places import FEW_CPUS
-from ray_canal.actors.signal import answered, within
-from ray_canal.actors.stages import Reading, Stages
 from ray_canal.actors.upstreams import Found, Upstream, upstream_of
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.signal import answered, within
+from ray_canal.destination.stages import Reading, Stages
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Records, SchemaRecord
-from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions, begun
-from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records, SchemaRecord
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions, begun
 
 _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0

@@ -17,9 +17,9 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
 from ray_canal.actors import spawn
-from ray_canal.actors.signal import answered
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over
+from ray_canal.destination.signal import answered
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ray_canal.actors.places import Places
 from ray_canal.config import InstanceConfig, ServerConfig
 from ray_canal.config.kept_secrets import handed_over, with_references
 from ray_canal.errors import InstanceNotFound
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 
 NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"

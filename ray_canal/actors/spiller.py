@@ -12,9 +12,9 @@ from typing import Any
 
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.log.segment import Segment, SegmentFolder
+from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.malloc import keep_freed_memory
-from ray_canal.store.segment import Segment, SegmentFolder
-from ray_canal.store.transaction_buffer import LogChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from ray_canal.actors.instance import (
     STOPPED,
 )
 from ray_canal.actors.line import Line
-from ray_canal.actors.signal import NEVER
 from ray_canal.actors.subscriptions import Subscriptions
+from ray_canal.destination.signal import NEVER
 from ray_canal.errors import (
     BatchNotFound,
     InstanceError,
@@ -34,8 +34,8 @@ from ray_canal.errors import (
     NotSubscribed,
 )
 from ray_canal.limits import limits
-from ray_canal.protocol.message import EMPTY_BATCH, Caller, MessageHead
-from ray_canal.protocol.position import LogPosition
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.position import LogPosition
 
 _COMING_S_MAX = 0.1
 """So long a message waits, at most, for what is being decoded."""

@@ -16,11 +16,11 @@ from typing import Any
 
 from ray_canal.actors.answers import replaced
 from ray_canal.actors.aside import source_start
-from ray_canal.actors.attendance import TICK_S, Attendance
-from ray_canal.actors.full_log import FullLogWarning
 from ray_canal.actors.instance import FAILED, RUNNING, STARTING, STOPPED, Instance
 from ray_canal.actors.line import Line
-from ray_canal.actors.ownership import Claim
+from ray_canal.destination.attendance import TICK_S, Attendance
+from ray_canal.destination.full_log import FullLogWarning
+from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -32,8 +32,8 @@ from ray_canal.errors import (
 from ray_canal.filter import split_patterns
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import described
-from ray_canal.protocol.position import LogPosition
-from ray_canal.protocol.subscription import (
+from ray_canal.model.position import LogPosition
+from ray_canal.model.subscription import (
     EPHEMERAL_S,
     HEAD,
     TAIL,

@@ -19,12 +19,12 @@ import ray
 
 from ray_canal.actors import spawn
 from ray_canal.actors.reserve import fetcher_of
-from ray_canal.actors.signal import answered, within
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.signal import answered, within
 from ray_canal.limits import chunks_ahead
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.schema_record import Records
-from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 
 if TYPE_CHECKING:
     from ray_canal.actors.fetcher import Fetcher

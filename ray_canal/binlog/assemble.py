@@ -27,9 +27,9 @@ from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
-from ray_canal.kernels import walk as w
-from ray_canal.kernels.records import number_tables
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.rows.records import number_tables
+from ray_canal.model.table_meta import TableMeta
 
 
 class Without(Enum):

@@ -1,4 +1,4 @@
-"""The code point tables that kernels/charset.py reads, made from Python's codecs and
+"""The code point tables that kernels/rows/charset.py reads, made from Python's codecs and
 charset_data.py when first wanted.
 
 One array per process holds all tables made so far, so a column's plan needs only an offset in it.
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog.charsets import CHARSETS, canonical, character
 from ray_canal.errors import UnsupportedEvent
-from ray_canal.kernels import charset as k
+from ray_canal.kernels.rows import charset as k
 
 UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "ascii"})
 """Character sets whose bytes are UTF-8 as they are."""

@@ -2,16 +2,16 @@
 
 This is the contract between the rooms. Who makes what:
 
-    driver/ + binlog/cutter.py   bytes            -> RawChunk
-    parse/event_parser.py        RawChunk         -> ParsedChunk   (headers walked, tables resolved)
+    source/ + binlog/cutter.py   bytes            -> RawChunk
+    schema/event_parser.py       RawChunk         -> ParsedChunk   (headers walked, tables resolved)
     binlog/decode.py             Raw + Parsed     -> DecodedChunk  (stateless: any worker)
-    store/                       ChunkInfo        -> what a subscriber gets; never sees the arena
+    log/                         ChunkInfo        -> what a subscriber gets; never sees the arena
     views/                       DecodedChunk     -> Arrow batches, Canal Entry bytes
 
 A decoded chunk is one uint8 arena and a small layout of offsets, so that it travels through Ray's
 object store as one out-of-band buffer and Arrow arrays are views over it. It is lossless as to what
-Canal's entries and Arrow batches need; slots are described in kernels/codes.py. Regions start at
-multiples of 64.
+Canal's entries and Arrow batches need; slots are described in kernels/base/codes.py. Regions start
+at multiples of 64.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.errors import DecodeError
-from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
-from ray_canal.protocol.table_event import TableEvent
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
+from ray_canal.model.table_event import TableEvent
+from ray_canal.model.table_meta import TableMeta
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -133,7 +133,7 @@ class ChunkHead:
     The first `carried_bytes` of the data repeat events from before the chunk that its own events
     depend on (the open transaction's GTID event, the open statement's TABLE_MAP events); they make
     no entries. Then come whole events, the first of them at file offset `position`. Compressed
-    events are open already: a frame (kernels/walk.py) stands before what was in them.
+    events are open already: a frame (kernels/framing/walk.py) stands before what was in them.
 
     `events` and `gtids` count the chunk's own events (but FORMAT_DESCRIPTION), and the GTID events
     among them, so that who walks them asks for as much memory as they need; 0 where nobody has
@@ -187,7 +187,7 @@ class SkippedEvent(NamedTuple):
 class ColumnLayout(NamedTuple):
     """Where one column's buffers lie in the arena: offsets in bytes; -1 where there is none."""
 
-    code: int  # kernels/codes.py
+    code: int  # kernels/base/codes.py
     validity: int  # bitmap, bit set = not NULL (Arrow's); always there
     values: int  # slots (fixed width) or int32 offsets (variable width)
     data: int = -1

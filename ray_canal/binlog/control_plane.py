@@ -9,8 +9,8 @@ import numpy.typing as npt
 from ray_canal.binlog.chunk import ENTRY, EVENT_SILENT
 from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
-from ray_canal.kernels.records import place_entries
-from ray_canal.protocol.table_event import TableEvent
+from ray_canal.kernels.rows.records import place_entries
+from ray_canal.model.table_event import TableEvent
 
 
 def control_plane(

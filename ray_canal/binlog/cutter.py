@@ -1,8 +1,8 @@
 """Cutting a stream of binlog events into raw chunks (ChunkHead says what a chunk holds).
 
 Bytes go in by `reserve` + `commit` (or `feed`), chunks come out by `next` and `flush`. Pure: no
-sockets, no files, no clock. Events are walked by a kernel (kernels/scan.py); Python sees only the
-rare ones:
+sockets, no files, no clock. Events are walked by a kernel (kernels/framing/scan.py); Python sees
+only the rare ones:
 
 - FORMAT_DESCRIPTION says how to read the rest; one that is really in the file goes into a chunk,
   too.
@@ -25,9 +25,9 @@ from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHea
 from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
-from ray_canal.kernels import scan as walk
+from ray_canal.kernels.framing import scan as walk
 from ray_canal.malloc import large
-from ray_canal.protocol.position import BINLOG_START, utc_text
+from ray_canal.model.position import BINLOG_START, utc_text
 
 _SMALL_TAIL_BYTES = 256 << 10
 """So much of a buffer's unread end is copied to the next chunk's buffer at once."""

@@ -35,14 +35,14 @@ from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
 from ray_canal.binlog.walked import at_event, how_to_pass, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
-from ray_canal.kernels import fill as f
-from ray_canal.kernels import rows as r
-from ray_canal.kernels import wire
-from ray_canal.kernels.inflate import fill_inflated
-from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.json_column import fill_json
-from ray_canal.kernels.records import place_rows, row_events
-from ray_canal.kernels.regions import place_tables
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.json.column import fill_json
+from ray_canal.kernels.rows import fill as f
+from ray_canal.kernels.rows import rows as r
+from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.inflate import fill_inflated
+from ray_canal.kernels.rows.records import place_rows, row_events
+from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large, shortened
 
 Int64s = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
 """Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes
 exceed."""
 _CELLS_MIN = 4096
-"""Room for the places of a window's values (kernels/fill.py)."""
+"""Room for the places of a window's values (kernels/rows/fill.py)."""
 ARENA_FACTOR_MAX, ARENA_FREE_BYTES = 1100, 64 << 20
 """A chunk's arena has at most FACTOR bytes for each of the chunk, and FREE. A NULL is one bit that
 becomes two slots of at most 32 bytes, DEFLATE makes up to 1,032 bytes of one: so whole images keep
@@ -99,7 +99,7 @@ class _Noted(NamedTuple):
 
 @dataclass(slots=True)
 class _Work:
-    """One attempt's arrays; kernels/rows.py says what lies in them."""
+    """One attempt's arrays; kernels/rows/rows.py says what lies in them."""
 
     raw: RawChunk
     parsed: ParsedChunk

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL
-from ray_canal.protocol.gtid import GtidSet, MariadbGtid
+from ray_canal.model.gtid import GtidSet, MariadbGtid
 
 _RUNS_MAX = 64
 

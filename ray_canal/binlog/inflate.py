@@ -2,9 +2,9 @@
 row events.
 
 What was in them takes their place in the chunk, behind a frame that keeps their place in the file
-(kernels/walk.py describes it), so that the stages behind see plain events only. A chunk that grows
-over its size becomes several; a payload is read piece by piece, so no more than a chunk and one
-event of it is in memory.
+(kernels/framing/walk.py describes it), so that the stages behind see plain events only. A chunk
+that grows over its size becomes several; a payload is read piece by piece, so no more than a chunk
+and one event of it is in memory.
 
 Formats: TRANSACTION_PAYLOAD is fields of packed number, packed length and value (1 payload size,
 2 compression: 0 zstd, 255 none, 3 uncompressed size), a 0, then the payload: whole events without
@@ -26,8 +26,8 @@ from ray_canal.binlog import types
 from ray_canal.binlog.chunk import Bytes, RawChunk
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
-from ray_canal.kernels import scan
-from ray_canal.kernels.walk import FRAME_BYTES
+from ray_canal.kernels.framing import scan
+from ray_canal.kernels.framing.walk import FRAME_BYTES
 
 _ZSTD, _NOT_COMPRESSED = 0, 255
 _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 1, 2, 3

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog.chunk import Bytes, ColumnLayout
-from ray_canal.kernels import codes, wire
-from ray_canal.kernels.json_column import write_diffs
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.json.column import write_diffs
+from ray_canal.kernels.rows import wire
 
 Int64s = npt.NDArray[np.int64]
 
@@ -35,7 +36,7 @@ def diff_texts(
     source: Bytes, lines: Int64s, names: Sequence[str], rows: int, dest: Int64s, deferred: Int64s
 ) -> DiffTexts | tuple[int, int]:
     """The texts of a table whose JSON columns are `lines` of the plan, called `names`; or an error
-    code of kernels/wire.py and the row that it is about."""
+    code of kernels/rows/wire.py and the row that it is about."""
     keys = [json.dumps(name, ensure_ascii=False).encode() + b": " for name in names]
     ends = np.cumsum([len(key) for key in keys])
     prefixes = np.frombuffer(b"".join(keys), np.uint8)

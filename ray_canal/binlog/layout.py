@@ -8,7 +8,8 @@ import numpy.typing as npt
 from ray_canal.binlog.chunk import QUERY, ColumnLayout, TableLayout
 from ray_canal.binlog.parsed import QueryRecord, TableVersion
 from ray_canal.binlog.plan import Plan
-from ray_canal.kernels import codes, rows, wire
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.rows import rows, wire
 
 Int64s = npt.NDArray[np.int64]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
-from ray_canal.protocol.log_context import OpenTransaction
+from ray_canal.model.log_context import OpenTransaction
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """What stands between a raw chunk and its columns: headers walked, tables resolved, queries
 classified.
 
-parse/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it,
+schema/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it,
 with the raw bytes, into columns. It is small (arrays, a few strings), so it travels to a decode
 task by value.
 """
@@ -16,9 +16,9 @@ import numpy.typing as npt
 from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import DecodeError
-from ray_canal.protocol.schema_record import Quarantined, SchemaChange, SchemaRecord
-from ray_canal.protocol.table_event import TableEffect
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
+from ray_canal.model.table_event import TableEffect
+from ray_canal.model.table_meta import TableMeta
 
 Int64s = npt.NDArray[np.int64]
 

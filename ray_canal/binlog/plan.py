@@ -19,10 +19,11 @@ from ray_canal.binlog.charsets import canonical, charset_of_collation
 from ray_canal.binlog.parsed import TableVersion
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
-from ray_canal.kernels import codes, wire
-from ray_canal.kernels.decimals import decimal_bytes, decimal_groups
-from ray_canal.kernels.temporal import hires_bytes
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.decimals import decimal_bytes, decimal_groups
+from ray_canal.kernels.rows.temporal import hires_bytes
+from ray_canal.model.table_meta import ColumnMeta
 
 
 @dataclass(frozen=True, slots=True, eq=False)

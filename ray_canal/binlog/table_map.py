@@ -16,7 +16,7 @@ from ray_canal.binlog import types
 from ray_canal.binlog.charsets import char_bytes_max, charset_of_collation, decode_text
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ray_canal.kernels import wire
-from ray_canal.kernels.charset import UTF8
-from ray_canal.kernels.text_check import has_broken_column, is_copied_text
-from ray_canal.kernels.utf8 import first_broken_row
+from ray_canal.kernels.base.utf8 import first_broken_row
+from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.charset import UTF8
+from ray_canal.kernels.rows.text_check import has_broken_column, is_copied_text
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -1,8 +1,8 @@
 """The last transactions before a place, by what they hold: how a cursor finds its place in another
 server's log where neither GTIDs nor commit times name a transaction.
 
-A trail is the text of their digests, oldest first. kernels/digest.py says what a digest is; nothing
-here needs a kernel, as a destination's store keeps trails, too.
+A trail is the text of their digests, oldest first. kernels/framing/digest.py says what a digest is;
+nothing here needs a kernel, as a destination's store keeps trails, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRAIL_MAX = 16
 """So many transactions: 256 characters in a cursor."""
 DIGEST_CHARACTERS = 16
 
-# As in kernels/digest.py.
+# As in kernels/framing/digest.py.
 PRIMES = (2147483647, 2147483629)
 BASES = (1103515245, 1664525013)
 BEHIND, FIRST, SECOND, BYTES, BEGINS = range(5)

@@ -22,9 +22,9 @@ from ray_canal.binlog.chunk import (
     SkippedEvent,
 )
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
-from ray_canal.kernels import walk as w
-from ray_canal.kernels.digest import PIECE_FIELDS, transaction_pieces
-from ray_canal.kernels.jit import read_only
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing.digest import PIECE_FIELDS, transaction_pieces
 
 Int64s = npt.NDArray[np.int64]
 
@@ -205,7 +205,7 @@ def names_transactions(walked: Walked) -> bool:
 
 
 def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
-    """What the chunk has of each transaction: kernels/digest.py, for binlog/trail.py."""
+    """What the chunk has of each transaction: kernels/framing/digest.py, for binlog/trail.py."""
     events, bodies, maps = walked.events, walked.bodies, walked.maps
     pieces = np.zeros((len(events) + 1, PIECE_FIELDS), np.int64)
     data = read_only(raw.data)

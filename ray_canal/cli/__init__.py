@@ -206,7 +206,7 @@ def check(config: ConfigPath) -> None:
     Exits with 1 if anything would keep a destination from running, and says what to run to fix it.
     """
     from ray_canal.config import load
-    from ray_canal.driver.checks import check_source
+    from ray_canal.source.checks import check_source
 
     failed = False
     for instance in load(config).instance:

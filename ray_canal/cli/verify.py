@@ -17,7 +17,7 @@ import typer
 from ray_canal.cli.options import Tables
 
 if TYPE_CHECKING:
-    from ray_canal.protocol.position import EntryPosition
+    from ray_canal.model.position import EntryPosition
     from ray_canal.verify.compare import Report
 
 
@@ -85,7 +85,7 @@ def verify(
 
 def _position(text: str) -> EntryPosition:
     from ray_canal.errors import ConfigError
-    from ray_canal.protocol.position import EntryPosition
+    from ray_canal.model.position import EntryPosition
 
     name, colon, offset = text.rpartition(":")
     if not colon or not name or not offset.isdigit():

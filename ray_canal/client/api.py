@@ -18,7 +18,7 @@ from ray_canal.actors.reserve import start_one
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, ServerConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
-from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
+from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
 logger = logging.getLogger(__name__)
 

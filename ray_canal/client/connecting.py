@@ -12,7 +12,7 @@ from ray_canal.client.joining import connect_ray
 from ray_canal.client.tcp import Address, TcpTransport
 from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.errors import ConfigError
-from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID
+from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
 
 def connect(

@@ -22,7 +22,7 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.protocol.subscription import DEFAULT_CLIENT_ID, Policy, Start
+from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
 from ray_canal.views.transform import Columns, Keys, Masks, Where
 
 ALL_TABLES = r".*\..*"

@@ -17,11 +17,11 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.filter import FieldFilter
-from ray_canal.protocol.log_context import LogContext
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import SchemaChange
-from ray_canal.protocol.table_event import (
+from ray_canal.model.log_context import LogContext
+from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import SchemaChange
+from ray_canal.model.table_event import (
     ERASE,
     RENAME,
     STATEMENT,

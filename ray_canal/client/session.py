@@ -13,8 +13,8 @@ from ray_canal.client.message import Message
 from ray_canal.client.transport import Transport
 from ray_canal.config import secret
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
-from ray_canal.protocol.message import MessageHead
-from ray_canal.protocol.subscription import (
+from ray_canal.model.message import MessageHead
+from ray_canal.model.subscription import (
     Policy,
     Start,
     Subscription,

@@ -22,6 +22,10 @@ from typing import Any
 
 from ray_canal import errors
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.generated import EntryProtocol_pb2 as entry_pb
+from ray_canal.canal.scramble import scramble411
 from ray_canal.client.message import Message
 from ray_canal.errors import (
     AuthenticationFailed,
@@ -36,12 +40,8 @@ from ray_canal.errors import (
     InstanceError,
     InstanceRestarted,
 )
-from ray_canal.protocol import canal_packet as packets
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.generated import EntryProtocol_pb2 as entry_pb
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
-from ray_canal.protocol.scramble import scramble411
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.model.message import EMPTY_BATCH, MessageHead
+from ray_canal.model.subscription import Subscription
 
 DEFAULT_PORT = 11111
 _CONNECT_S = 10.0

@@ -19,7 +19,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
 from ray_canal.errors import NotSubscribed
-from ray_canal.protocol.message import MessageHead
+from ray_canal.model.message import MessageHead
 from ray_canal.views.arrow import load_kernels
 
 

@@ -24,7 +24,7 @@ from rich.table import Table
 import ray_canal as canal
 from ray_canal.demo import DESTINATION, binlog_files
 from ray_canal.errors import ConfigError
-from ray_canal.protocol.position import EntryPosition, journal_key
+from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.render import changes
 
 _PRINTER, _SPARK = 1001, 1002

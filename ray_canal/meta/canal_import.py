@@ -8,7 +8,7 @@
 
 (`postion` is Canal's spelling.) Canal's cursor is where the last acked entry *begins*: the
 transaction's end, or a DDL statement. So that one entry comes again, and nothing is left out. Whose
-log it is of is asked (driver/canal_cursors.py).
+log it is of is asked (source/start/canal_cursors.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ray_canal.config import CanalConfig
-from ray_canal.driver.canal_cursors import tied
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.subscription import refuse_client_id
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.subscription import refuse_client_id
+from ray_canal.source.start.canal_cursors import tied
 
 
 def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:

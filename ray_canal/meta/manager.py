@@ -15,9 +15,9 @@ from typing import Any
 
 from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend, refused
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.subscription import refuse_client_id
-from ray_canal.protocol.timeline import Timeline
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.subscription import refuse_client_id
+from ray_canal.model.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

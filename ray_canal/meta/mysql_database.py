@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ray_canal.config import MetaConfig, SourceConfig
-from ray_canal.driver.connection import connect, query
 from ray_canal.errors import (
     CanalError,
     ConfigError,
@@ -22,6 +21,7 @@ from ray_canal.errors import (
     PrivilegeMissing,
     SourceError,
 )
+from ray_canal.source.connection import connect, query
 
 T = TypeVar("T")
 

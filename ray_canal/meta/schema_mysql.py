@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ray_canal.config import MetaConfig
 from ray_canal.meta.mysql_database import MetaDatabase, marks
 from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
-from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
+from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _TEXT = "character set utf8mb4 collate utf8mb4_bin not null"
 _PLACE = (

@@ -25,7 +25,7 @@ from ray_canal.meta.schema_store import (
     record_key,
     record_order,
 )
-from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
+from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _APPEND = """
 if redis.call('hsetnx', KEYS[1], ARGV[1], ARGV[2]) == 1 then

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
 from ray_canal.meta.sqlite_file import SqliteFile
-from ray_canal.protocol.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
+from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _VERSION = 1
 _SCHEMA = """

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from ray_canal.protocol.position import journal_key
-from ray_canal.protocol.schema_record import (
+from ray_canal.model.position import journal_key
+from ray_canal.model.schema_record import (
     SNAPSHOT,
     Quarantined,
     QuarantinedChunk,

@@ -13,7 +13,7 @@ from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
-from ray_canal.protocol.subscription import TCP_HOLDER, refuse_client_id
+from ray_canal.model.subscription import TCP_HOLDER, refuse_client_id
 
 
 def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str, Any]:

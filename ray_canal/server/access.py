@@ -17,17 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ray_canal.config import Right, ServerConfig, UserConfig, secret
-from ray_canal.config.section import REFERENCES, HiddenText
-from ray_canal.errors import AccessDenied
-from ray_canal.protocol.scramble import accepts, parsed_hash, password_hash
-from ray_canal.protocol.session import (
+from ray_canal.canal.scramble import accepts, parsed_hash, password_hash
+from ray_canal.canal.session import (
     Ack,
     Get,
     Identity,
     Request,
     Unsubscribe,
 )
+from ray_canal.config import Right, ServerConfig, UserConfig, secret
+from ray_canal.config.section import REFERENCES, HiddenText
+from ray_canal.errors import AccessDenied
 
 _DOES: dict[Right, str] = {
     "read": "read",

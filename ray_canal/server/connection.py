@@ -17,17 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.config import ServerConfig
-from ray_canal.errors import (
-    CanalError,
-    InstanceNotFound,
-    InstanceNotRunning,
-    InstanceRestarted,
-    NotSubscribed,
-    SubscriberReplaced,
-)
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead
-from ray_canal.protocol.session import (
+from ray_canal.canal.session import (
     Ack,
     Answer,
     Close,
@@ -40,7 +30,17 @@ from ray_canal.protocol.session import (
     Subscribe,
     Unsubscribe,
 )
-from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
+from ray_canal.config import ServerConfig
+from ray_canal.errors import (
+    CanalError,
+    InstanceNotFound,
+    InstanceNotRunning,
+    InstanceRestarted,
+    NotSubscribed,
+    SubscriberReplaced,
+)
+from ray_canal.model.message import EMPTY_BATCH, MessageHead
+from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from ray_canal.server import frames
 from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.limits import MemoryBudget, Places

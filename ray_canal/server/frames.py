@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.canal.packet import MESSAGES_FIELD, messages_head
 from ray_canal.filter import FieldFilter
-from ray_canal.protocol.canal_packet import MESSAGES_FIELD, messages_head
-from ray_canal.protocol.message import MessageHead
+from ray_canal.model.message import MessageHead
 from ray_canal.views.entries import EntryBytes, guessed_bytes, render_entries
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.protocol.message import MessageHead
+from ray_canal.model.message import MessageHead
 
 
 class Store(Protocol):

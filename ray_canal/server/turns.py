@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ray_canal.protocol.session import Identity
+from ray_canal.canal.session import Identity
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ray._private import worker as ray_worker
 
 from ray_canal.errors import CanalError, UnsupportedEvent
-from ray_canal.protocol.table_event import STATEMENT
+from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.schema import merged_type, readable_batch, readable_schema, schema_json
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
 

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError, UnsupportedEvent
-from ray_canal.protocol.position import journal_key
-from ray_canal.protocol.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
+from ray_canal.model.position import journal_key
+from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 from ray_canal.spark.frames import NOTES, Statements
 from ray_canal.spark.place import TIMELINE, Place, is_above
 from ray_canal.spark.versions import in_one_schema

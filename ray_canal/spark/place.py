@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ray_canal.protocol.position import journal_key
+from ray_canal.model.position import journal_key
 
 TIMELINE = "timeline"
 

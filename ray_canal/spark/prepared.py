@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
-from ray_canal.protocol.position import journal_key
+from ray_canal.model.position import journal_key
 from ray_canal.spark.place import TIMELINE, Place
 from ray_canal.views.transactions import (
     COMMIT_PREPARED,

@@ -11,7 +11,7 @@ from typing import Any
 from ray_canal.binlog import types
 from ray_canal.errors import CanalError
 from ray_canal.filter import TableFilter
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.verify.rows import SIDES, Image, OurEvent, OurRow, TheirEvent, TheirRow
 from ray_canal.verify.values import equal, not_compared, opinion, plain, type_family
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.filter import TableFilter
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import batches
 from ray_canal.views.presence import PRESENT_OF
 

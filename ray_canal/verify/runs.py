@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.binlog_files import list_binlogs
-from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
+from ray_canal.model.position import BINLOG_START, EntryPosition
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.offline import ALL_TABLES, decode_chunks
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.names import Names
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.position import BINLOG_START, EntryPosition
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.names import Names
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.binlog_files import list_binlogs
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.start.server_log import ServerLog
 from ray_canal.verify.compare import Comparison, Report, never
 from ray_canal.verify.rows import OurEvent, TheirEvent, our_events
 from ray_canal.verify.second_reader import (

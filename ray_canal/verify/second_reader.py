@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from ray_canal.binlog import types
 from ray_canal.binlog.format import version_numbers
 from ray_canal.config import SourceConfig
-from ray_canal.driver.connection import connect, query, translated
 from ray_canal.errors import ConfigError
+from ray_canal.source.connection import connect, query, translated
 from ray_canal.verify.rows import ABSENT, Image, TheirColumn, TheirEvent, TheirRow
 
 _MAGIC_BYTES = 4

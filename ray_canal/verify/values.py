@@ -22,7 +22,7 @@ import math
 from typing import Any
 
 from ray_canal.binlog import types
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.verify.rows import ABSENT, TheirColumn
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})

@@ -2,7 +2,7 @@
 
 Arrow arrays are views over the chunk's arena; only what is no column (positions, times, GTIDs per
 row) and SET lists are made here, by vectors. Irregular temporal values (zero dates) are null in
-Arrow; Canal's text has them (kernels/codes.py says how both are kept).
+Arrow; Canal's text has them (kernels/base/codes.py says how both are kept).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ray_canal.binlog.chunk import (
 )
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.filter import FieldFilter
-from ray_canal.kernels import codes
-from ray_canal.kernels import envelope as e
-from ray_canal.kernels.jit import read_only
-from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import envelope as e
+from ray_canal.model.log_context import NO_CONTEXT, LogContext
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.envelope import ENVELOPE, Envelopes
 from ray_canal.views.envelope import load_kernels as load_envelope_kernels
 from ray_canal.views.irregular import Irregular, refuse_irregular

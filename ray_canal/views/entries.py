@@ -21,18 +21,18 @@ from ray_canal.binlog.chunk import (
     DecodedChunk,
     TableLayout,
 )
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
+from ray_canal.canal.packet import varint
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
-from ray_canal.kernels import codes
-from ray_canal.kernels import entry_bytes as kernels
-from ray_canal.kernels import entry_columns as column_kernels
-from ray_canal.kernels.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
-from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.records import entry_pieces, shown_entries
-from ray_canal.protocol.canal_packet import varint
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.gtid import GtidSet, MariadbGtid
-from ray_canal.protocol.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import entry_bytes as kernels
+from ray_canal.kernels.render import entry_columns as column_kernels
+from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
+from ray_canal.kernels.rows.records import entry_pieces, shown_entries
+from ray_canal.model.gtid import GtidSet, MariadbGtid
+from ray_canal.model.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
 from ray_canal.views.sql_types import null_type, sql_type, widened
 
 Ints = npt.NDArray[np.int64]

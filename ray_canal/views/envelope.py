@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
 from ray_canal.binlog.layout import aligned
-from ray_canal.kernels import envelope as e
-from ray_canal.kernels import transactions as t
-from ray_canal.kernels.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
-from ray_canal.kernels.jit import read_only
-from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
-from ray_canal.protocol.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import envelope as e
+from ray_canal.kernels.render import transactions as t
+from ray_canal.kernels.render.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
+from ray_canal.model.log_context import NO_CONTEXT, LogContext
+from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 
 Int64s = npt.NDArray[np.int64]
 
@@ -45,7 +45,7 @@ _ROWS_KEPT = 1 << 17  # of a number in every row: 1 MiB
 
 class Transactions(NamedTuple):
     """A chunk's transactions: `numbers`, which one each event is of; `found`, a line for each
-    (kernels/transactions.py)."""
+    (kernels/render/transactions.py)."""
 
     numbers: npt.NDArray[np.int32]
     found: Int64s

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import UnsupportedEvent
-from ray_canal.kernels import codes
+from ray_canal.kernels.base import codes
 
 Irregular = Literal["null", "error"]
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.errors import ConfigError
-from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.sha256 import (
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.base.sha256 import (
     HEX_BYTES,
     INITIAL,
     SCRATCH_WORDS,

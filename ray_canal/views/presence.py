@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import DecodedChunk, TableLayout
 from ray_canal.binlog.layout import aligned
-from ray_canal.kernels import codes
-from ray_canal.kernels.jit import read_only
-from ray_canal.kernels.presence import row_presence
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.rows.presence import row_presence
 
 PRESENT_OF = {"before": "before_present", "after": "after_present"}
 PRESENT = tuple(PRESENT_OF.values())
@@ -94,7 +94,7 @@ def _known_values(
     chunk: DecodedChunk, table: TableLayout, side: int, column: int, low: int, rows: int
 ) -> Any:
     """The validity of a column's booleans: a bit for each value that is known; None: all are. JSON
-    whose text is there, but not valid, is a diff (kernels/codes.py)."""
+    whose text is there, but not valid, is a diff (kernels/base/codes.py)."""
     layouts = table.after if side else None
     if table.json_diff is None or layouts is None or layouts[column].code != codes.JSON:
         return None

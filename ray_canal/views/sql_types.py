@@ -6,8 +6,8 @@ from typing import Final
 
 from ray_canal.binlog import types as t
 from ray_canal.errors import UnsupportedEvent
-from ray_canal.kernels import codes
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.kernels.base import codes
+from ray_canal.model.table_meta import ColumnMeta
 
 BIT: Final = -7
 TINYINT, SMALLINT, INTEGER, BIGINT = -6, 5, 4, -5
@@ -52,7 +52,7 @@ _ADDRESSES = ("uuid", "inet4", "inet6")
 
 
 def storage_code(column: ColumnMeta) -> int:
-    """How a column's values lie in a decoded chunk (kernels/codes.py), by the schema alone.
+    """How a column's values lie in a decoded chunk (kernels/base/codes.py), by the schema alone.
 
     A decoded chunk says it itself, from the TABLE_MAP (binlog/plan.py). Raises UnsupportedEvent.
     """

@@ -21,11 +21,11 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
-from ray_canal.kernels import envelope as e
-from ray_canal.kernels.jit import read_only
-from ray_canal.protocol.log_context import NO_CONTEXT, LogContext
-from ray_canal.protocol.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEvent
-from ray_canal.protocol.table_meta import TableMeta
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import envelope as e
+from ray_canal.model.log_context import NO_CONTEXT, LogContext
+from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEvent
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import JSON_DIFF, arrow_schema, batches
 from ray_canal.views.envelope import ENVELOPE, EVENT_TYPES, Envelopes
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedChunk
 from ray_canal.binlog.parsed import KIND_END
-from ray_canal.kernels import transactions as t
-from ray_canal.kernels.jit import read_only
-from ray_canal.protocol.log_context import LogContext
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import transactions as t
+from ray_canal.model.log_context import LogContext
 from ray_canal.views.envelope import (
     Transactions,
     chunk_gtids,

@@ -178,7 +178,7 @@ class Cancelling:
 
 def keys_of(message: Any) -> list[pa.RecordBatch]:
     """A batch for each entry of rows: the rows' ids, and of their images the key."""
-    from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+    from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 
     found = []
     for entry in message.entries:

@@ -10,7 +10,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.limits import chunks_ahead
-from ray_canal.store.ring import SLOT_BYTES_MIN
+from ray_canal.log.ring import SLOT_BYTES_MIN
 from tests.integration.test_main_job import deployment
 from tests.integration.test_subscribers import ROWS, SMALL_LOG, filled, ids, log_of
 from tests.processes import SPILLER, running, send, stopped, wait_for

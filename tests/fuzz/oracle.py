@@ -16,23 +16,23 @@ import numpy as np
 from ray_canal.binlog.chunk import EVENT_SILENT, DecodedChunk, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.decode import ARENA_FACTOR_MAX, ARENA_FREE_BYTES
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.errors import CanalError, ConfigError, DecodeError
 from ray_canal.filter import TableFilter
-from ray_canal.kernels.jit import JIT_DISABLED
-from ray_canal.parse.create_table import parse_tables
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.history import SchemaHistory, place_of
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.parse.table_state import Session
-from ray_canal.parse.words import (
+from ray_canal.kernels.base.jit import JIT_DISABLED
+from ray_canal.model.gtid import GtidSet, MariadbGtid
+from ray_canal.schema.ddl.create_table import parse_tables
+from ray_canal.schema.ddl.words import (
     MODE_ANSI_QUOTES,
     MODE_NO_BACKSLASH_ESCAPES,
     MODE_REAL_AS_FLOAT,
     Dialect,
 )
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.gtid import GtidSet, MariadbGtid
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.history import SchemaHistory, place_of
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.schema.table_state import Session
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
 from tests.fuzz.corpus import MAGIC, Piece, pieces, short_pieces

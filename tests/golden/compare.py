@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_entries
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 SERVERS = ("mysql97", "mysql56", "mariadb1011")

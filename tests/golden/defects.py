@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.gtid import GtidSet
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
+from ray_canal.model.gtid import GtidSet
 from tests.golden import GOLDEN
 from tests.golden.compare import CANAL_ONLY, OURS_ONLY, Case, Pair, change, rows
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from tests.golden.compare import CANAL_ONLY, OURS_ONLY, cases, change, differences
 from tests.golden.defects import explain
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.errors import DecodeError
 from ray_canal.offline import decode_entries
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from tests.golden import GOLDEN, split_delimited
 
 CASES = sorted(path for path in GOLDEN.glob("*/*.tsdb.pb"))

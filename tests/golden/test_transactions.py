@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.filter import TableFilter
+from ray_canal.log.transaction_buffer import TransactionBuffer
+from ray_canal.model.position import EntryPosition
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import TransactionBuffer
 from tests.golden import GOLDEN
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.driver.checks import check_source
-from ray_canal.driver.setting_checks import CheckResult
+from ray_canal.source.checks import check_source
+from ray_canal.source.setting_checks import CheckResult
 from tests.integration.test_driver import instance, kinds_of, new_bytes, opened, read_until
 from tests.servers import Server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.driver.source import Source
+from ray_canal.source.port import Source
 from tests.integration.test_driver import instance, opened
 from tests.servers import Server
 

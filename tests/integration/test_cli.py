@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.demo import binlog_files, expected
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 

@@ -13,7 +13,7 @@ import pytest
 from ray_canal.actors.store import Store
 from ray_canal.config import MetaConfig
 from ray_canal.errors import InstanceRestarted, MetaUnavailable
-from ray_canal.protocol.message import EMPTY_BATCH
+from ray_canal.model.message import EMPTY_BATCH
 from tests.fixture_in_process import store_of
 from tests.proxy import Proxy
 

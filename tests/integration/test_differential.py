@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import delimited_pieces
 from tests.canal_text import canal_text

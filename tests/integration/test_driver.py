@@ -15,12 +15,6 @@ import pytest
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.checks import check_source
-from ray_canal.driver.live import LiveSource
-from ray_canal.driver.open_source import open_source
-from ray_canal.driver.source import Source
 from ray_canal.errors import (
     AuthenticationFailed,
     CanalError,
@@ -29,8 +23,14 @@ from ray_canal.errors import (
     PositionPurged,
     PrivilegeMissing,
 )
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.checks import check_source
+from ray_canal.source.live import LiveSource
+from ray_canal.source.open_source import open_source
+from ray_canal.source.port import Source
 from tests.servers import Server
 
 KINDS = ["mysql97", "mysql56", "mariadb"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.driver import dump
 from ray_canal.errors import ServerSettingRefused
+from ray_canal.source import dump
 from tests.integration.test_driver import (
     assert_equals_files,
     dump_threads,

@@ -15,12 +15,12 @@ import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.types import event_name
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.open_source import open_source
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.servers import Server

@@ -18,14 +18,14 @@ import ray_canal as canal
 from ray_canal.binlog.trail import DIGEST_CHARACTERS, TRAIL_MAX, Folding
 from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.config import MetaConfig
-from ray_canal.driver.connection import connect
-from ray_canal.driver.files_log import FilesLog
-from ray_canal.driver.live import LiveSource
 from ray_canal.errors import ConnectionLost, InstanceRestarted, TransactionsMissing
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.open import open_backend
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import LogPosition, SourceIdentity
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import LogPosition, SourceIdentity
+from ray_canal.source.connection import connect
+from ray_canal.source.live import LiveSource
+from ray_canal.source.start.files_log import FilesLog
 from tests.integration.test_driver import instance
 from tests.servers import Server, start
 

@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 import ray_canal as canal
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.cli import app as cli
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, InstanceRestarted, NotSubscribed
 from ray_canal.offline import decode_files
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.render import changes
 
 DESTINATION = "filtered"

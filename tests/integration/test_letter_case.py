@@ -11,17 +11,17 @@ import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.open_source import open_source
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import SchemaChange
 from ray_canal.offline import decode_files
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.names import Names, lowered
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import SchemaChange
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.names import Names, lowered
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from tests.ddl_maker import LetterCaseMaker, in_any_case
 from tests.integration.test_schema_history import (

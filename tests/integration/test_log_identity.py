@@ -17,10 +17,6 @@ from typing import Any
 import pytest
 
 from ray_canal.config import CanalConfig
-from ray_canal.driver import live
-from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.live import LiveSource
-from ray_canal.driver.log_search import Search
 from ray_canal.errors import (
     ConfigError,
     PositionNotFound,
@@ -28,8 +24,12 @@ from ray_canal.errors import (
     TransactionsMissing,
 )
 from ray_canal.meta.canal_import import import_meta
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.source import live
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.live import LiveSource
+from ray_canal.source.start.search import Search
 from tests.integration.test_driver import (
     failure,
     instance,

@@ -12,12 +12,12 @@ from unittest import mock
 
 import pytest
 
-from ray_canal.actors.kept_schemas import KeptSchemas
 from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.kept_schemas import KeptSchemas
 from ray_canal.errors import ConnectionLost, MetaUnavailable
-from ray_canal.protocol.log_context import LogContext
-from ray_canal.protocol.timeline import row_id
+from ray_canal.model.log_context import LogContext
+from ray_canal.model.timeline import row_id
 from ray_canal.views.arrow import batches
 from tests.integration.test_driver import instance
 from tests.integration.test_log_identity import GTIDS_OFF, reading, reset, serving, write

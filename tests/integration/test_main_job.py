@@ -13,7 +13,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal import errors
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 from tests.servers import Server
 from tests.workload import Replica, Workload
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_chunks, decode_files
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.views.entries import iter_entries
 from tests.integration.test_driver import assert_equals_files, instance, opened, read_until
 from tests.servers import Server, start

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ray_canal.actors.parser import event_parser
-from ray_canal.driver.live import LiveSource
-from ray_canal.protocol.position import EntryPosition, LogPosition
-from ray_canal.store.log_order import LogOrder
-from ray_canal.store.subscriber import consumed
-from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.log.log_order import LogOrder
+from ray_canal.log.subscriber import consumed
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.model.position import EntryPosition, LogPosition
+from ray_canal.source.live import LiveSource
 from tests.integration.test_driver import instance, read_until
 from tests.integration.test_log_identity import reading, serving
 from tests.servers import Server

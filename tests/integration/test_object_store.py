@@ -14,9 +14,9 @@ import ray, time
 from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
-from ray_canal.driver.open_source import open_source
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.source.open_source import open_source
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
 import dataclasses
 import numpy as np
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ray_canal.config import SourceConfig
-from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 from ray_canal.render import changes
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.views.arrow import batches
 from tests.integration.test_schema_history import chunks
 from tests.servers import Server

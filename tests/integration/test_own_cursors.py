@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.config import MetaConfig
-from ray_canal.protocol.message import EMPTY_BATCH
+from ray_canal.model.message import EMPTY_BATCH
 from tests.fixture_in_process import store_of
 from tests.servers import Server
 

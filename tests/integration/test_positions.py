@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from ray_canal.driver.catalog import Catalog
-from ray_canal.driver.lag import LagMeter
-from ray_canal.driver.live import LiveSource
-from ray_canal.driver.log_file import MICROS, transactions
-from ray_canal.driver.log_search import Search
-from ray_canal.driver.server_log import ServerLog
 from ray_canal.errors import ConnectionLost, PositionPurged
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.start import Start
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.start import Start
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.lag import LagMeter
+from ray_canal.source.live import LiveSource
+from ray_canal.source.start.log_file import MICROS, transactions
+from ray_canal.source.start.search import Search
+from ray_canal.source.start.server_log import ServerLog
 from tests.integration.test_driver import (
     dump_threads,
     instance,

@@ -9,10 +9,10 @@ import pytest
 
 from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig, StoreConfig
-from ray_canal.driver import live
 from ray_canal.errors import LogRenamed, PositionNotFound, PositionPurged, TransactionsMissing
-from ray_canal.protocol.log_context import LogContext
-from ray_canal.protocol.timeline import row_id
+from ray_canal.model.log_context import LogContext
+from ray_canal.model.timeline import row_id
+from ray_canal.source import live
 from ray_canal.views.arrow import batches
 from tests.integration.test_driver import instance, read_until
 from tests.integration.test_log_identity import (

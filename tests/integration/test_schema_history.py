@@ -12,20 +12,20 @@ from typing import Any
 import pymysql
 import pytest
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.driver.catalog_tables import CatalogTables
-from ray_canal.driver.open_source import open_source
-from ray_canal.parse.column_type import column_meta
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.fit import same_type
-from ray_canal.parse.history import SchemaHistory, place_of
-from ray_canal.parse.names import Names
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.protocol.schema_record import SchemaRecord
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import SchemaRecord
+from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.schema.ddl.column_type import column_meta
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.fit import same_type
+from ray_canal.schema.history import SchemaHistory, place_of
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.names import Names
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.ddl_maker import SCHEMAS, TYPES_OF_BUILD, DdlMaker, quoted

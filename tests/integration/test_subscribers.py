@@ -13,7 +13,7 @@ import pytest
 import ray_canal as canal
 from ray_canal import errors
 from ray_canal.actors.lending import Lent
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 from tests.integration.test_driver import purge_all
 from tests.integration.test_main_job import deployment
 from tests.servers import Server

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from ray_canal.protocol import canal_packet as packets
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.generated import EntryProtocol_pb2 as entry_pb
+from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.generated import EntryProtocol_pb2 as entry_pb
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate
 from tests.integration.test_tcp import deployment, free_port, until

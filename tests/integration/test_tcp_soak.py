@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.demo import binlog_files
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from tests.canal_client import RawClient
 from tests.integration.test_tcp import free_port, until
 

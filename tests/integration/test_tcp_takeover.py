@@ -19,11 +19,11 @@ import ray
 
 import ray_canal as canal
 from ray_canal.actors import spawn
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.generated import EntryProtocol_pb2 as entry_pb
 from ray_canal.demo import binlog_files
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.offline import decode_entries
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.generated import EntryProtocol_pb2 as entry_pb
 from tests.canal_client import RawClient
 from tests.golden import split_delimited
 from tests.integration.test_tcp import deployment, free_port, until

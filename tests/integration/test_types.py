@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_chunks, decode_files
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.entries import iter_entries
 from tests.servers import Server, start
 

@@ -13,7 +13,7 @@ from ray_canal.errors import (
     CanalError,
 )
 from ray_canal.filter import TableFilter
-from ray_canal.protocol.position import journal_key
+from ray_canal.model.position import journal_key
 from tests.simulation.servers import ROWDATA, SCHEMA, TABLES
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ray_canal.actors.ownership import Claim
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     CanalError,
     Fenced,
@@ -32,7 +32,7 @@ from ray_canal.errors import (
     TransactionTooLarge,
 )
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.protocol.position import LogPosition
+from ray_canal.model.position import LogPosition
 from tests.simulation.client import Client
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place

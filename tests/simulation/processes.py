@@ -16,13 +16,13 @@ from ray.exceptions import (
     TaskCancelledError,
 )
 
-from ray_canal.actors.backend_thread import BackendThread
 from ray_canal.actors.calls import StoreCalls
-from ray_canal.actors.ownership import Claim
 from ray_canal.actors.store import Store
 from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     CanalError,
     InstanceNotRunning,

@@ -52,9 +52,9 @@ def in_place(outside: Outside) -> Iterator[None]:
     replaced = {
         "ray_canal.actors.pump.upstream_of": upstream_of,
         "ray_canal.actors.spawn.spiller": lambda folder: SimulatedSpiller(outside),
-        "ray_canal.actors.ownership.open_backend": open_backend,
-        "ray_canal.actors.ownership.BackendThread": SimulatedThread,
-        "ray_canal.actors.kept_schemas.BackendThread": SimulatedThread,
+        "ray_canal.destination.ownership.open_backend": open_backend,
+        "ray_canal.destination.ownership.BackendThread": SimulatedThread,
+        "ray_canal.destination.kept_schemas.BackendThread": SimulatedThread,
         "ray_canal.actors.instance.Metrics": _NoMetrics,
         "ray_canal.actors.calls.find_store": find_store,
         "ray_canal.client.transport.keep_joined": lambda *_: None,

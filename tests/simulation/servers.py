@@ -27,8 +27,8 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.cutter import ChunkCutter
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
 
 SCHEMA = "shop"
 TABLES = ("item", "order", "person")
@@ -233,7 +233,7 @@ def _file_of(place: EntryPosition, file: BinlogFile) -> tuple[str, int]:
 
 
 class SearchedLog:
-    """A server's log as driver/log_search.py's port."""
+    """A server's log as source/start/search.py's port."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

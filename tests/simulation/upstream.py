@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ray_canal.actors.stages import Reading
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.driver.choice import choose
-from ray_canal.driver.source import SourceStatus
-from ray_canal.driver.start import decide
+from ray_canal.destination.stages import Reading
 from ray_canal.errors import (
     ConnectionLost,
     PositionPurged,
 )
-from ray_canal.protocol.position import BINLOG_START, EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.model.position import BINLOG_START, EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.source.port import SourceStatus
+from ray_canal.source.start.choice import choose
+from ray_canal.source.start.decision import decide
 from tests.simulation.processes import OWNER, Outside, Payload
 from tests.simulation.servers import SearchedLog, Server, chunk_of
 
@@ -133,7 +133,7 @@ class SimulatedUpstream:
 
 def _place_of_gtids(server: Server, start: EntryPosition) -> EntryPosition:
     """Where the server begins a dump that leaves out a GTID set."""
-    from ray_canal.driver.log_search import Search
+    from ray_canal.source.start.search import Search
 
     found = Search(SearchedLog(server)).gtids(start.gtid)
     assert found is not None

@@ -12,9 +12,9 @@ import pytest
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.client.message import Message
-from ray_canal.driver.files import BinlogFiles
+from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.message import MessageHead, MessagePart
+from ray_canal.source.files import BinlogFiles
 from ray_canal.spark.frames import table_name, to_frames
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
 from ray_canal.spark.place import Place

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.driver.open_source import open_source
 from ray_canal.errors import InstanceError, TableMetaMismatch
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import SchemaStore
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schema_keeper import OnDdlError, SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 from ray_canal.redrive import redrive
 from ray_canal.render import print_durably
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import OnDdlError, SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from tests.unit.binlog.golden import GOLDEN, needs_golden
 

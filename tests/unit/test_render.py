@@ -8,7 +8,7 @@ import decimal
 
 import pytest
 
-from ray_canal.protocol.position import EntryPosition
+from ray_canal.model.position import EntryPosition
 from ray_canal.render import plain, subscriber_lines
 
 

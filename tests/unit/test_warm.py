@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 COMPILED = """
-from ray_canal.kernels import digest, packets
+from ray_canal.kernels.framing import digest
+from ray_canal.kernels.framing import packets
 from ray_canal.warm import warm
 warm()
 print(len(packets.unpack.signatures), len(digest.transaction_pieces.signatures))

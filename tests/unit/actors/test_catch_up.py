@@ -11,7 +11,7 @@ import pytest
 from ray_canal.actors import subscriptions
 from ray_canal.demo import binlog_files
 from ray_canal.errors import NotSubscribed, PositionNotFound
-from ray_canal.protocol.subscription import Subscription, new_client_id
+from ray_canal.model.subscription import Subscription, new_client_id
 from tests.real_store import (
     ALL,
     drain,

@@ -11,12 +11,12 @@ import pytest
 
 from ray_canal.actors import fetcher, upstreams
 from ray_canal.actors.line import Line
-from ray_canal.actors.signal import Signal
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
+from ray_canal.destination.signal import Signal
 from ray_canal.filter import TableFilter
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import LogChunk
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import LogChunk
 
 EVERYTHING = Terms(TableFilter())
 

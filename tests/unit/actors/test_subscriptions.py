@@ -12,8 +12,8 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, MetaUnavailable, PositionNotFound, SubscriberReplaced
 from ray_canal.meta.manager import MetaManager
-from ray_canal.protocol.message import EMPTY_BATCH, Caller
-from ray_canal.protocol.subscription import TCP_HOLDER, Subscription
+from ray_canal.model.message import EMPTY_BATCH, Caller
+from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from tests.real_store import (
     ALL,
     NAME,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.ownership import Claim
 from ray_canal.actors.store import Store
 from ray_canal.config import MetaConfig
+from ray_canal.destination.ownership import Claim
 from ray_canal.errors import BatchNotFound, Fenced, InstanceRestarted
 from ray_canal.meta.sqlite import SqliteBackend
 from tests.real_store import ALL, follow_each_other, instance, run, take, until

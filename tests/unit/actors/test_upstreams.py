@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ray_canal.actors import fetcher, upstreams
-from ray_canal.actors.stages import Reading
 from ray_canal.actors.upstreams import ThreadUpstream
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
+from ray_canal.destination.stages import Reading
 from ray_canal.errors import CanalError
 
 

@@ -14,8 +14,8 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.format import MAGIC, parse_format_description, read_events
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
-from ray_canal.kernels import codes
-from ray_canal.protocol.table_meta import ColumnMeta, TableMeta
+from ray_canal.kernels.base import codes
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from tests.golden import GOLDEN
 
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden binlogs here")

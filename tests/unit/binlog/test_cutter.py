@@ -18,9 +18,9 @@ from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
 from ray_canal.malloc import large
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
 from tests.golden import GOLDEN
 
 NAMES = [

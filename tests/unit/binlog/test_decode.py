@@ -25,9 +25,9 @@ from ray_canal.binlog.chunk import (
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import TableVersion
 from ray_canal.binlog.plan import make_plan
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.errors import CorruptEvent, TableMetaMismatch, UnsupportedEvent
-from ray_canal.kernels import codes
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.kernels.base import codes
 from ray_canal.views.arrow import batches
 from tests.golden import split_delimited
 from tests.unit.binlog.golden import (

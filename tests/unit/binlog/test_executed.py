@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.binlog.chunk import GTID, GTID_MARIADB, GTID_MYSQL
 from ray_canal.binlog.executed import gtid_set_after
-from ray_canal.protocol.gtid import GtidSet
+from ray_canal.model.gtid import GtidSet
 
 SIDS = [bytes([k]) * 15 + b"\0" for k in (1, 2, 0)]
 

@@ -12,10 +12,10 @@ import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.golden import GOLDEN

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from ray_canal.binlog.chunk import DecodedChunk, RawChunk, TableLayout
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.errors import CorruptEvent
 from ray_canal.filter import FieldFilter
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values

@@ -7,9 +7,9 @@ import pytest
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions, closing_entries
 from ray_canal.demo import binlog_files
-from ray_canal.driver.files import BinlogFiles
+from ray_canal.model.log_context import OpenTransaction
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.log_context import OpenTransaction
+from ray_canal.source.files import BinlogFiles
 from tests.golden import GOLDEN
 
 

@@ -14,13 +14,13 @@ from ray_canal.binlog import types
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.demo import binlog_files
-from ray_canal.driver.files_log import FilesLog
-from ray_canal.driver.log_search import Search
 from ray_canal.errors import ConfigError, CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.offline import decode_chunks, decode_files
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.quarantine import pack, unpack
-from ray_canal.parse.schemas import SchemaRegistry
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.quarantine import pack, unpack
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.start.files_log import FilesLog
+from ray_canal.source.start.search import Search
 
 NAME = "mysql-bin.000001"
 UNKNOWN, INCIDENT = 200, 26

@@ -20,14 +20,14 @@ from ray_canal.binlog.trail import (
     place_behind,
 )
 from ray_canal.binlog.walked import digest_pieces, names_transactions, walk
-from ray_canal.driver.files_log import FilesLog
-from ray_canal.driver.log_search import MICROS, Search
-from ray_canal.kernels import digest
-from ray_canal.kernels import walk as w
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.transaction_buffer import TransactionBuffer
+from ray_canal.kernels.framing import digest
+from ray_canal.kernels.framing import walk as w
+from ray_canal.log.transaction_buffer import TransactionBuffer
+from ray_canal.model.position import EntryPosition
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.start.files_log import FilesLog
+from ray_canal.source.start.search import MICROS, Search
 
 FILE = Path(__file__).parents[2] / "golden" / "data" / "mysql56" / "mysql56_strings.binlog"
 

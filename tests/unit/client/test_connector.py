@@ -9,7 +9,7 @@ import pytest
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.errors import InstanceRestarted
-from ray_canal.protocol.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
 
 
 class Store:

@@ -12,7 +12,7 @@ from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.ephemeral import Presence
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
-from ray_canal.protocol.subscription import is_ephemeral_id
+from ray_canal.model.subscription import is_ephemeral_id
 
 
 class Store:

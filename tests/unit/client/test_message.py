@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.client.message import Message
 from ray_canal.demo import binlog_files
+from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.message import MessageHead, MessagePart
 from tests.golden import split_delimited
 
 

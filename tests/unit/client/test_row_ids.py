@@ -13,27 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ray_canal as canal
-from ray_canal.actors.kept_timeline import KeptTimeline
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, SourceConfig, StoreConfig
-from ray_canal.driver.files import BinlogFiles
-from ray_canal.driver.start import decide
+from ray_canal.destination.kept_timeline import KeptTimeline
 from ray_canal.errors import PositionNotFound, TransactionsMissing
 from ray_canal.filter import TableFilter
+from ray_canal.log.batch import Batch
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import TransactionBuffer
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.memory import MemoryBackend
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.message import MessageHead, MessagePart
-from ray_canal.protocol.position import EntryPosition, LogPosition
-from ray_canal.protocol.start import StartOptions
-from ray_canal.store.batch import Batch
-from ray_canal.store.event_store import EventStore
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import TransactionBuffer
+from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.model.position import EntryPosition, LogPosition
+from ray_canal.model.start import StartOptions
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.files import BinlogFiles
+from ray_canal.source.start.decision import decide
 from tests.made_servers import MadeServer
 
 DESTINATION, TRANSACTIONS = "d", 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.client.message import Message, TableChange
+from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.message import MessageHead, MessagePart
 from tests.unit.binlog.golden import GOLDEN, needs_golden
 
 

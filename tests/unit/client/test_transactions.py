@@ -14,17 +14,17 @@ from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, StoreConfig
 from ray_canal.demo import binlog_files
-from ray_canal.driver.files import BinlogFiles
 from ray_canal.filter import TableFilter
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schema_keeper import SchemaKeeper
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.message import MessageHead, MessagePart
-from ray_canal.protocol.position import EntryPosition
-from ray_canal.store.batch import Batch
-from ray_canal.store.event_store import EventStore
-from ray_canal.store.subscriber import Terms
-from ray_canal.store.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.log.batch import Batch
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.model.position import EntryPosition
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.files import BinlogFiles
 from tests.golden import GOLDEN
 from tests.transactions_oracle import known_transactions
 from tests.unit.views.test_envelope import gtid_texts

@@ -13,7 +13,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.meta.canal_import import import_meta, read_meta_dat
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 
 # As Canal 1.1.x writes it.
 META_DAT = (

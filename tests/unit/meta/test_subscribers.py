@@ -12,8 +12,8 @@ from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
 from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
-from ray_canal.protocol.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.protocol.subscription import TCP_HOLDER
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.subscription import TCP_HOLDER
 
 CURSOR = LogPosition(SourceIdentity("db:3306", "uuid-1"), EntryPosition("bin.000001", 4711))
 

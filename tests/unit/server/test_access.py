@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.scramble import scramble411
+from ray_canal.canal.session import Ack, Get, Identity, Rollback, Subscribe, Unsubscribe
 from ray_canal.config import ServerConfig
 from ray_canal.errors import AccessDenied, ConfigError
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.scramble import scramble411
-from ray_canal.protocol.session import Ack, Get, Identity, Rollback, Subscribe, Unsubscribe
 from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from tests.canal_client import RawClient
 from tests.local_store import Decoded, LocalStore
 from tests.unit.server.conftest import run, serving

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
-from ray_canal.protocol.generated import EntryProtocol_pb2 as entries
-from ray_canal.protocol.subscription import Subscription
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.generated import EntryProtocol_pb2 as entries
+from ray_canal.model.subscription import Subscription
 from ray_canal.views.entries import render_entries
 from tests.canal_client import RawClient
 from tests.local_store import Decoded, LocalStore

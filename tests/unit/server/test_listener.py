@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
 from ray_canal.errors import ConfigError
-from ray_canal.protocol import canal_packet as packets
-from ray_canal.protocol.generated import CanalProtocol_pb2 as pb
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ray_canal.protocol.session import Identity
+from ray_canal.canal.session import Identity
 from ray_canal.server.turns import Superseded, Turns
 from tests.unit.server.conftest import run
 

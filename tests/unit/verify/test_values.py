@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ray_canal.binlog import types
-from ray_canal.protocol.table_meta import ColumnMeta
+from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.verify.rows import ABSENT, TheirColumn
 from ray_canal.verify.values import equal, not_compared, opinion, plain, type_family
 

@@ -9,8 +9,8 @@ import pytest
 from ray_canal.binlog.chunk import DecodedChunk, TableLayout
 from ray_canal.demo import binlog_files
 from ray_canal.errors import TableMetaMismatch
+from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.log_context import LogContext
 from ray_canal.views import envelope
 from ray_canal.views.arrow import arrow_schema, batches
 from ray_canal.views.presence import PRESENT

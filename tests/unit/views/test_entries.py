@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from ray_canal.binlog.format import MAGIC, read_events
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig
-from ray_canal.driver.open_source import open_source
 from ray_canal.errors import ConfigError
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.table_meta import RDS_HIDDEN_KEY
 from ray_canal.offline import decode_chunks, decode_entries
-from ray_canal.parse.event_parser import EventParser
-from ray_canal.parse.schemas import SchemaRegistry
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
-from ray_canal.protocol.gtid import GtidSet
-from ray_canal.protocol.table_meta import RDS_HIDDEN_KEY
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.source.open_source import open_source
 from ray_canal.views.entries import iter_entries, render_entries
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 

@@ -15,9 +15,9 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.demo import binlog_files
-from ray_canal.driver.files import BinlogFiles
+from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_batches, decode_chunks
-from ray_canal.protocol.log_context import LogContext
+from ray_canal.source.files import BinlogFiles
 from ray_canal.views.arrow import batches
 from ray_canal.views.envelope import chunk_gtids
 from ray_canal.views.table_events import KINDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.kernels import codes
-from ray_canal.parse.column_type import column_meta
+from ray_canal.kernels.base import codes
+from ray_canal.schema.ddl.column_type import column_meta
 from ray_canal.views.sql_types import null_type, sql_type, widened
 
 

@@ -12,9 +12,9 @@ import pytest
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
+from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_batches, decode_chunks
-from ray_canal.parse import event_parser
-from ray_canal.protocol.log_context import LogContext
+from ray_canal.schema import event_parser
 from ray_canal.views.arrow import batches
 from ray_canal.views.table_events import KINDS, change_batches, is_of_table
 from ray_canal.views.transform import Transform

@@ -13,9 +13,9 @@ import pytest
 
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
-from ray_canal.driver.files import BinlogFiles
+from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.log_context import LogContext
+from ray_canal.source.files import BinlogFiles
 from ray_canal.views.transactions import SCHEMA, ended_transactions, no_transactions
 from tests.golden import GOLDEN
 from tests.transactions_oracle import known_transactions

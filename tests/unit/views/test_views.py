@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.canal.generated import CanalProtocol_pb2 as packets
+from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.offline import decode_chunks
-from ray_canal.protocol.generated import CanalProtocol_pb2 as packets
-from ray_canal.protocol.generated import EntryProtocol_pb2 as pb
 from ray_canal.render import plain
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import delimited_pieces, iter_entries, render_entries

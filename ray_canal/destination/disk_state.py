@@ -1,0 +1,57 @@
+"""Whether a log can go to disk now. A disk that is full gives no sign when it has room again, so it
+is tried again after a pause, for as long as it takes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from ray_canal.destination.signal import NEVER
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 1.0
+"""Between a write that failed and the next one."""
+_TOLD_S = 60.0
+"""A failure that lasts is logged so often."""
+
+
+class DiskState:
+    """The last write's outcome."""
+
+    def __init__(self, destination: str, folder: str) -> None:
+        self._where = f"destination {destination}: {folder}"
+        self._problem = ""
+        self._since = self._told_at = 0.0
+        self.try_at = NEVER
+        """When the next write may be made, after one that failed; NEVER: none has failed."""
+
+    @property
+    def may_try(self) -> bool:
+        return self.try_at == NEVER or time.monotonic() >= self.try_at
+
+    def failed(self, problem: str) -> None:
+        """A write failed."""
+        now = time.monotonic()
+        if not self._problem:
+            self._since = now
+        if problem != self._problem or now - self._told_at > _TOLD_S:
+            self._told_at = now
+            logger.warning(
+                "%s: the log cannot go to disk: %s; nothing is lost, it is tried again every %g s",
+                self._where, problem, PAUSE_S,
+            )  # fmt: skip
+        self._problem, self.try_at = problem, now + PAUSE_S
+
+    def worked(self) -> None:
+        """A write succeeded."""
+        if self._problem:
+            failing_s = time.monotonic() - self._since
+            logger.warning("%s: the log goes to disk again, after %.0f s", self._where, failing_s)
+        self._problem, self.try_at = "", NEVER
+
+    def report(self) -> dict[str, Any]:
+        """For status: `disk_error` is None and `disk_failing_s` 0 while writes succeed."""
+        failing_s = time.monotonic() - self._since if self._problem else 0.0
+        return {"disk_error": self._problem or None, "disk_failing_s": failing_s}

@@ -1,0 +1,192 @@
+"""A destination's cursors as its store has them: awaited, and written under its own epoch only.
+
+All calls go through one thread, in order. So between a write and a takeover by this same process
+(a new generation takes a new epoch) there is an order, too: what was written before the new epoch
+is seen by the generation that took it, what comes later under the old epoch is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from ray_canal.config import MetaConfig
+from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.errors import (
+    Fenced,
+    InstanceNotRunning,
+    InstanceRestarted,
+    MetaDamaged,
+    MetaUnavailable,
+)
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
+from ray_canal.meta.open import open_backend
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TAKEOVER_TRIES = 10
+_FRESH_S = 1.0
+"""So long, at most, a confirmation counts that came while a call was already there."""
+
+
+class Claim:
+    """What an owner must not forget while it restarts: its name, which nobody else has, and the
+    newest epoch that it knows of. This one is in memory; see places.py for one that lasts."""
+
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner or uuid.uuid4().hex
+        self._epoch: int | None = None
+
+    def epoch(self) -> int | None:
+        """None: this owner has not taken the destination yet."""
+        return self._epoch
+
+    def note(self, epoch: int) -> None:
+        """Raises InstanceNotRunning: it cannot be kept now."""
+        self._epoch = epoch
+
+
+class Ownership:
+    """Of one destination. Whoever takes it for the first time takes it from whoever has it; after
+    that, a restart included, only if nobody else has taken it since."""
+
+    def __init__(self, destination: str, config: MetaConfig, claim: Claim) -> None:
+        self._destination = destination
+        self._config = config
+        self._claim = claim
+        self._thread = BackendThread(f"cursors of {destination}")
+        self._opened: MetaManager | None = None
+        self.damaged = False
+        self._acquired: int | None = 0  # read and written in the thread alone
+        self._confirmed = (0, 0.0)  # an epoch, and when it was the newest one
+        self._asking: tuple[int, asyncio.Task[None]] | None = None
+
+    async def open(self) -> None:
+        """Before any other call, and again when it is `damaged`: a file that somebody has put back
+        is used then. Raises ConfigError: damaged, removed, refused; MetaUnavailable."""
+        await self._thread.run(self._open)
+        self.damaged = False
+
+    def _open(self) -> None:
+        before = self._opened
+        self._opened = MetaManager(open_backend(self._config, must_exist=before is not None))
+        if before is not None:
+            before.close()
+
+    @property
+    def _manager(self) -> MetaManager:
+        assert self._opened is not None
+        return self._opened
+
+    async def run(
+        self,
+        function: Callable[Concatenate[MetaManager, P], T],
+        *values: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Call a function of the MetaManager, e.g. `run(MetaManager.load, "orders")`."""
+        try:
+            return await self._thread.run(lambda: function(self._manager, *values, **named))
+        except MetaDamaged:
+            self.damaged = True
+            raise
+
+    async def load(self) -> dict[int, SubscriberMeta]:
+        """Subscribers by client id. Raises ConfigError: a record is damaged; MetaUnavailable."""
+        return await self.run(MetaManager.load, self._destination)
+
+    async def acquire(self) -> int:
+        """A new epoch. Raises Fenced: another owner has taken the destination; MetaUnavailable."""
+        return await self.run(self._acquire)
+
+    def _acquire(self, manager: MetaManager) -> int:
+        before, self._acquired = self._acquired, None
+        try:
+            epoch = self._taken(manager)
+        except Fenced:
+            self._acquired = before
+            raise
+        self._acquired = epoch
+        with contextlib.suppress(InstanceNotRunning):  # the backend knows whose epoch it is
+            self._claim.note(epoch)
+        return epoch
+
+    def _taken(self, manager: MetaManager) -> int:
+        known, owner = self._claim.epoch(), self._claim.owner
+        if known is not None:
+            return manager.acquire(self._destination, owner, known)
+        for _ in range(_TAKEOVER_TRIES):
+            # What is replaced is noted first: whoever dies here knows after its restart what it
+            # was about to replace, and that it may replace nothing newer.
+            known = manager.epoch(self._destination)
+            self._claim.note(known)
+            with contextlib.suppress(Fenced):  # its owner took a new epoch just now
+                return manager.acquire(self._destination, owner, known)
+        return manager.acquire(self._destination, owner)
+
+    async def save(self, epoch: int, subscriber: SubscriberMeta) -> None:
+        """Durable when it returns. Raises Fenced, MetaUnavailable; InstanceRestarted: this process
+        itself has taken a newer epoch."""
+        await self.write(epoch, MetaManager.save, subscriber)
+
+    async def remove(self, epoch: int, client_id: int) -> None:
+        """The same."""
+        await self.write(epoch, MetaManager.remove, client_id)
+
+    async def write(
+        self,
+        epoch: int,
+        function: Callable[Concatenate[MetaManager, str, int, P], T],
+        *values: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Call a function of the MetaManager that begins with destination and epoch, under this
+        epoch; see `save`."""
+
+        def write(manager: MetaManager) -> tuple[T, float]:
+            self._refuse_own_successor(epoch)
+            began_s = time.monotonic()
+            return function(manager, self._destination, epoch, *values, **named), began_s
+
+        result, began_s = await self.run(write)
+        self._confirmed = (epoch, began_s)
+        return result
+
+    async def confirm(self, epoch: int, since_s: float) -> None:
+        """Return if this epoch was the destination's newest at some moment after `since_s`
+        (monotonic seconds), and within the last second. Asks the backend only if no write and no
+        other call has found that out. Raises Fenced, MetaUnavailable, InstanceRestarted."""
+        since_s = max(since_s, time.monotonic() - _FRESH_S)
+        while self._confirmed[0] != epoch or self._confirmed[1] < since_s:
+            if self._asking is None or self._asking[0] != epoch or self._asking[1].done():
+                task = asyncio.create_task(self.write(epoch, MetaManager.refuse_fenced))
+                task.add_done_callback(_seen)
+                self._asking = epoch, task
+            asking = self._asking[1]
+            await asyncio.wait({asking})
+            asking.result()
+
+    def _refuse_own_successor(self, epoch: int) -> None:
+        if self._acquired is None:
+            raise MetaUnavailable(
+                "whether a new epoch was taken is not known: the answer was lost; it is asked again"
+            ).at(destination=self._destination)
+        if epoch != self._acquired:
+            raise InstanceRestarted(
+                "the instance has begun anew; what was handed out and not acked comes again"
+            ).at(destination=self._destination)
+
+    async def close(self) -> None:
+        """Release the backend, if it was opened."""
+        await self._thread.close(lambda: self._opened.close() if self._opened else None)
+
+
+def _seen(asking: asyncio.Task[None]) -> None:
+    """Whoever asked may have gone away; a failure is then nobody's."""
+    if not asking.cancelled():
+        asking.exception()

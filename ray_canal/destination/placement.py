@@ -1,0 +1,90 @@
+"""Which subscribers the log of a generation serves, and which go by a stream of their own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from ray_canal.errors import SourceError
+from ray_canal.log.log_order import LogOrder
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.start import Start
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why a subscriber is not in the log. `failure`: it cannot be served at all, for now."""
+
+    why: str
+    failure: SourceError | None = None
+
+
+class Placement:
+    """Of one generation. `cursors`: what its upstream is opened with. `apart`: who is not even
+    tried, as its cursor could not be served lately."""
+
+    def __init__(self, known: Mapping[int, SubscriberMeta], apart: Collection[int]) -> None:
+        self.apart = frozenset(apart) & known.keys()
+        self.cursors = {
+            client_id: subscriber.cursor
+            for client_id, subscriber in known.items()
+            if subscriber.cursor is not None and client_id not in self.apart
+        }
+
+    def placed(self, start: Start) -> Iterator[tuple[int, LogPosition, EntryPosition]]:
+        """Client id, cursor, and where that lies in the log that was opened."""
+        left_out = self.left_out(start)
+        for (client_id, cursor), place in zip(self.cursors.items(), start.cursors, strict=True):
+            if client_id not in left_out or left_out[client_id].failure is None:
+                yield client_id, cursor, place
+
+    def left_out(self, start: Start) -> dict[int, LeftOut]:
+        """Who was tried and is not in the log that begins there."""
+        found = {}
+        for client_id, failure, behind in zip(
+            self.cursors, start.failures, start.behind, strict=False
+        ):
+            if failure is not None:
+                found[client_id] = LeftOut(str(failure), failure)
+            elif behind:
+                found[client_id] = LeftOut(f"it is {behind} bytes of binlog behind the others")
+        return found
+
+    def is_outdated(
+        self, known: Mapping[int, SubscriberMeta], start: Start, here: SourceIdentity
+    ) -> bool:
+        """Whether somebody has subscribed, or acked in the old log, while the upstream was opened,
+        so that its cursor may not be taken into this log."""
+        away = self.apart | self.left_out(start).keys()
+        return any(
+            client_id not in away and self._is_misplaced(client_id, subscriber.cursor, start, here)
+            for client_id, subscriber in known.items()
+        )
+
+    def _is_misplaced(
+        self, client_id: int, cursor: LogPosition | None, start: Start, here: SourceIdentity
+    ) -> bool:
+        if cursor is None:
+            return False
+        if cursor.is_foreign(here):
+            return True
+        order = LogOrder(start.position)
+        if order.key(cursor.position) < order.key(start.position):
+            return True
+        asked = self.cursors.get(client_id)
+        changed = asked is None or (cursor != asked and cursor.position not in start.cursors)
+        return changed and not start.same_log
+
+
+def oldest_in(
+    known: Mapping[int, SubscriberMeta], here: SourceIdentity, start: EntryPosition
+) -> EntryPosition:
+    """Return the oldest place of this log that a cursor is at, or `start`."""
+    cursors = (subscriber.cursor for subscriber in known.values())
+    places = [
+        cursor.position
+        for cursor in cursors
+        if cursor is not None and cursor.identity.server_uuid == here.server_uuid
+    ]
+    return min([start, *places], key=EntryPosition.key)

@@ -1,1 +1,0 @@
-"""Sockets and files: MySQL connection and dump, catalog queries, local binlog files."""

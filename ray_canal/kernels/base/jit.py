@@ -1,0 +1,197 @@
+"""The one decorator of the hot room, and the cache of compiled kernels that all processes share.
+
+`@kernel` compiles with numba, releases the GIL while the kernel runs, and keeps the machine code in
+`$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of
+all kernel sources, the numba version and the CPU. File paths and modification times are no part of
+it, so a copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has
+compiled.
+
+With NUMBA_DISABLE_JIT=1 the decorator returns the function as it is: the same source is its own
+plain-Python reference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import weakref
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+
+# Loaded here, for no kernel can be called yet: numba asks numpy for `ma` with each array that it
+# sees for the first time, and numpy then loads it. A thread that asks in the instant in which
+# another has loaded it, but has not yet set it, asks itself until RecursionError.
+import numpy.ma
+import numpy.typing as npt
+from numba.core import caching, config
+from numba.core.runtime.nrt import rtsys
+
+F = TypeVar("F", bound=Callable[..., Any])
+Element = TypeVar("Element", bound=np.generic)
+
+CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
+
+JIT_DISABLED = bool(config.DISABLE_JIT)
+CHECKED = JIT_DISABLED or bool(config.BOUNDSCHECK)
+"""Whether memory is touched through checked array indexing only, not through pointers."""
+
+
+@cache
+def cache_key() -> str:
+    """Hash of everything that the compiled code depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    features = ",".join(sorted(k for k, on in llvm.get_host_cpu_features().items() if on))
+    build = (numba.__version__, llvm.get_host_cpu_name(), features, str(CHECKED))
+    digest.update("|".join(build).encode())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def cache_directory() -> Path:
+    """Where this version's machine code lies."""
+    root = os.environ.get(CACHE_VARIABLE)
+    base = Path(root) if root else Path.home() / ".cache" / "ray_canal"
+    return base / "kernels" / cache_key()
+
+
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """Tells numba to look in `cache_directory()`, whatever file the kernel came from."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._py_file = function.__code__.co_filename  # numba names it where it cannot keep code
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return cache_key()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator | None:
+        locator = cls(py_func)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+
+class _Symbol(NamedTuple):
+    """What a kernel's machine code defines, as numba's engine asks of it."""
+
+    name: str
+    is_declaration: bool = False
+
+
+class _Symbols(NamedTuple):
+    functions: list[_Symbol]
+    global_variables: list[_Symbol]
+
+
+class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """As numba's own, but a kernel's LLVM code, which lies beside its machine code for the compiler
+    to link into callers, stays as it lies until that asks: parsed, it takes 20 MB of a process."""
+
+    # The user-wide locator comes second: for a home directory that cannot be written to.
+    _locator_classes = (_Locator, caching.UserWideCacheLocator)
+
+    def reduce(self, compiled: Any) -> Any:
+        module = compiled.library._get_module_for_linking()
+        symbols = _Symbols(
+            *(
+                [_Symbol(each.name) for each in kind if not each.is_declaration]
+                for kind in (module.functions, module.global_variables)
+            )
+        )
+        return super().reduce(compiled), symbols
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        ((name, kind, (machine_code, llvm_code)), *rest), symbols = payload
+        codegen = target_context.codegen()
+        codegen._engine._load_defined_symbols(symbols)
+        nothing = llvm.parse_assembly("").as_bitcode()
+        library = name, kind, (machine_code, nothing)
+        compiled = super().rebuild(target_context, (library, *rest))
+        compiled.library._shared_module = None
+        compiled.library._get_module_for_linking = _Linked(compiled.library, llvm_code)
+        return compiled
+
+
+class _Linked:
+    """A library's LLVM code, parsed when it is called for."""
+
+    def __init__(self, library: Any, llvm_code: bytes) -> None:
+        self._library = weakref.ref(library)
+        self._llvm_code = llvm_code
+
+    def __call__(self) -> Any:
+        library: Any = self._library()
+        if library._shared_module is None:
+            library._shared_module = llvm.parse_bitcode(self._llvm_code)
+        return library._shared_module
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba's own, but without all that compiling may need: a process whose kernels are all
+        in the cache does without 0.2 s of CPU. The compiler sees to it itself."""
+        rtsys.initialize(target_context)  # what machine code that allocates is linked to
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on first use (from the cache where it can)."""
+    return function if JIT_DISABLED else _cached(numba.njit(nogil=True)(function), function)
+
+
+def bare(function: F) -> F:
+    """A kernel that allocates nothing and returns no array, so that no references are counted.
+
+    Counting is a call per array and step: more than such a step itself, in the inner loops.
+    """
+    if JIT_DISABLED:
+        return function
+    return _cached(numba.njit(nogil=True, _nrt=CHECKED)(function), function)
+
+
+def inlined(function: F) -> F:
+    """A bare kernel that becomes part of its callers; not so where indices are checked, as each
+    check would be compiled again for each caller.
+
+    A call passes every array as seven words; for small steps of inner loops.
+    """
+    if JIT_DISABLED:
+        return function
+    compiled = numba.njit(nogil=True, _nrt=CHECKED, forceinline=not CHECKED)(function)
+    return _cached(compiled, function)
+
+
+def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
+    """A view that cannot be written. Shared memory cannot, and kernels are compiled for each kind
+    of array: so they are for that one alone."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _cached(dispatcher: Any, function: F) -> F:
+    # RuntimeError: there is no directory that can be written, so it is compiled in memory.
+    with contextlib.suppress(RuntimeError):
+        dispatcher._cache = _KernelCache(function)
+    return dispatcher  # type: ignore[no-any-return]

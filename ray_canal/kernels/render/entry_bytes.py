@@ -1,0 +1,254 @@
+"""Canal's `Entry` messages as protobuf wire bytes, written backwards from the end of a buffer.
+
+Every nested message of protobuf has its length in front of it. Written from the end, a message's
+length is known when its front is reached, so one pass does, with no measuring. Fields and their
+order are those of Canal's own output (EntryProtocol.proto; Canal writes zero and empty fields of
+headers and columns explicitly).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ray_canal.kernels.base.digits import digits_back, integer_back
+from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.memory import copy
+from ray_canal.kernels.render.entry_columns import (
+    NO_PIECES,
+    NO_SPACE,
+    T_NAMES,
+    T_NAMES_BYTES,
+    W_HIGH,
+)
+from ray_canal.kernels.render.entry_rows import rows_back
+from ray_canal.kernels.render.entry_values import VALUE_BYTES_MAX
+from ray_canal.kernels.render.protobuf import (
+    blob_back,
+    close_back,
+    number_back,
+    text_back,
+    varint_back,
+)
+
+LENGTH_PREFIX: Final = 1
+# Columns of `gtids`: blobs of header props, and of header.gtid.
+G_PROPS, G_PROPS_BYTES, G_SET, G_SET_BYTES = 0, 1, 2, 3
+GTID_FIELDS: Final = 4
+
+_BEGIN, _END = 1, 3
+_DELETE: Final = 3
+_XACOMMIT, _XAROLLBACK = 13, 14
+_XA_TYPE = np.frombuffer(b"XA_TYPE", np.uint8)
+_XA_XID = np.frombuffer(b"XA_XID", np.uint8)
+_XA_START = np.frombuffer(b"XA START", np.uint8)
+_XA_END = np.frombuffer(b"XA END", np.uint8)
+_XA_COMMIT = np.frombuffer(b"XA COMMIT", np.uint8)
+_XA_ROLLBACK = np.frombuffer(b"XA ROLLBACK", np.uint8)
+
+
+@bare
+def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos):
+    """The Header message with its tag (field 1 of Entry)."""
+    end = pos
+    if event["gtid"] >= 0 and len(gtids):
+        gtid = gtids[event["gtid"]]
+        if pos < VALUE_BYTES_MAX + gtid[G_SET_BYTES] + gtid[G_PROPS_BYTES] + names_bytes:
+            return NO_SPACE
+        pos = blob_back(blobs, gtid[G_SET], gtid[G_SET_BYTES], buf, pos)
+        pos = _rows_count_back(event, buf, pos)
+        pos = blob_back(blobs, gtid[G_PROPS], gtid[G_PROPS_BYTES], buf, pos)
+    else:
+        pos = _rows_count_back(event, buf, pos)
+    if pos < VALUE_BYTES_MAX + names_bytes + journal_bytes:
+        return NO_SPACE
+    if event["event_type"]:
+        pos = number_back(0x58, np.int64(event["event_type"]), buf, pos)
+    pos = number_back(0x50, np.int64(event["length"]), buf, pos)
+    pos = blob_back(names, names_at, names_bytes, buf, pos)
+    pos -= 2
+    buf[pos] = 0x38
+    buf[pos + 1] = 2
+    pos = number_back(0x30, np.int64(event["timestamp"]) * 1000, buf, pos)
+    pos -= 7
+    buf[pos] = 0x2A
+    buf[pos + 1] = 5
+    buf[pos + 2] = 85  # UTF-8
+    buf[pos + 3] = 84
+    buf[pos + 4] = 70
+    buf[pos + 5] = 45
+    buf[pos + 6] = 56
+    pos = number_back(0x20, np.int64(event["server_id"]), buf, pos)
+    pos = number_back(0x18, np.int64(event["position"]), buf, pos)
+    pos = blob_back(blobs, 0, journal_bytes, buf, pos)  # journal name's field lies first
+    pos -= 2
+    buf[pos] = 0x08
+    buf[pos + 1] = 1
+    return close_back(0x0A, end, buf, pos)
+
+
+@bare
+def _rows_count_back(event, buf, pos):
+    """props: rowsCount, on row entries."""
+    if event["rows"] <= 0 or pos < VALUE_BYTES_MAX:
+        return pos
+    end = pos
+    pos = close_back(0x12, pos, buf, digits_back(np.int64(event["rows"]), 1, buf, pos))
+    pos -= 11
+    buf[pos] = 0x0A
+    buf[pos + 1] = 9
+    buf[pos + 2] = 114  # rowsCount
+    buf[pos + 3] = 111
+    buf[pos + 4] = 119
+    buf[pos + 5] = 115
+    buf[pos + 6] = 67
+    buf[pos + 7] = 111
+    buf[pos + 8] = 117
+    buf[pos + 9] = 110
+    buf[pos + 10] = 116
+    return close_back(0x62, end, buf, pos)
+
+
+@bare
+def _letters_back(letters, count, buf, pos):
+    copy(buf, pos - count, letters, 0, count)
+    return pos - count
+
+
+@bare
+def _xa_props_back(tag, letters, count, query, arena, buf, pos):
+    """props XA_TYPE (`XA START`, …: the statement's first `count` letters) and XA_XID (what is
+    behind them in the statement, its blank included)."""
+    end = pos
+    size = max(np.int64(query["sql_bytes"]) - count, 0)
+    pos = text_back(0x12, arena, query["sql"] + count, size, buf, pos)
+    pos = close_back(0x0A, pos, buf, _letters_back(_XA_XID, 6, buf, pos))
+    pos = close_back(tag, end, buf, pos)
+    end = pos
+    pos = close_back(0x12, pos, buf, _letters_back(letters, count, buf, pos))
+    pos = close_back(0x0A, pos, buf, _letters_back(_XA_TYPE, 7, buf, pos))
+    return close_back(tag, end, buf, pos)
+
+
+@bare
+def _transaction_back(event, queries, arena, buf, pos):
+    """storeValue of BEGIN and END."""
+    end = pos
+    begins = event["kind"] == _BEGIN
+    if begins and event["aux"]:
+        pos = number_back(0x20, np.int64(event["aux"]), buf, pos)
+    if event["present"] >= 0:
+        query = queries[event["present"]]
+        if pos < VALUE_BYTES_MAX + query["sql_bytes"]:
+            return NO_SPACE
+        if begins:
+            pos = _xa_props_back(0x1A, _XA_START, 8, query, arena, buf, pos)
+        else:
+            pos = _xa_props_back(0x1A, _XA_END, 6, query, arena, buf, pos)
+    if not begins:
+        pos = close_back(0x12, pos, buf, integer_back(np.int64(event["aux"]), buf, pos))
+    return close_back(0x1A, end, buf, pos)
+
+
+@bare
+def _query_back(event, query, arena, buf, pos):
+    """storeValue of a QUERY or DDL entry."""
+    if pos < VALUE_BYTES_MAX + 2 * query["sql_bytes"] + query["ddl_schema_bytes"]:
+        return NO_SPACE
+    end = pos
+    stands_for_rows = event["event_type"] <= _DELETE  # statement format: DML as text
+    if query["ddl_schema_bytes"] > 0 and (query["is_ddl"] or stands_for_rows):
+        size = np.int64(query["ddl_schema_bytes"])
+        pos = text_back(0x72, arena, query["ddl_schema"], size, buf, pos)
+    if event["event_type"] == _XACOMMIT:
+        pos = _xa_props_back(0x6A, _XA_COMMIT, 9, query, arena, buf, pos)
+    if event["event_type"] == _XAROLLBACK:
+        pos = _xa_props_back(0x6A, _XA_ROLLBACK, 11, query, arena, buf, pos)
+    pos = text_back(0x5A, arena, query["sql"], np.int64(query["sql_bytes"]), buf, pos)
+    if query["is_ddl"] or stands_for_rows:
+        pos -= 2
+        buf[pos] = 0x50
+        buf[pos + 1] = query["is_ddl"]
+    pos = number_back(0x10, np.int64(event["event_type"]), buf, pos)
+    return close_back(0x1A, end, buf, pos)
+
+
+@bare
+def _query_names_back(event, query, arena, buf, pos):
+    """header.schemaName and tableName of a query, where it has them."""
+    if query["table_bytes"] >= 0:
+        pos = text_back(0x4A, arena, query["table"], np.int64(query["table_bytes"]), buf, pos)
+    if query["schema_bytes"] >= 0:
+        pos = text_back(0x42, arena, query["schema"], np.int64(query["schema_bytes"]), buf, pos)
+    return pos
+
+
+@bare
+def write_entries(
+    chosen, done, events, queries, tables, columns, widths, gtids, arena, blobs, journal_bytes,
+    transitions, offsets, prefix, limbs, scratch, names, marks, windows, pieces, buf, used, starts,
+): # fmt: skip
+    """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
+    end.
+
+    `prefix`: what stands before each entry: nothing (0), its length as a varint (LENGTH_PREFIX), or
+    this tag and the length. starts[i] becomes the distance from the buffer's end to entry i's first
+    byte. Returns (entries not yet written, bytes used, code); not zero entries left means that the
+    buffer (NO_SPACE: grow it, keep its end) or `pieces` (NO_PIECES) is too small: call again.
+    `limbs`, `scratch` and `names` are room for intermediate things: int64[LIMBS_MAX],
+    uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest names of a query; entry_columns.py
+    says what `marks`, `windows` and `pieces` are.
+    """
+    pos = len(buf) - used
+    windows[:, W_HIGH] = 0
+    while done > 0:
+        event = events[chosen[done - 1]]
+        if pos < 2 * VALUE_BYTES_MAX:
+            return done, used, NO_SPACE
+        end = pos
+        names_at = np.int64(0)
+        names_bytes = np.int64(4)
+        if event["kind"] == _BEGIN or event["kind"] == _END:
+            pos = _transaction_back(event, queries, arena, buf, pos)
+        elif event["table"] >= 0:
+            names_at = tables[event["table"], T_NAMES]
+            names_bytes = tables[event["table"], T_NAMES_BYTES]
+            pos = rows_back(
+                chosen, done - 1, events, tables, columns, widths, arena, blobs, transitions,
+                offsets, limbs, scratch, pieces, marks, windows, buf, pos,
+            )  # fmt: skip
+        else:
+            pos = _query_back(event, queries[event["aux"]], arena, buf, pos)
+        if pos < 0:
+            return done, used, NO_PIECES if pos == NO_PIECES else NO_SPACE
+        pos -= 2
+        buf[pos] = 0x10  # entryType
+        buf[pos + 1] = event["kind"]
+        if event["kind"] == 2 and event["table"] < 0:
+            query = queries[event["aux"]]
+            size = 32 + np.int64(query["schema_bytes"]) + np.int64(query["table_bytes"])
+            names_at = np.int64(_query_names_back(event, query, arena, names, size))
+            pos = _header_back(
+                event, names, names_at, size - names_at, gtids, blobs, journal_bytes, buf, pos
+            )
+        elif event["table"] >= 0:
+            pos = _header_back(
+                event, blobs, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos
+            )
+        else:
+            # Empty schema and table names lie behind the journal name.
+            pos = _header_back(
+                event, blobs, journal_bytes, 4, gtids, blobs, journal_bytes, buf, pos
+            )
+        if pos < 0 or pos < 16:
+            return done, used, NO_SPACE
+        if prefix:
+            pos = varint_back(end - pos, buf, pos)
+            if prefix != LENGTH_PREFIX:
+                pos -= 1
+                buf[pos] = prefix
+        done -= 1
+        used = len(buf) - pos
+        starts[done] = used
+    return done, used, 0

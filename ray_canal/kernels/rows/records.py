@@ -1,0 +1,139 @@
+"""Passes over a chunk's EVENT records (binlog/chunk.py), and to others from them.
+
+Field by field, numpy would go over them a dozen times with strides.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.rows import rows as r
+from ray_canal.kernels.rows.rows import VERSION_PARTIAL
+
+_PARTIAL_UPDATE_ROWS: Final = 39
+
+
+@bare
+def number_tables(events, table_index):
+    """Put other numbers in the place of row events' tables."""
+    for i in range(events.size):
+        table = events[i]["table"]
+        if table >= 0:
+            events[i]["table"] = table_index[table]
+
+
+@bare
+def row_events(events, bodies, lines, of_table):
+    """Fill the lines of kernels/rows/rows.py for the row events among `events`. (how many there
+    are, whether any is PARTIAL_UPDATE_ROWS); `of_table` counts those of each table."""
+    count = 0
+    any_partial = False
+    for i in range(events.size):
+        event = events[i]
+        if event["table"] < 0:
+            continue
+        code = event["type_code"]
+        version = 2 if code >= 30 else 1 if code >= 23 else 0
+        lines[count, r.E_START] = bodies[i, 0]
+        lines[count, r.E_END] = bodies[i, 1]
+        if code == _PARTIAL_UPDATE_ROWS:
+            version = VERSION_PARTIAL
+            any_partial = True
+        lines[count, r.E_VERSION] = version
+        lines[count, r.E_TYPE] = event["event_type"]
+        lines[count, r.E_TABLE] = event["table"]
+        lines[count, r.E_NUMBER] = i
+        of_table[event["table"]] += 1
+        count += 1
+    return count, any_partial
+
+
+@bare
+def place_rows(heads, numbers, rows, row, present, events):
+    """Row events' row counts, first rows and bitmaps; `rows`, `row`, `present` are heads' columns,
+    `numbers` the events' indexes."""
+    for i in range(numbers.size):
+        event = events[numbers[i]]
+        event["rows"] = heads[i, rows]
+        event["row"] = heads[i, row]
+        event["present"] = heads[i, present]
+
+
+# As in binlog/chunk.py.
+_ROWDATA: Final = 2
+_IN_TRANSACTION: Final = 1
+_SILENT: Final = 2
+_CLOSES: Final = 4
+
+
+@inlined
+def closes(events, i):
+    """Whether event `i` ends a transaction: its END, or a statement that stands alone; of several
+    entries that one event makes, or one GTID names, the last one."""
+    event = events[i]
+    if event["kind"] == w.KIND_END:
+        return True
+    if event["kind"] != _ROWDATA or event["flags"] & _IN_TRANSACTION or event["rows"] != 0:
+        return False
+    if i + 1 == events.size:
+        return True
+    behind = events[i + 1]
+    named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
+    return not named and event["position"] != behind["position"]
+
+
+@bare
+def place_entries(events, entries):
+    """Fill ENTRY records from EVENT records; which of them close a transaction is told here.
+    Returns whether there is anything to thin: a silent entry, or an empty transaction."""
+    thins = False
+    for i in range(events.size):
+        event, entry = events[i], entries[i]
+        entry["position"] = event["position"]
+        entry["inner"] = event["inner"]
+        entry["length"] = event["length"]
+        entry["timestamp"] = event["timestamp"]
+        entry["rows"] = event["rows"]
+        entry["table"] = event["table"]
+        entry["kind"] = event["kind"]
+        entry["event_type"] = event["event_type"]
+        entry["transaction"] = event["gtid"]
+        flags = event["flags"]
+        behind_begin = i > 0 and events[i - 1]["kind"] == w.KIND_BEGIN
+        if flags & _SILENT or (behind_begin and event["kind"] == w.KIND_END):
+            thins = True
+        entry["flags"] = flags | _CLOSES if closes(events, i) else flags
+    return thins
+
+
+@bare
+def shown_entries(events, first, last, mask, chosen):
+    """Numbers of the entries [first, last) that are shown, into `chosen`; how many they are. `mask`
+    has an element for each entry, or none at all."""
+    count = 0
+    for i in range(first, last):
+        if (mask.size == 0 or mask[i]) and not events[i]["flags"] & _SILENT:
+            chosen[count] = i
+            count += 1
+    return count
+
+
+@bare
+def entry_pieces(events, chosen, expansion, entry_bytes, piece_bytes, ends, binlog_bytes):
+    """Cut entries into pieces of about `piece_bytes`, if a byte of binlog becomes `expansion` and
+    an entry takes `entry_bytes` besides: where each ends in `chosen`, and its bytes of binlog. How
+    many pieces there are."""
+    count = 0
+    total = length = 0
+    for i in range(chosen.size):
+        size = events[chosen[i]]["length"]
+        length += size
+        total += expansion * size + entry_bytes
+        if total >= piece_bytes or i == chosen.size - 1:
+            ends[count] = i + 1
+            binlog_bytes[count] = length
+            count += 1
+            total = length = 0
+    return count

@@ -1,0 +1,142 @@
+"""What one get hands out of the log, and how it is put together from slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.log.ring import Slot
+from ray_canal.log.subscriber import Ints, Subscriber
+from ray_canal.model.log_context import OpenTransaction
+from ray_canal.model.position import EntryPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
+    the chunk was put with, or `on_disk` its segment. `open`, `tables`: as of MessagePart."""
+
+    payload: Any
+    first: int
+    last: int
+    mask: npt.NDArray[np.bool_] | None
+    gtid_set: str  # executed before the chunk
+    on_disk: bool = False
+    open: OpenTransaction | None = None
+    tables: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRange:
+    """Where a batch's first entry starts, and where its last one ends. `ack`: the cursor that its
+    ack moves to. (Canal's stays where it is when no transaction begins or ends in the batch.)"""
+
+    start: EntryPosition
+    end: EntryPosition
+    ack: EntryPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one get hands out. Its id rises by one per batch and subscriber."""
+
+    id: int
+    parts: tuple[Part, ...]
+    entry_count: int
+    row_count: int
+    range: PositionRange
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether some of it must be read from disk."""
+        return any(part.on_disk for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Of one slot: entries [first, last), of them those with a true `mask` (None: all). `ends`:
+    indexes of the first and the last of them; None of a slot that is only on disk."""
+
+    slot: Slot
+    first: int
+    last: int
+    mask: npt.NDArray[np.bool_] | None
+    ends: tuple[int, int] | None
+    count: int
+    rows: int
+
+
+def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
+    """The subscriber's entries of a slot from its next one on and before index `last`; None: it
+    has none there. The slot's chunk is there, or all of the slot is taken and its counts are
+    known."""
+    first = max(subscriber.next - slot.first, 0)
+    view = subscriber.view(slot)
+    if view is None or not view.count:
+        return None
+    if slot.chunk is None:
+        return Taken(slot, first, last, view.mask(slot.count), None, view.count, view.rows)
+    if view.count == last - first == slot.count:
+        return Taken(slot, first, last, None, (first, last - 1), view.count, view.rows)
+    low, high = (int(i) for i in np.searchsorted(view.admitted, (first, last)))
+    chosen = view.admitted[low:high]
+    if not len(chosen):
+        return None
+    rows = int(slot.chunk.info.entries["rows"][chosen].sum())
+    mask = _mask(chosen, slot.count) if len(chosen) < last - first else None
+    return Taken(slot, first, last, mask, (int(chosen[0]), int(chosen[-1])), len(chosen), rows)
+
+
+def _mask(chosen: Ints, count: int) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(count, np.bool_)
+    mask[chosen] = True
+    return mask
+
+
+def batch_of(
+    subscriber: Subscriber, batch_id: int, taken: list[Taken], ack: EntryPosition
+) -> Batch:
+    """The batch of these entries."""
+    parts = tuple(_part(subscriber, one) for one in taken)
+    begin, end = _start(taken[0]), _end(taken[-1])
+    return Batch(
+        batch_id,
+        parts,
+        sum(one.count for one in taken),
+        sum(one.rows for one in taken),
+        PositionRange(begin, end, ack),
+    )
+
+
+def _part(subscriber: Subscriber, one: Taken) -> Part:
+    slot, is_open, view = one.slot, one.slot.open, subscriber.view(one.slot)
+    assert view is not None
+    return Part(
+        slot.payload,
+        max(one.first, view.consumed),
+        one.last,
+        one.mask,
+        slot.gtid_set,
+        slot.on_disk,
+        None if is_open is None else is_open.seen(subscriber.terms.filter.admits),
+        view.tables,
+    )
+
+
+def _start(one: Taken) -> EntryPosition:
+    slot = one.slot
+    if slot.chunk is None or one.ends is None:
+        return slot.begins
+    entry = slot.chunk.info.entries[one.ends[0]]
+    return EntryPosition(slot.begins.journal_name, int(entry["position"]))
+
+
+def _end(one: Taken) -> EntryPosition:
+    slot = one.slot
+    if slot.chunk is None or one.ends is None:
+        return slot.after.boundary
+    entry = slot.chunk.info.entries[one.ends[1]]
+    return EntryPosition(slot.begins.journal_name, int(entry["position"]) + int(entry["length"]))

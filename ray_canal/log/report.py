@@ -1,0 +1,43 @@
+"""What a log says of itself and its subscribers, for status: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ray_canal.config import StoreConfig
+from ray_canal.log.ring import Ring
+from ray_canal.log.subscriber import Subscriber
+
+
+def log_report(
+    config: StoreConfig, ring: Ring, subscribers: Iterable[Subscriber]
+) -> dict[str, Any]:
+    """Return the fill of the ring and each subscriber's place."""
+    return {
+        "chunks": len(ring),
+        "entries": ring.put_sequence - ring.first_sequence,
+        "bytes": ring.size_bytes,
+        "bytes_on_disk": ring.disk_bytes,
+        "index_bytes": ring.index_bytes,
+        "capacity": ring.capacity,
+        "batch_mode": config.batch_mode,
+        "fill": ring.used / ring.capacity,
+        "first_position": str(ring.first_position),
+        "last_position": str(ring.position_before(ring.put_sequence)),
+        "subscribers": {str(s.client_id): _place(ring, s) for s in subscribers},
+    }
+
+
+def _place(ring: Ring, subscriber: Subscriber) -> dict[str, Any]:
+    behind = ring.since(subscriber.acked)
+    return {
+        "filter": str(subscriber.terms.filter),
+        "policy": subscriber.terms.policy,
+        "transactions": subscriber.terms.transactions,
+        "acked": str(ring.position_before(subscriber.acked)),
+        "unacked_batches": len(subscriber.marks),
+        "entries_behind": ring.put_sequence - subscriber.acked,
+        "bytes_behind": sum(slot.size_bytes for slot in behind),
+        "failure": None,
+    }

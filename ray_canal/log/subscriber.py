@@ -1,0 +1,231 @@
+"""One subscriber's place in the log: what it may see, what it was given, what it has acked."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.filter import TableFilter
+from ray_canal.log.flush import BEGIN, ROWDATA
+from ray_canal.log.log_order import LogOrder
+from ray_canal.log.ring import Slot
+from ray_canal.log.thinning import without_empty
+from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.position import EntryPosition, journal_key
+from ray_canal.model.subscription import Policy
+
+Ints = npt.NDArray[np.int64]
+
+_DDL_FIRST, _DDL_LAST, _QUERY = 4, 11, 7  # Canal's EventType: CREATE … DINDEX, without QUERY
+_NONE: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a subscriber asked for.
+
+    `policy`: what happens when it falls behind by the whole log. `transactions`: it gets whole
+    transactions only; the log then spills for it, whatever its policy.
+    """
+
+    filter: TableFilter
+    policy: Policy = "block"
+    transactions: bool = False
+
+    @property
+    def may_spill(self) -> bool:
+        return self.policy == "spill" or self.transactions
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one subscriber sees of one slot.
+
+    `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
+    (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
+    that end a transaction, seen or not. `tables`: which of the chunk's tables it sees, a byte each
+    (None: all). `consumed`: so many of the first entries lie before its cursor. `whole` is false of
+    a slot on disk: then the counts are known, and `packed`: a bit for each entry that it sees
+    (None: all of them).
+    """
+
+    admitted: Ints
+    costs: Ints
+    ddl: Ints
+    ends: Ints
+    count: int
+    rows: int
+    cost: int
+    tables: bytes | None = None
+    consumed: int = 0
+    whole: bool = True
+    packed: bytes | None = None
+
+    def reduced(self, slot_count: int) -> View:
+        """As it is kept of a slot on disk."""
+        packed = None
+        if self.count != slot_count:
+            mask = np.zeros(slot_count, np.bool_)
+            mask[self.admitted] = True
+            packed = np.packbits(mask).tobytes()
+        counts = self.count, self.rows, self.cost, self.tables, self.consumed
+        return View(_NONE, _NONE, _NONE, _NONE, *counts, False, packed)
+
+    def mask(self, slot_count: int) -> npt.NDArray[np.bool_] | None:
+        """Of a slot on disk: which entries it sees; None: all."""
+        if self.packed is None:
+            return None
+        bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=slot_count)
+        return bits.view(np.bool_)
+
+
+@dataclass(slots=True)
+class Mark:
+    """An outstanding batch: log sequences [start, end). `after`: the cursor that its ack moves to.
+    `on_disk`: some of it must be read from disk."""
+
+    start: int
+    end: int
+    after: EntryPosition
+    on_disk: bool = False
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """`next` is what the next get starts at; everything before `acked` is done with. Log
+    sequences. `kept`: from here on the log keeps what was acked already but may still be read."""
+
+    client_id: int
+    terms: Terms
+    cursor: EntryPosition | None
+    order: LogOrder
+    by_memory: bool
+    next: int
+    acked: int
+    last_batch_id: int = 0
+    void_up_to: int = field(init=False)  # batches up to this id are of an earlier place
+    kept: int | None = None
+    reached: EntryPosition | None = None  # the cursor of its last ack
+    marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
+    _views: dict[int, View] = field(default_factory=dict)
+    # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.
+    _beyond_cursor: int | None = None
+
+    def __post_init__(self) -> None:
+        self.void_up_to = self.last_batch_id
+
+    @property
+    def holds(self) -> int:
+        """From this log sequence on it needs the log."""
+        return self.acked if self.kept is None else self.kept
+
+    def change(self, terms: Terms) -> None:
+        """From the next get on."""
+        if terms != self.terms:
+            self.terms = terms
+            self._views.clear()
+
+    def view(self, slot: Slot) -> View | None:
+        """The slot through this subscriber's filter; worked out once. Of a slot on disk that was
+        not looked at before it went there: None."""
+        found = self._views.get(slot.first)
+        if slot.chunk is not None and (found is None or not found.whole):
+            found = self._views[slot.first] = self._look(slot.chunk, slot)
+        return found
+
+    def consumed_up_to(self, slots: Iterable[Slot]) -> int:
+        """Behind the last of these slots, which begin where it stands, that lies before its cursor
+        as a whole. Log sequence."""
+        end = self.next
+        if self.cursor is None:
+            return end
+        # Of a transaction that was counted elsewhere it is looked at each entry.
+        cursor = self.order.key(self.cursor.boundary if self.cursor.moved else self.cursor)
+        for slot in slots:
+            if self.order.key(slot.after) > cursor:
+                break
+            end = slot.end
+        return end
+
+    def forget(self, slot: Slot) -> None:
+        """The slot has left the log."""
+        self._views.pop(slot.first, None)
+
+    def reduce(self, slot: Slot) -> None:
+        """The slot's chunk leaves memory: keep the counts."""
+        found = self._views.get(slot.first)
+        if found is not None and found.whole:
+            self._views[slot.first] = found.reduced(slot.count)
+
+    def _look(self, chunk: LogChunk, slot: Slot) -> View:
+        entries = chunk.info.entries
+        tables = chunk.info.admitted_tables(self.terms.filter.admits)
+        mask = chunk.info.entries_of(tables)
+        if chunk.visible is not None:
+            mask &= chunk.visible
+        before = 0
+        behind = self._beyond_cursor is not None and slot.first >= self._beyond_cursor
+        if self.cursor is not None and not behind:
+            done = consumed(chunk, self.cursor, self.order)
+            mask &= ~done
+            before = int(done.sum())
+            if self._beyond_cursor is None and not done.all():
+                after = chunk.after
+                behind = after is not None and self.order.key(after) > self.order.key(self.cursor)
+                if behind or not self.cursor.moved:
+                    self._beyond_cursor = slot.end
+        admitted = np.flatnonzero(mask)
+        if chunk.pulses is not None and not all(tables):
+            admitted = without_empty(entries, admitted, chunk.pulses)
+        if len(admitted) < len(entries):
+            entries = entries[admitted]
+        costs = np.arange(len(admitted) + 1, dtype=np.int64)
+        if self.by_memory:
+            np.cumsum(entries["length"], dtype=np.int64, out=costs[1:])
+        # Of entries, mostly rows, few may be DDL.
+        ddl = np.flatnonzero(entries["event_type"] >= _DDL_FIRST)
+        found = entries[ddl]
+        kinds = found["event_type"]
+        is_ddl = (found["kind"] == ROWDATA) & (kinds != _QUERY) & (kinds <= _DDL_LAST)
+        return View(
+            admitted,
+            costs,
+            ddl[is_ddl],
+            chunk.closing if self.terms.transactions else _NONE,
+            len(admitted),
+            int(entries["rows"].sum()),
+            int(costs[-1]),
+            None if all(tables) else bytes(tables),
+            before,
+        )
+
+
+def consumed(
+    chunk: LogChunk, cursor: EntryPosition, order: LogOrder
+) -> npt.NDArray[np.bool_]:
+    """Which entries of a chunk a subscriber with this cursor has consumed already: those that
+    resume where it does, or before. `order`: of the log's files."""
+    head, entries = chunk.info.head, chunk.info.entries
+    if journal_key(head.journal_name) != journal_key(cursor.journal_name):
+        file = EntryPosition(head.journal_name), EntryPosition(cursor.journal_name)
+        before = order.key(file[0]) < order.key(file[1])
+        return np.full(len(entries), before)
+    position, row, entry = chunk.resumes()
+    inside = entry <= cursor.entry
+    if cursor.moved:
+        # The rows are the same ones, in the same order; in which events, the other server chose. So
+        # an entry was consumed for certain if both its rows and its place say so. Of what has no
+        # rows only BEGIN is known to be in both.
+        known = (entries["rows"] > 0) | (entries["kind"] == BEGIN)
+        inside &= (row <= cursor.row) & known
+    elif cursor.row and not cursor.entry:  # of a time when entries were not counted
+        inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))
+    # Rows are not asked else: they are fewer once the instance's filter admits less.
+    result: npt.NDArray[np.bool_] = (position < cursor.position) | (
+        (position == cursor.position) & inside
+    )
+    return result

@@ -1,0 +1,85 @@
+"""What a subscriber asks for beyond its filter."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+from ray_canal.errors import ConfigError
+from ray_canal.model.position import EntryPosition
+
+Policy = Literal["block", "spill", "detach"]
+HEAD, TAIL = "head", "tail"
+
+DEFAULT_CLIENT_ID = 1001
+"""The client id that Canal's Java client always uses."""
+
+Start: TypeAlias = str | EntryPosition | datetime
+"""HEAD: the oldest entry of the log. TAIL: behind the newest whole transaction of the log. A place
+in the binlog. Any other text: a GTID set, of what was consumed already. A time: the first
+transaction at or behind it."""
+
+
+TCP_HOLDER = "tcp:"
+"""What holders begin with that are connections of Canal's TCP protocol. Alone: a connection that
+has not subscribed itself, as a Canal client may do that returns."""
+
+
+def shares(holder: str, known: str) -> bool:
+    """Return whether `holder` may make calls for a subscriber that `known` has subscribed last.
+
+    Canal's clients open connection after connection for one subscriber, so its TCP connections are
+    not told apart here. Holders are empty where nobody in particular calls (a person's command) or
+    has subscribed."""
+    both_tcp = holder.startswith(TCP_HOLDER) and (not known or known.startswith(TCP_HOLDER))
+    return not holder or holder == known or both_tcp
+
+
+def may_unsubscribe(holder: str, known: str) -> bool:
+    """Return whether `holder` may end the subscription that `known` has made last: not one that
+    has subscribed and was replaced since."""
+    return shares(holder, known) and (not known or holder in ("", TCP_HOLDER, known))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """None: as it was; the first time, as the destination has it. `policy`: what happens when it is
+    a whole log behind. `transactions`: it gets whole transactions. `start`: where it starts the
+    first time (HEAD); no more looked at when it has a cursor. `ephemeral`: it ends when its client
+    is silent for EPHEMERAL_S."""
+
+    policy: Policy | None = None
+    transactions: bool | None = None
+    start: Start | None = None
+    ephemeral: bool = False
+
+
+EPHEMERAL_S = 90.0
+_EPHEMERAL_IDS = range(1 << 30, 1 << 31)
+
+
+def new_client_id() -> int:
+    """Return a client id for an ephemeral subscription; two are alike once in a thousand million
+    times."""
+    return secrets.choice(_EPHEMERAL_IDS)
+
+
+def is_ephemeral_id(client_id: int) -> bool:
+    """Return whether the id may be one that `new_client_id` gave."""
+    return client_id in _EPHEMERAL_IDS
+
+
+def refuse_client_id(client_id: int) -> None:
+    """Raises ConfigError: no subscriber can have this id."""
+    if client_id < 0:
+        raise ConfigError(f"client_id {client_id}: ids begin at 0")
+
+
+def refuse_wishes(wishes: Subscription) -> None:
+    """Raises ConfigError: nothing that there is."""
+    if wishes.policy is not None and wishes.policy not in get_args(Policy):
+        raise ConfigError(f"policy {wishes.policy!r}: there are {', '.join(get_args(Policy))}")
+    if isinstance(wishes.start, datetime) and wishes.start.tzinfo is None:
+        raise ConfigError(f"start {wishes.start.isoformat()} has no time zone; give it one")

@@ -1,0 +1,85 @@
+"""What a table looked like at a point of the binlog: names, types, keys.
+
+Plain records. Where they come from (row metadata, catalog, CREATE TABLE text) is the business of
+schema/.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMeta:
+    """One column of a table version.
+
+    `type_code` is MySQL's field type as the binlog writes it (`enum_field_types`, with ENUM and SET
+    told apart from STRING), `mysql_type` the column type as its DDL declared it (`bool`) or as
+    `information_schema.COLUMN_TYPE` prints it (`varchar(50)`, `int unsigned`). `charset` is MySQL's
+    character set name, `binary` for bytes, and empty where it does not apply. `length` is in
+    characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY, bits for BIT, elements for VECTOR;
+    `precision`/`scale` for DECIMAL; `fraction` for the digits of fractional seconds.
+    """
+
+    name: str
+    type_code: int
+    mysql_type: str
+    unsigned: bool = False
+    nullable: bool = True
+    is_key: bool = False
+    charset: str = ""
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    fraction: int = 0
+    labels: tuple[str, ...] = ()
+    visible: bool = True
+
+
+RDS_HIDDEN_KEY = "__#alibaba_rds_row_id#__"
+POLARDBX_HIDDEN_KEY = "_drds_implicit_id_"
+"""A BIGINT behind a keyless table's columns that the server adds: the catalog does not show it."""
+HIDDEN_KEYS = frozenset({RDS_HIDDEN_KEY, POLARDBX_HIDDEN_KEY})
+
+
+@dataclass(frozen=True, slots=True)
+class TableMeta:
+    """One version of a table's schema. `columns` are in ordinal order, invisible ones included.
+
+    `hidden`: how many columns rows have behind these that no statement can show: MariaDB's
+    DB_ROW_HASH_n (BIGINT UNSIGNED, may be NULL), one for each unique key too long for an index.
+
+    It goes along with every chunk and is what caches ask for, so it keeps its hash and its pickle,
+    and is the same object each time that it comes to a process.
+    """
+
+    schema: str
+    table: str
+    columns: tuple[ColumnMeta, ...]
+    hidden: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+    _pickle: bytes = field(init=False, repr=False, compare=False, default=b"")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.schema, self.table, self.columns)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._pickle:
+            fields = (self.schema, self.table, self.columns, self.hidden)
+            object.__setattr__(self, "_pickle", pickle.dumps(fields, protocol=5))
+        return _known, (self._pickle,)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@lru_cache(maxsize=4096)
+def _known(fields: bytes) -> TableMeta:
+    return TableMeta(*pickle.loads(fields))

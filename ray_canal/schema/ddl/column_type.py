@@ -1,0 +1,232 @@
+"""A column's declared type: its words, as statements and catalogs have them, and what they mean.
+
+`mysql_type` keeps the declared text the way Canal prints it: lower case, no blanks inside
+parentheses (`bool`, `integer(11)`, `enum('a','b')`), `zerofill` with `unsigned` before it, a float
+of more than 24 bits as `double(p)`. What the type means lies in the other fields of a ColumnMeta,
+so two spellings of one type differ in `mysql_type` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ray_canal.binlog import types
+from ray_canal.binlog.charsets import canonical, char_bytes_max
+from ray_canal.errors import ConfigError
+from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.schema.ddl.words import MODE_REAL_AS_FLOAT, Token, Words, number_of, unquoted
+
+DEFAULT_CHARSET = "utf8mb4"
+
+# Word of the type -> MySQL field type of the binlog.
+TYPE_CODES = {
+    "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG,
+    "bigint": types.LONGLONG, "float": types.FLOAT, "double": types.DOUBLE,
+    "decimal": types.NEWDECIMAL, "bit": types.BIT, "year": types.YEAR, "date": types.DATE,
+    "time": types.TIME2, "datetime": types.DATETIME2, "timestamp": types.TIMESTAMP2,
+    "char": types.STRING, "varchar": types.VARCHAR, "binary": types.STRING,
+    "varbinary": types.VARCHAR, "tinytext": types.BLOB, "text": types.BLOB,
+    "mediumtext": types.BLOB, "longtext": types.BLOB, "tinyblob": types.BLOB, "blob": types.BLOB,
+    "mediumblob": types.BLOB, "longblob": types.BLOB, "json": types.JSON, "enum": types.ENUM,
+    "set": types.SET, "geometry": types.GEOMETRY, "point": types.GEOMETRY,
+    "linestring": types.GEOMETRY, "polygon": types.GEOMETRY, "multipoint": types.GEOMETRY,
+    "multilinestring": types.GEOMETRY, "multipolygon": types.GEOMETRY,
+    "geometrycollection": types.GEOMETRY, "geomcollection": types.GEOMETRY,
+    "vector": types.VECTOR, "uuid": types.STRING, "inet4": types.STRING, "inet6": types.STRING,
+}  # fmt: skip
+_SYNONYMS = {
+    "double precision": "double", "character": "char", "character varying": "varchar",
+    "char varying": "varchar", "nchar": "char", "nvarchar": "varchar", "nchar varchar": "varchar",
+    "nchar varying": "varchar", "national char": "char", "national character": "char",
+    "national varchar": "varchar", "national char varying": "varchar", "varcharacter": "varchar",
+    "national character varying": "varchar", "national varcharacter": "varchar",
+    "bool": "tinyint", "boolean": "tinyint", "integer": "int", "numeric": "decimal",
+    "dec": "decimal", "fixed": "decimal", "number": "decimal", "real": "double",
+    "int1": "tinyint", "int2": "smallint", "int3": "mediumint", "int4": "int", "int8": "bigint",
+    "middleint": "mediumint", "float4": "float", "float8": "double", "serial": "bigint",
+    "long": "mediumtext", "long varchar": "mediumtext", "long char varying": "mediumtext",
+    "long character varying": "mediumtext", "long varbinary": "mediumblob",
+}  # fmt: skip
+"""Other words for types (one, two or three), and the word that they mean."""
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
+_SIZED = {"char", "varchar", "binary", "varbinary", "bit", "vector"}
+_BYTES = {"uuid", "inet4", "inet6"}
+_BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
+_TEXT_CODES = (types.STRING, types.VARCHAR, types.BLOB, types.ENUM, types.SET)
+_FLOAT_BITS_MAX = 24
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredType:
+    """A type as read: `word` is one of TYPE_CODES, `text` the declared one."""
+
+    word: str
+    text: str
+    numbers: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    unsigned: bool = False
+
+    @property
+    def national(self) -> bool:
+        return self.word in ("char", "varchar") and self.text.startswith("n")
+
+
+def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
+    """The type that comes next. Raises ConfigError: a type that is not known."""
+    text = _type_words(words)
+    word = _SYNONYMS.get(text, text)
+    if word not in TYPE_CODES:
+        shown = text + "".join(t.raw for t in _argument(words))
+        raise ConfigError(f"type that is not known: {shown!r}")
+    if text == "real" and sql_mode & MODE_REAL_AS_FLOAT:
+        word, text = "float", "float"
+    arguments = _argument(words)
+    values = (number_of(t.text) for t in arguments if t.kind == "word")
+    numbers = tuple(value for value in values if value is not None)
+    labels = _labels(arguments, sql_mode) if word in ("enum", "set") else ()
+    if word == "float" and len(numbers) == 1 and numbers[0] > _FLOAT_BITS_MAX:
+        word = text = "double"
+    unsigned = zerofill = False
+    while found := words.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        zerofill |= found == "ZEROFILL"
+        unsigned |= found != "SIGNED"
+    declared = text + "".join(t.raw for t in arguments)
+    declared += " unsigned" * unsigned + " zerofill" * zerofill
+    if word == "year":
+        unsigned = False
+    return DeclaredType(word, declared, numbers, labels, unsigned or text == "serial")
+
+
+def _type_words(words: Words) -> str:
+    """The longest run of words that is a type."""
+    for count in (3, 2):
+        run = [words.token(ahead) for ahead in range(count)]
+        text = " ".join(token.text.lower() for token in run)
+        if text in _SYNONYMS and all(token.kind == "word" for token in run):
+            for _ in range(count):
+                words.skip()
+            return text
+    token = words.token()
+    if token.kind == "word":
+        words.skip()
+    return token.text.lower()
+
+
+def _argument(words: Words) -> list[Token]:
+    """The tokens of a parenthesis that comes next, if one does, with the parentheses."""
+    found: list[Token] = []
+    if words.peek() != "(":
+        return found
+    while not words.done:
+        found.append(words.token())
+        words.skip()
+        if found[-1] == Token("other", ")"):
+            break
+    return found
+
+
+def _labels(arguments: list[Token], sql_mode: int) -> tuple[str, ...]:
+    found = []
+    for before, token in pairwise(arguments):
+        if token.kind in ("single", "double"):
+            if before.text.lower() == "x":
+                found.append(_of_hex(token.text))
+            else:
+                text = token.text.replace('""', '"') if token.kind == "double" else token.text
+                found.append(unquoted(text, bool(sql_mode & 1 << 20)))
+    return tuple(found)
+
+
+def _of_hex(digits: str) -> str:
+    try:
+        return bytes.fromhex(digits).decode("utf-8", "replace")
+    except ValueError:
+        raise ConfigError(f"label that is not hexadecimal: x'{digits}'") from None
+
+
+def column_of(
+    name: str,
+    declared: DeclaredType,
+    *,
+    charset: str = "",
+    nullable: bool = True,
+    is_key: bool = False,
+    visible: bool = True,
+) -> ColumnMeta:
+    """The column that has this type; `charset` is ignored for types without one, and empty where
+    it is not known."""
+    word, numbers = declared.word, declared.numbers
+    code = TYPE_CODES[word]
+    decimal = code == types.NEWDECIMAL
+    fractional = code in (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
+    return ColumnMeta(
+        name=name,
+        type_code=code,
+        mysql_type=declared.text,
+        unsigned=declared.unsigned,
+        nullable=nullable and not is_key,
+        is_key=is_key,
+        charset=_charset(word, canonical(charset)),
+        length=(numbers[0] if numbers else 1) if word in _SIZED else 0,
+        precision=((numbers[0] if numbers else 10) or 10) if decimal else 0,
+        scale=numbers[1] if decimal and len(numbers) > 1 else 0,
+        fraction=numbers[0] if fractional and numbers else 0,
+        labels=declared.labels,
+        visible=visible,
+    )
+
+
+def column_meta(
+    name: str,
+    mysql_type: str,
+    *,
+    charset: str = "",
+    nullable: bool = True,
+    is_key: bool = False,
+    visible: bool = True,
+) -> ColumnMeta:
+    """A column from its type's text alone, as information_schema.COLUMN_TYPE prints it.
+
+    Raises ConfigError: a type that is not known.
+    """
+    try:
+        declared = read_type(Words(mysql_type))
+    except ConfigError as error:
+        raise ConfigError(f"column {name!r} has a {error}") from None
+    return column_of(
+        name,
+        declared,
+        charset=charset or DEFAULT_CHARSET,
+        nullable=nullable,
+        is_key=is_key,
+        visible=visible,
+    )
+
+
+def _charset(word: str, charset: str) -> str:
+    if word in _TEXTS:
+        return charset
+    return "binary" if word.endswith(("binary", "blob")) or word in _BYTES else ""
+
+
+def is_text(column: ColumnMeta) -> bool:
+    """Whether a change of the table's character set concerns the column."""
+    return column.type_code in _TEXT_CODES and column.charset != "binary"
+
+
+def blob_size(column: ColumnMeta) -> str:
+    """`tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is a
+    tinytext where 20 characters fit into 255 bytes."""
+    word = column.mysql_type.lower()
+    word = _SYNONYMS.get(word, word)
+    for size in ("tiny", "medium", "long"):
+        if word.startswith(size):
+            return size
+    if word == "json":
+        return "long"
+    length = number_of(word.partition("(")[2].rstrip(")"))
+    if length is None:
+        return ""
+    size_bytes = length * char_bytes_max(column.charset or DEFAULT_CHARSET)
+    return next((size for size, limit in _BLOB_BYTES.items() if size_bytes < limit), "long")

@@ -1,0 +1,56 @@
+"""What a DDL turns into what: a table's columns and what new columns of it inherit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead
+from ray_canal.binlog.format import version_numbers
+from ray_canal.model.schema_record import TableState
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.ddl.words import Dialect
+
+__all__ = ["DdlNotApplied", "Session", "TableState", "session_of", "unknown"]
+
+
+class Ran(Protocol):
+    """A QUERY event, as far as it says in which session the statement ran."""
+
+    @property
+    def schema(self) -> str: ...
+    @property
+    def server_charset(self) -> str: ...
+    @property
+    def sql_mode(self) -> int: ...
+    @property
+    def error_code(self) -> int: ...
+
+
+class DdlNotApplied(Exception):
+    """A statement changes a table in a way that is not understood; the text says what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The session that ran a statement. `schema` is its database, `server_charset` what a new
+    database gets; both may be empty: not known. `error_code`: how the statement failed."""
+
+    schema: str = ""
+    server_charset: str = ""
+    dialect: Dialect = field(default_factory=Dialect)
+    error_code: int = 0
+
+
+def session_of(head: ChunkHead, event: Ran) -> Session:
+    """How the server that wrote the event read its statement."""
+    mariadb = head.flavor == FLAVOR_MARIADB
+    numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
+    version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
+    dialect = Dialect(mariadb, version, event.sql_mode)
+    return Session(event.schema, event.server_charset, dialect, event.error_code)
+
+
+def unknown(schema: str, table: str, problem: str) -> TableState:
+    """A table whose columns are not known."""
+    return TableState(TableMeta(schema, table, ()), "", problem=problem)

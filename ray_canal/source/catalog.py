@@ -1,0 +1,256 @@
+"""What the server says about itself: tables, variables, binlog files, current position.
+
+Every call may reconnect once, as long-lived idle connections get closed. Raises SourceError kinds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from ray_canal.binlog.charsets import canonical
+from ray_canal.config import SourceConfig
+from ray_canal.errors import (
+    ConnectionLost,
+    PrivilegeMissing,
+    ServerSettingRefused,
+    SourceError,
+)
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.table_meta import (
+    POLARDBX_HIDDEN_KEY,
+    RDS_HIDDEN_KEY,
+    ColumnMeta,
+)
+from ray_canal.source.connection import connect, query
+
+TYPE_CODES = {
+    "tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "integer": 3, "bigint": 8,
+    "float": 4, "double": 5, "decimal": 246, "numeric": 246, "year": 13, "date": 10,
+    "time": 19, "datetime": 18, "timestamp": 17, "bit": 16, "char": 254, "binary": 254,
+    "varchar": 15, "varbinary": 15, "tinytext": 252, "text": 252, "mediumtext": 252,
+    "longtext": 252, "tinyblob": 252, "blob": 252, "mediumblob": 252, "longblob": 252,
+    "enum": 247, "set": 248, "json": 245, "vector": 242, "geometry": 255, "point": 255,
+    "linestring": 255, "polygon": 255, "multipoint": 255, "multilinestring": 255,
+    "multipolygon": 255, "geometrycollection": 255, "geomcollection": 255,
+    "uuid": 254, "inet4": 254, "inet6": 254,
+}  # fmt: skip
+"""information_schema's DATA_TYPE to the type number that TABLE_MAP writes."""
+
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_BYTE_TYPES = {
+    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6",
+}  # fmt: skip
+
+
+class Catalog:
+    """Questions to one server, over one connection that is made when first needed."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._connection: Any = None
+        self._hidden_key: str | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Rows of one query as dicts."""
+        for attempt in (1, 2):
+            fresh = self._connection is None
+            if fresh:
+                self._connection = connect(self._config)
+            try:
+                return query(self._connection, self._config, sql, *values)
+            except ConnectionLost:
+                self.close()
+                if fresh or attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def variable(self, name: str) -> str | None:
+        """A global variable's value as text; None where this server has no such variable."""
+        rows = self.rows("SHOW GLOBAL VARIABLES LIKE %s", name.replace("_", r"\_"))
+        return None if not rows else str(rows[0]["Value"])
+
+    def text(self, name: str) -> str:
+        """A global variable's whole value; empty where this server has no such variable. (What
+        SHOW VARIABLES lists is cut after 1,024 characters, or 2,048.)"""
+        if self.variable(name) is None:
+            return ""
+        return str(self.rows(f"SELECT @@GLOBAL.{name} AS value")[0]["value"] or "")
+
+    @property
+    def version(self) -> str:
+        return str(self.rows("SELECT VERSION() AS version")[0]["version"])
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.version.lower()
+
+    def lower_case_table_names(self) -> int:
+        """How the server compares names of tables and databases (schema/names.py)."""
+        return int(self.variable("lower_case_table_names") or 0)
+
+    def server_uuid(self) -> str:
+        """MySQL's server_uuid; MariaDB has none, so its server id."""
+        return self.variable("server_uuid") or f"mariadb-{self.variable('server_id')}"
+
+    def hidden_key(self) -> str:
+        """The key that this server adds to keyless tables, unseen; empty: it does not."""
+        if self._hidden_key is None:
+            found = {
+                name: self.rows("SHOW GLOBAL VARIABLES LIKE %s", pattern)
+                for name, pattern in (
+                    (POLARDBX_HIDDEN_KEY, r"polardbx\_%"),
+                    (RDS_HIDDEN_KEY, r"rds\_%"),
+                )
+            }
+            self._hidden_key = next((name for name, rows in found.items() if rows), "")
+        return self._hidden_key
+
+    def binlogs(self) -> list[tuple[str, int]]:
+        """(file name, size in bytes), oldest first. Raises ServerSettingRefused: no binlog."""
+        rows = self.rows("SHOW BINARY LOGS")
+        return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
+
+    def position(self) -> EntryPosition:
+        """Where the binlog ends now, with the GTIDs executed up to there."""
+        row = self._log_status()
+        position = EntryPosition(str(row["File"]), int(row["Position"]))
+        gtid = row.get("Executed_Gtid_Set")
+        if gtid is None:
+            gtid = self._mariadb_gtid(position)
+        return EntryPosition(
+            position.journal_name, position.position, gtid=str(gtid).replace("\n", "")
+        )
+
+    def log_limits(self) -> tuple[str, str]:
+        """(databases that the binlog is limited to, databases that it lacks); empty: all, none."""
+        row = self._log_status()
+        return str(row.get("Binlog_Do_DB") or ""), str(row.get("Binlog_Ignore_DB") or "")
+
+    def _log_status(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = self.rows("SHOW BINARY LOG STATUS")
+        except PrivilegeMissing:
+            raise
+        except SourceError as error:
+            if error.retryable:
+                raise
+            rows = self.rows("SHOW MASTER STATUS")
+        if not rows:
+            raise ServerSettingRefused(
+                f"MySQL at {self._config.address}: the binary log is off; start the server with "
+                "--log-bin"
+            )
+        return rows[0]
+
+    def _mariadb_gtid(self, position: EntryPosition) -> str:
+        try:
+            rows = self.rows(
+                "SELECT BINLOG_GTID_POS(%s, %s) AS gtid", position.journal_name, position.position
+            )
+        except SourceError as error:
+            if error.retryable:
+                raise
+            return ""  # MySQL before GTIDs
+        return str(rows[0]["gtid"] or "")
+
+    def gtid_executed(self) -> str:
+        """All executed GTIDs; empty where GTIDs are off."""
+        name = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
+        return self.text(name).replace("\n", "")
+
+    def known_gtids(self) -> str:
+        """All executed GTIDs. Of MariaDB: of each domain the last of every server that wrote in it,
+        as the server's log has it, and what it has from another one."""
+        if not self.is_mariadb:
+            return self.gtid_executed()
+        found = [self.text(name) for name in ("gtid_binlog_state", "gtid_slave_pos")]
+        return ",".join(filter(None, found)).replace("\n", "")
+
+    def leaves_rows_out(self) -> str:
+        """Why this server may lack rows of transactions that it replicates; empty: as far as it
+        says, it takes over all."""
+        for name in ("replica_skip_errors", "slave_skip_errors"):
+            if (self.variable(name) or "OFF").upper() not in ("OFF", ""):
+                return f"{name} is set"
+        for name in ("replica_exec_mode", "slave_exec_mode"):
+            if (self.variable(name) or "STRICT").upper() != "STRICT":
+                return f"{name} is not STRICT"
+        try:
+            rows = self._replication()
+        except PrivilegeMissing as error:
+            return str(error)
+        filters = [
+            name
+            for row in rows
+            for name, value in row.items()
+            if name.startswith("Replicate_") and "Server_Ids" not in name and value
+        ]
+        return f"{', '.join(filters)} is set" if filters else ""
+
+    def _replication(self) -> list[dict[str, Any]]:
+        statements = ("SHOW ALL SLAVES STATUS",) if self.is_mariadb else (
+            "SHOW REPLICA STATUS", "SHOW SLAVE STATUS"
+        )  # fmt: skip
+        for statement in statements:
+            try:
+                return self.rows(statement)
+            except PrivilegeMissing:
+                raise
+            except SourceError as error:
+                if error.retryable:
+                    raise  # else this server knows the other statement
+        return []
+
+    def gtid_purged(self) -> str:
+        """GTIDs whose events are gone (MySQL)."""
+        return self.text("gtid_purged").replace("\n", "")
+
+    def retention_s(self) -> float:
+        """Age at which the server purges a binlog file; 0: it does not by itself."""
+        if (self.variable("binlog_expire_logs_auto_purge") or "ON").upper() == "OFF":
+            return 0.0
+        seconds = float(self.variable("binlog_expire_logs_seconds") or 0)
+        return seconds or 86400 * float(self.variable("expire_logs_days") or 0)
+
+    def grants(self) -> list[str]:
+        """SHOW GRANTS of the own user."""
+        return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]
+
+
+def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
+    """A column of information_schema.COLUMNS. Not even COLUMN_KEY tells `is_key`: it takes a unique
+    key of a table without a primary one for it."""
+    data_type, mysql_type = str(row["DATA_TYPE"]).lower(), str(row["COLUMN_TYPE"])
+    if isinstance(row["COLUMN_TYPE"], bytes):
+        mysql_type = row["COLUMN_TYPE"].decode("utf-8")
+    extra = str(row["EXTRA"] or "").lower()
+    labels = ()
+    if data_type in ("enum", "set"):
+        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(mysql_type))
+    is_bytes = data_type in _BYTE_TYPES
+    fixed = {"bit": "NUMERIC_PRECISION"}.get(data_type, "CHARACTER_MAXIMUM_LENGTH")
+    is_decimal = data_type in ("decimal", "numeric")
+    return ColumnMeta(
+        name=str(row["COLUMN_NAME"]),
+        type_code=TYPE_CODES.get(data_type, 254),
+        mysql_type=mysql_type,
+        unsigned="unsigned" in mysql_type.lower().replace(")", ") ").split(),
+        nullable=row["IS_NULLABLE"] == "YES",
+        is_key=is_key,
+        charset="binary" if is_bytes else canonical(str(row["CHARACTER_SET_NAME"] or "")),
+        length=int(row[fixed] or 0) // (4 if data_type == "vector" else 1),
+        precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,
+        scale=int(row["NUMERIC_SCALE"] or 0) if is_decimal else 0,
+        fraction=int(row["DATETIME_PRECISION"] or 0),
+        labels=labels,
+        visible="invisible" not in extra,
+    )

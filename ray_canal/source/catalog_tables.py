@@ -1,0 +1,211 @@
+"""Every table of a server at one place of its log: the start of a schema history.
+
+The catalog has no position of its own. So it is read twice, with the log's end asked for in
+between: where both readings agree, the tables were so at that position. A server makes a DDL
+visible in catalog and log some moments apart, hence the pauses. Raises SourceError kinds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ray_canal.binlog.charsets import canonical
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.config import SourceConfig
+from ray_canal.errors import PositionNotFound, ServerSettingRefused
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import CatalogSnapshot, KeyState, TableState
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.source.catalog import Catalog, column_of_row
+from ray_canal.source.start.log_file import read_head
+from ray_canal.source.start.server_log import ServerLog
+
+_PAUSE_S = 0.05
+_READINGS_MAX = 20
+_CHUNK_BYTES = 4 << 20
+
+_NOT_SYSTEM = (
+    "TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys',"
+    " 'mysql_innodb_cluster_metadata')"
+)
+_TABLES = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, ENGINE"
+    " FROM information_schema.TABLES"
+    " WHERE {which} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')"
+)
+_COLUMNS = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,"
+    " CHARACTER_SET_NAME, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"
+    " DATETIME_PRECISION, EXTRA{more} FROM information_schema.COLUMNS WHERE {which}"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
+)
+_KEYS = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE, SUB_PART, INDEX_TYPE"
+    " FROM information_schema.STATISTICS WHERE {which}{more}"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
+)
+_DATABASES = "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA"
+
+_Tables = tuple[tuple[TableState, ...], dict[str, str]]
+
+
+class CatalogTables:
+    """See schema/keeper.py's LiveCatalog."""
+
+    def __init__(self, config: SourceConfig, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._catalog = Catalog(config)
+        self._config = config
+        self._address = config.address
+        self._sleep = sleep
+
+    def position(self) -> EntryPosition:
+        """Where the log ends now."""
+        return self._catalog.position()
+
+    def snapshot(self) -> CatalogSnapshot:
+        """Every table that the user may see. Raises ServerSettingRefused: tables change faster
+        than they can be read."""
+        before = self._read(_NOT_SYSTEM)
+        for _ in range(_READINGS_MAX):
+            self._sleep(_PAUSE_S)
+            position = self._catalog.position()
+            self._sleep(_PAUSE_S)
+            after = self._read(_NOT_SYSTEM)
+            if before == after:
+                tables, charsets = after
+                return CatalogSnapshot(
+                    position.journal_name,
+                    position.position,
+                    tables,
+                    charsets,
+                    position.gtid,
+                    self.created_s(position.journal_name),
+                )
+            before = after
+        raise ServerSettingRefused(
+            f"MySQL at {self._address}: its tables were altered during each of {_READINGS_MAX} "
+            "readings of the catalog; start when fewer DDL statements run"
+        )
+
+    def table_now(self, schema: str, table: str) -> CatalogSnapshot:
+        """One table, or none, and where the log ended after it was read."""
+        tables, charsets = self._read("TABLE_SCHEMA = %s AND TABLE_NAME = %s", schema, table)
+        self._sleep(_PAUSE_S)
+        position = self._catalog.position()
+        return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
+
+    def lower_case_table_names(self) -> int:
+        """How the server compares names."""
+        return self._catalog.lower_case_table_names()
+
+    def files(self) -> list[str]:
+        """The files of the log, in order."""
+        return [name for name, _ in self._catalog.binlogs()]
+
+    def created_s(self, journal_name: str) -> int:
+        """When a file of the log was created; 0: there is no such file."""
+        with self._log() as log:
+            if journal_name not in dict(log.files()):
+                return 0
+            return read_head(log, journal_name).created_s
+
+    def has_row_metadata(self) -> bool:
+        """Whether rows come with column names now."""
+        return (self._catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
+
+    def chunks(self, first: str, last: str) -> Iterator[RawChunk]:
+        """The log from the beginning of a file to the present end of another one."""
+        with self._log() as log:
+            names = [name for name, _ in log.files()]
+            gone = [name for name in (first, last) if name not in names]
+            if gone:
+                raise PositionNotFound(f"MySQL at {self._address} has no {gone[0]} any more")
+            for name in names[names.index(first) : names.index(last) + 1]:
+                yield from log.chunks(name, _CHUNK_BYTES)
+
+    @contextmanager
+    def _log(self) -> Iterator[ServerLog]:
+        wake_out, wake_in = os.pipe()  # nobody wakes it
+        try:
+            yield ServerLog(self._config, self._catalog, wake_out)
+        finally:
+            os.close(wake_out)
+            os.close(wake_in)
+
+    def _read(self, which: str, *values: object) -> _Tables:
+        mariadb = self._catalog.is_mariadb
+        more = ", GENERATION_EXPRESSION" if mariadb else ""
+        rows = self._catalog.rows
+        columns: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in rows(_COLUMNS.format(which=which, more=more), *values):
+            columns.setdefault(_name(row), []).append(row)
+        keys: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        more = "" if mariadb else " AND INDEX_NAME = 'PRIMARY'"
+        for row in rows(_KEYS.format(which=which, more=more), *values):
+            keys.setdefault(_name(row), []).append(row)
+        charsets = {
+            str(r["SCHEMA_NAME"]): canonical(str(r["DEFAULT_CHARACTER_SET_NAME"]))
+            for r in rows(_DATABASES)
+        }
+        tables = tuple(
+            _state(row, columns[_name(row)], keys.get(_name(row), []), mariadb)
+            for row in sorted(rows(_TABLES.format(which=which), *values), key=_name)
+            if _name(row) in columns
+        )
+        return tables, charsets
+
+    def close(self) -> None:
+        self._catalog.close()
+
+
+def _name(row: dict[str, Any]) -> tuple[str, str]:
+    return str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
+
+
+def _state(
+    row: dict[str, Any],
+    columns: list[dict[str, Any]],
+    keys: list[dict[str, Any]],
+    mariadb: bool,
+) -> TableState:
+    name = _name(row)
+    primary = {key["COLUMN_NAME"] for key in keys if key["INDEX_NAME"] == "PRIMARY"}
+    found = tuple(column_of_row(c, is_key=c["COLUMN_NAME"] in primary) for c in columns)
+    periods = {
+        str(c.get("GENERATION_EXPRESSION") or "").upper(): str(c["COLUMN_NAME"]) for c in columns
+    }
+    hidden = row["TABLE_TYPE"] == "SYSTEM VERSIONED" and "ROW START" not in periods
+    charset = canonical(str(row["TABLE_COLLATION"] or "").partition("_")[0])
+    state = TableState(
+        TableMeta(*name, found), charset, hidden, row_end=periods.get("ROW END", "")
+    )
+    if not mariadb:
+        return state
+    engine = str(row["ENGINE"] or "").upper()
+    others = _others(keys)
+    hashes = sum(key.unique and key.algorithm == "HASH" for key in others)
+    meta = replace(state.meta, hidden=0 if engine == "MEMORY" else hashes)
+    return replace(state, meta=meta, keys=others, engine=engine)
+
+
+def _others(rows: list[dict[str, Any]]) -> tuple[KeyState, ...]:
+    """Every key but the primary one."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["INDEX_NAME"] != "PRIMARY":
+            found.setdefault(str(row["INDEX_NAME"]), []).append(row)
+    return tuple(
+        KeyState(
+            name,
+            tuple(str(part["COLUMN_NAME"]) for part in parts),
+            tuple(int(part["SUB_PART"] or 0) for part in parts),
+            not parts[0]["NON_UNIQUE"],
+            "HASH" if parts[0]["INDEX_TYPE"] == "HASH" else "",
+        )
+        for name, parts in found.items()
+    )

@@ -1,0 +1,171 @@
+"""Before a start: will this server (or will these files) do; what to run where they will not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.errors import CanalError, ServerSettingRefused
+from ray_canal.source import server_id
+from ray_canal.source.binlog_files import check_magic, list_binlogs
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import grant_advice
+from ray_canal.source.setting_checks import (
+    CheckResult,
+    ServerFacts,
+    check_settings,
+    statements_advice,
+)
+from ray_canal.source.start.decision import configured_start
+from ray_canal.source.start.server_log import ServerLog
+
+log = logging.getLogger(__name__)
+
+
+def check_source(config: InstanceConfig) -> list[CheckResult]:
+    """All checks of a destination's source. Raises nothing that the source is at fault for."""
+    if config.source.files:
+        return _check_files(config)
+    results = []
+    uuids: dict[str, str] = {}
+    for address in config.source.addresses:
+        for result in check_server(config.at(address), uuids):
+            named = result.name if len(config.source.addresses) == 1 else f"{address} {result.name}"
+            results.append(replace(result, name=named))
+    return results
+
+
+def _check_files(config: InstanceConfig) -> list[CheckResult]:
+    try:
+        paths = list_binlogs(tuple(Path(name) for name in config.source.files))
+        for path in paths:
+            with open(path, "rb") as file:
+                check_magic(path, file.read(4))
+    except (CanalError, OSError) as error:
+        return [CheckResult("binlog files", False, str(error), "check source.files")]
+    return [CheckResult("binlog files", True, f"{paths[0].name} … {paths[-1].name}: {len(paths)}")]
+
+
+def check_server(
+    config: InstanceConfig, uuids: dict[str, str] | None = None
+) -> list[CheckResult]:
+    """Reachability, login, grants and settings of a live server, in that order. `uuids`: of the
+    servers that were checked before, by uuid; this one is added."""
+    source = config.source
+    catalog = Catalog(source)
+    try:
+        try:
+            version = catalog.version
+        except CanalError as error:
+            return [CheckResult("connection", False, str(error), "see the detail")]
+        results = [CheckResult("connection", True, f"{source.address} runs {version}")]
+        try:
+            results += _check_grants(source, catalog)
+            results += check_settings(config, facts_of(catalog, version))
+            if source.standby:
+                results.append(_check_standby(source, catalog, {} if uuids is None else uuids))
+            if source.standby or source.detect:
+                results.append(_check_detection(source, catalog))
+            results.append(_check_start(source, catalog))
+        except CanalError as error:
+            results.append(CheckResult("queries", False, str(error), "see the detail"))
+        return results
+    finally:
+        catalog.close()
+
+
+def facts_of(catalog: Catalog, version: str) -> ServerFacts:
+    """What the checks of settings need to know of a server. Raises SourceError kinds."""
+    variables = {
+        str(row["Variable_name"]).lower(): str(row["Value"])
+        for row in catalog.rows("SHOW GLOBAL VARIABLES")
+    }
+    asked_at = time.time()
+    clock = catalog.rows(
+        "SELECT UNIX_TIMESTAMP(NOW(6)) AS now,"
+        " TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()) AS zone"
+    )[0]
+    log_on = variables.get("log_bin", "OFF").upper() in ("ON", "1")
+    limits = catalog.log_limits() if log_on else ("", "")
+    return ServerFacts(
+        version,
+        variables,
+        catalog.retention_s(),
+        frozenset(server_id.taken_by_replicas(catalog.rows)),
+        round(int(clock["zone"]) / 60) * 60,  # the two calls may see different seconds
+        float(clock["now"]) - (asked_at + time.time()) / 2,
+        *limits,
+    )
+
+
+def _check_standby(source: SourceConfig, catalog: Catalog, uuids: dict[str, str]) -> CheckResult:
+    """Of each of several servers: that it is another one than those before."""
+    uuid = catalog.server_uuid()
+    same = uuids.setdefault(uuid, source.address)
+    ok = same == source.address
+    detail = uuid if ok else f"{uuid}, the same as {same}: one cannot stand in for itself"
+    return CheckResult("server_uuid", ok, detail, "" if ok else "change source.standby")
+
+
+def _check_detection(source: SourceConfig, catalog: Catalog) -> CheckResult:
+    try:
+        catalog.rows(source.detect_sql)
+    except CanalError as error:
+        mend = "source.detect_sql, or the user's grants for it"
+        return CheckResult("detect_sql", False, str(error), mend)
+    return CheckResult("detect_sql", True, source.detect_sql)
+
+
+def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:
+    text = "; ".join(re.split(r" TO ", grant, maxsplit=1)[0] for grant in catalog.grants()).upper()
+    everything = "ALL PRIVILEGES ON *.*" in text
+    # With full row metadata the catalog is asked for nothing that decoding needs.
+    names_in_binlog = str(catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
+    results = []
+    for name, also in (
+        ("REPLICATION SLAVE", ("REPLICATION REPLICA",)),
+        ("REPLICATION CLIENT", ("BINLOG MONITOR",)),
+        ("SELECT", ()),
+    ):
+        ok = everything or any(each in text for each in (name, *also))
+        results.append(
+            CheckResult(
+                f"grant {name}",
+                ok,
+                "given" if ok else f"missing for {source.username!r}",
+                "" if ok else grant_advice(source.username),
+                advisory=name == "SELECT" and names_in_binlog,
+            )
+        )
+    return results
+
+
+def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
+    wake, writer = os.pipe()
+    try:
+        position = configured_start(source, ServerLog(source, catalog, wake))
+    except CanalError as error:
+        return CheckResult("start", False, str(error), "change source.start")
+    finally:
+        os.close(wake)
+        os.close(writer)
+    return CheckResult(
+        "start", True, f"{source.start}: {position if position.journal_name else position.gtid}"
+    )
+
+
+def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
+    """Raises ServerSettingRefused: no binlog. Warns of one that does not hold all rows."""
+    if (catalog.variable("log_bin") or "").upper() not in ("ON", "1"):
+        raise ServerSettingRefused(
+            f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "
+            "server with --log-bin"
+        )
+    log_format = (catalog.variable("binlog_format") or "ROW").upper()
+    if log_format != "ROW":
+        log.warning("MySQL at %s: %s", source.address, statements_advice(log_format))

@@ -1,0 +1,77 @@
+"""How far behind a source we are: bytes of binlog that it has and we have not read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ray_canal.config import SourceConfig
+from ray_canal.errors import CanalError
+from ray_canal.model.position import EntryPosition, journal_key
+from ray_canal.source.binlog_files import list_binlogs
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.horizon import PurgeDistance, purge_distance
+
+_ASK_EVERY_S = 2.0
+
+
+def behind_bytes(
+    binlogs: Sequence[tuple[str, int]], journal_name: str, position: int
+) -> int | None:
+    """Bytes between a position and the end of the last of these files (name, size in bytes).
+
+    None when the file is not among them.
+    """
+    here = journal_key(journal_name)
+    sizes = {journal_key(name): size for name, size in binlogs}
+    if here not in sizes:
+        return None
+    later = sum(size for key, size in sizes.items() if key > here)
+    return later + max(sizes[here] - position, 0)
+
+
+class LagMeter:
+    """Asks the server (its own connection, at most every two seconds) or looks at the files: how
+    far behind its end we are, how far before what it purges."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._catalog: Catalog | None = None
+        self._binlogs: list[tuple[str, int]] = []
+        self._retention_s = 0.0
+        self._asked_at = float("-inf")
+
+    def bytes_behind(self, journal_name: str, position: int) -> int | None:
+        """None when the server does not answer or does not know the file."""
+        self._ask()
+        return behind_bytes(self._binlogs, journal_name, position)
+
+    def purge_distance(self, cursor: EntryPosition) -> PurgeDistance | None:
+        """Of the oldest cursor; None for files, which nobody purges."""
+        if self._config.files:
+            return None
+        self._ask()
+        warning_s = 3600 * self._config.purge_warning_hours
+        return purge_distance(self._binlogs, self._retention_s, cursor, time.time(), warning_s)
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+
+    def _ask(self) -> None:
+        if time.monotonic() - self._asked_at > _ASK_EVERY_S:
+            self._binlogs = []  # a list of before an outage would say that nothing is behind
+            with contextlib.suppress(CanalError, OSError):
+                self._binlogs = self._list()
+            self._asked_at = time.monotonic()
+
+    def _list(self) -> list[tuple[str, int]]:
+        if self._config.files:
+            paths = list_binlogs(tuple(Path(name) for name in self._config.files))
+            return [(path.name, path.stat().st_size) for path in paths]
+        if self._catalog is None:
+            self._catalog = Catalog(self._config)
+        self._retention_s = self._catalog.retention_s()
+        return self._catalog.binlogs()

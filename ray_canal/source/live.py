@@ -1,0 +1,489 @@
+"""A live server as a source: a dump, and a new one from where it stopped when the connection is
+lost.
+
+A reconnect goes on at the end of the last whole event that was received, in the same file of the
+same server, so that chunks neither repeat nor miss anything, even inside a transaction or a
+statement. If the address then belongs to another server (server_uuid), offsets mean nothing: that
+is an error, as is a server that the health check takes for dead; who restarts the source then has
+its cursors moved to the server that can be used (choice.py, start.py). Names are resolved anew at
+each connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import select
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.errors import (
+    UNUSABLE_CURSOR,
+    CanalError,
+    ConnectionLost,
+    LogRenamed,
+    PositionNotFound,
+    SourceError,
+)
+from ray_canal.model.position import (
+    EntryPosition,
+    LogPosition,
+    SourceIdentity,
+    journal_key,
+)
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.checks import refuse_settings
+from ray_canal.source.crossing import Crossing
+from ray_canal.source.dump import BinlogDump, Replica
+from ray_canal.source.health import HealthCheck, probe
+from ray_canal.source.port import Decided, SourceStatus, nothing
+from ray_canal.source.start.choice import choose
+from ray_canal.source.start.decision import decide
+from ray_canal.source.start.log_file import WIDE_OFFSET, read_head
+from ray_canal.source.start.server_log import ServerLog
+
+log = logging.getLogger(__name__)
+
+_RETRY_FIRST_S = 0.2
+_BULK_PART, _BULK_LINGERS = 8, 10
+"""A chunk with this part of a first one when the linger is over is of a stream that hardly pauses:
+it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
+Every chunk costs all stages the same, whatever is in it."""
+_FIRST_CHUNK_BYTES = 4 << 20
+"""The first chunk of a stream; each one behind it may be twice as large, up to the configured size,
+and half as large after each pause (as a server makes between two files). So what comes in one burst
+goes through the stages side by side."""
+_BULK_RECEIVE_BYTES = 1 << 20
+"""Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
+
+_RENAMED_S = 5.0
+"""So long the last chunks before a change of the files' name have on their way to the log."""
+_SILENT_LOG_S = 60.0
+"""After so long without an event it is looked whether the log is still the same."""
+
+
+class LiveSource:
+    """Source over one server. See the port (source.py)."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._all = config.source
+        self._config = config.source  # of the server that is read
+        self._health: HealthCheck | None = None
+        self._chunk_bytes = config.chunk_bytes
+        self._first_chunk_bytes = min(_FIRST_CHUNK_BYTES, config.chunk_bytes)
+        self._cutter = self._new_cutter()
+        self._dump: BinlogDump | None = None
+        self._replica = Replica(str(uuid.uuid4()))
+        self._identity = SourceIdentity(self._config.address)
+        self._wake_out, self._wake_in = os.pipe()
+        self._interrupted = False
+        self._closed = False
+        self._retry_at = 0.0
+        self._retries = 0
+        self._reconnects = self._errors = 0
+        self._received_bytes = 0
+        self._heartbeat_seen = 0
+        self._heartbeat_time = 0.0
+        self._last_error = ""
+        self._failure: CanalError | None = None
+        self._silent_at, self._silent_since = ("", 0), 0.0
+        self._crossing = Crossing()
+        self._base = ""  # of the files' names
+        self._renamed_to, self._renamed_at = "", 0.0  # a file of another one, and when it came
+        self._ready: deque[RawChunk] = deque()
+        self._streams = False  # the last chunk was full, so more is under way
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def identity(self) -> SourceIdentity:
+        return self._identity
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the present connection runs over TLS."""
+        return self._dump is not None and self._dump.encrypted
+
+    def open(self, start: EntryPosition | None) -> EntryPosition:
+        if start is None:
+            return self.resume(()).position
+        return self._open(self._all, lambda log: Start(start), nothing, given=True).position
+
+    def resume(
+        self,
+        cursors: Sequence[LogPosition],
+        delivered: str = "",
+        decided: Decided = nothing,
+        options: StartOptions = ALL_CURSORS,
+    ) -> Start:
+        def open_with(options: StartOptions, config: SourceConfig) -> Start:
+            return self._open(
+                config, lambda log: decide(config, cursors, log, delivered, options), decided
+            )
+
+        whole = partial(open_with, replace(options, partial=False))
+        partly = partial(open_with, options) if options.partial else None
+        return choose(self._all, cursors, probe, whole, partly)
+
+    def _end_health_check(self) -> None:
+        if self._health is not None:
+            self._health.close()
+            self._health = None
+            while not self._interrupted and _readable(self._wake_out):
+                os.read(self._wake_out, 64)  # it woke us
+
+    def _open(
+        self,
+        config: SourceConfig,
+        decision: Callable[[ServerLog], Start],
+        decided: Decided,
+        *,
+        given: bool = False,
+    ) -> Start:
+        """`given`: the decision did not look at the log."""
+        self._drop_dump()
+        self._end_health_check()
+        self._config = config
+        catalog = Catalog(self._config)
+        try:
+            refuse_settings(self._config, catalog)
+            log = ServerLog(self._config, catalog, self._wake_out)
+            start = decision(log)
+            self._identity = log.identity
+        finally:
+            catalog.close()
+        has_place = bool(start.position.journal_name)
+        if has_place:
+            decided(start, self._identity)
+        try:
+            start = replace(start, position=self._stand(start.position, by_gtid=start.by_gtid))
+        except UNUSABLE_CURSOR as error:
+            if given:
+                raise
+            raise self._purged_meanwhile(start.position.journal_name, error) from error
+        if not has_place:  # only the dump says where its GTIDs lie
+            decided(start, self._identity)
+        if self._all.standby or self._all.detect:
+            self._health = HealthCheck(config, self._wake_reader)
+        return start
+
+    def _purged_meanwhile(self, journal_name: str, error: SourceError) -> SourceError:
+        """What a dump's refusal means: nothing about cursors, if the file where it was to begin was
+        purged since that was decided. What is missing is told, or passed, by a new decision."""
+        if not journal_name or self._created_on_server(journal_name):
+            return error
+        return ConnectionLost(f"{error}; {journal_name} was purged just now: it is looked at anew")
+
+    def _new_cutter(self) -> ChunkCutter:
+        return ChunkCutter(
+            self._first_chunk_bytes,
+            self._config.event_bytes_max,
+            skips=self._config.skipped_places,
+        )
+
+    def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
+        """Dump from there on; the position with the file that the server found, if by GTID."""
+        self._cutter = self._new_cutter()
+        self._cutter.begin_file(position.journal_name, position.position)
+        self._cutter.created_s = position.created_s
+        self._failure = None
+        self._ready.clear()
+        self._renamed_to = ""
+        self._connect(position, by_gtid=by_gtid or _by_gtid(self._config.gtid, position))
+        # The server first names the file, or says what is wrong with the position.
+        deadline = time.monotonic() + self._config.connect_timeout_s
+        dump = self._dump
+        assert dump is not None
+        while True:
+            left_s = deadline - time.monotonic()
+            if self._interrupted or left_s <= 0:
+                raise ConnectionLost(f"MySQL at {self._config.address}: the dump does not start")
+            if dump.receive(left_s, self._wake_out):
+                chunk = self._cutter.next()
+                if chunk is not None:
+                    self._ready.append(chunk)
+                if self._cutter.journal_name and self._cutter.created_s:
+                    break
+        self._crossing.stand(self._cutter.journal_name, self._cutter.created_s)
+        self._base = journal_key(position.journal_name or self._cutter.journal_name)[0]
+        if position.journal_name:
+            return position
+        # Started by GTID alone: the first event comes from where the server found it.
+        name, offset = self._cutter.journal_name, self._cutter.head_position
+        if self._ready:
+            name, offset = self._ready[0].head.journal_name, self._ready[0].head.position
+        created_s = self._cutter.created_s
+        return replace(position, journal_name=name, position=offset, created_s=created_s)
+
+    def _connect(self, position: EntryPosition, *, by_gtid: bool) -> None:
+        dump = BinlogDump(self._config, self._cutter)
+        try:
+            self._replica = dump.start(position, self._replica, by_gtid=by_gtid)
+        except BaseException:
+            dump.close()
+            raise
+        self._dump = dump
+
+    def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        if not self._renamed_to:
+            chunk = self._read(linger_s, wait_s)
+            if chunk is None or self._base == journal_key(chunk.head.journal_name)[0]:
+                return chunk
+            # The next one to read is told when what was read before is in the log.
+            self._renamed_to, self._renamed_at = chunk.head.journal_name, time.monotonic()
+        left_s = self._renamed_at + _RENAMED_S - time.monotonic()
+        if left_s > 0:
+            _readable(self._wake_out, min(wait_s, left_s))
+            return None
+        raise LogRenamed(
+            f"the log of {self._config.address} goes on in files of another name, from "
+            f"{self._renamed_to} on; reading goes on there when everything before is acked"
+        ).at(self._renamed_to)
+
+    def _read(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        chunk = self._next(linger_s, wait_s)
+        if chunk is not None:
+            left = self._crossing.left_unsure(chunk)
+            if left is not None and journal_key(chunk.head.journal_name)[0] == self._base:
+                self._refuse_other_log(*left)
+        return chunk
+
+    def _refuse_other_log(self, journal_name: str, created_s: int) -> None:
+        """The dump has left that file for the next one; whether that is of the same log. Raises
+        PositionNotFound: the log was reset meanwhile, so files before the next one were left out;
+        ConnectionLost: nobody can tell."""
+        found = self._created_on_server(journal_name)
+        if not found:
+            raise ConnectionLost(
+                f"MySQL at {self._config.address} has removed {journal_name} just when it was "
+                "read; it is looked at anew where reading goes on"
+            ).at(journal_name)
+        if found != created_s:
+            raise PositionNotFound(
+                f"MySQL at {self._config.address} went on with the file behind {journal_name}, "
+                "which is not the file any more that was read: its log was reset, or it was "
+                "restored from a copy, under the dump"
+            ).at(journal_name)
+
+    def _created_on_server(self, journal_name: str) -> int:
+        """When the server's file of that name was made; 0: it has none. Raises SourceError."""
+        catalog = Catalog(self._config)
+        try:
+            if journal_name not in dict(catalog.binlogs()):
+                return 0
+            server_log = ServerLog(self._config, catalog, self._wake_out)
+            return read_head(server_log, journal_name).created_s
+        finally:
+            catalog.close()
+
+    def _next(self, linger_s: float, wait_s: float) -> RawChunk | None:
+        deadline = time.monotonic() + wait_s
+        first_s: float | None = None  # when the first event was there
+        while not self._interrupted:
+            if self._health is not None and self._health.failure is not None:
+                raise ConnectionLost(
+                    f"MySQL at {self._config.address} is taken for dead after "
+                    f"{self._config.detect_failures} failed checks: {self._health.failure}"
+                )
+            chunk = self._ready.popleft() if self._ready else self._cutter.next()
+            if chunk is not None:
+                self._streams = True
+                self._cutter.chunk_bytes = min(2 * self._cutter.chunk_bytes, self._chunk_bytes)
+                return chunk
+            if self._failure is not None:  # the good events before it come first
+                chunk = self._cutter.flush()
+                if chunk is None:
+                    raise self._failure
+                return chunk
+            now = time.monotonic()
+            end = deadline
+            if self._cutter.pending_bytes:
+                first_s = now if first_s is None else first_s
+                end = first_s + linger_s
+                if self._cutter.pending_bytes >= self._first_chunk_bytes // _BULK_PART:
+                    end = min(now + linger_s, first_s + _BULK_LINGERS * linger_s)
+                    self._streams = True
+            if self._streams:
+                end = min(end, now + linger_s)
+            if self._advance(max(0.0, end - now)):
+                continue
+            self._streams = False
+            if time.monotonic() >= end:
+                self._look_at_silent_log()
+                half = self._cutter.chunk_bytes // 2
+                self._cutter.chunk_bytes = max(half, self._first_chunk_bytes)
+                return self._cutter.flush()
+        return None
+
+    def _advance(self, wait_s: float) -> bool:
+        """Receive, or reconnect; whether there may be more to cut."""
+        dump = self._dump
+        if dump is None:
+            return self._reconnect(wait_s)
+        try:
+            dump.acknowledge(self._cutter.journal_name, self._cutter.position)
+            least = _BULK_RECEIVE_BYTES if self._streams else 1
+            arrived = dump.receive(wait_s, self._wake_out, least)
+        except SourceError as error:
+            self._lost(error)
+            return True
+        if arrived:
+            self._note_progress(dump)
+        return arrived
+
+    def _note_progress(self, dump: BinlogDump) -> None:
+        self._received_bytes += dump.take_received_bytes()
+        self._retries = 0
+        if self._cutter.heartbeat_position != self._heartbeat_seen:
+            self._heartbeat_seen = self._cutter.heartbeat_position
+            self._heartbeat_time = dump.last_received_at
+
+    def _lost(self, error: SourceError) -> None:
+        """The dump is over: try again later, or fail when what has been received is handed out."""
+        self._drop_dump()
+        self._errors += 1
+        self._last_error = str(error)
+        if error.retryable:
+            log.warning("%s; reconnecting", error)
+            self._schedule_retry()
+        else:
+            self._failure = error
+
+    def _schedule_retry(self) -> None:
+        pause_s = min(self._config.reconnect_max_s, _RETRY_FIRST_S * 2 ** min(self._retries, 16))
+        self._retry_at = time.monotonic() + pause_s * random.uniform(0.5, 1.0)
+        self._retries += 1
+
+    def _reconnect(self, wait_s: float) -> bool:
+        """One more try, when its time has come. True if it was made and succeeded."""
+        pause_s = self._retry_at - time.monotonic()
+        if pause_s > 0:
+            _readable(self._wake_out, min(pause_s, wait_s))
+            return False
+        # All chunks that the received bytes give are out: what remains is a part of an event.
+        self._cutter.discard_partial()
+        try:
+            self._check_same_server()
+            position = EntryPosition(self._cutter.journal_name, self._cutter.position)
+            if position.position >= WIDE_OFFSET and not self._cutter.is_between:
+                raise SourceError(  # a dump by GTID, as it has to be, might leave out the rest
+                    f"{self._last_error}; it was inside a transaction beyond 4 GiB of its file, "
+                    "so reading begins again at the cursors"
+                ).at(position.journal_name, position.position)
+            self._connect(position, by_gtid=False)
+        except SourceError as error:
+            if not error.retryable:
+                raise
+            self._errors += 1
+            self._last_error = str(error)
+            log.warning("%s; next try in at most %g s", error, self._config.reconnect_max_s)
+            self._schedule_retry()
+            return False
+        self._reconnects += 1
+        return True
+
+    def _check_same_server(self) -> None:
+        catalog = Catalog(self._config)
+        try:
+            found = catalog.server_uuid()
+        finally:
+            catalog.close()
+        if found != self._identity.server_uuid:
+            raise SourceError(
+                f"MySQL at {self._config.address} is now another server ({found}, was "
+                f"{self._identity.server_uuid}): its file positions differ; reading starts "
+                "again where the cursors lie there"
+            )
+
+    def _look_at_silent_log(self) -> None:
+        """Now and then, where nothing comes: a server may be silent for ever once its log was reset
+        under the dump (MySQL 5.6 in its first file). Raises PositionNotFound."""
+        here, now = (self._cutter.journal_name, self._cutter.position), time.monotonic()
+        if here != self._silent_at:
+            self._silent_at, self._silent_since = here, now
+        if self._dump is None or now - self._silent_since < _SILENT_LOG_S:
+            return
+        if not self._cutter.created_s:
+            return
+        self._silent_since = now
+        catalog = Catalog(self._config)
+        try:
+            files = catalog.binlogs()
+            if not files or files[-1] == here:
+                return
+            created_s = 0
+            if here[0] in dict(files):
+                server_log = ServerLog(self._config, catalog, self._wake_out)
+                created_s = read_head(server_log, here[0]).created_s
+        except SourceError as error:
+            log.warning("%s; the log was not looked at", error)
+            return
+        finally:
+            catalog.close()
+        if created_s != self._cutter.created_s:
+            raise PositionNotFound(
+                f"MySQL at {self._config.address} sends nothing, and {here[0]} is not the file "
+                "any more that was read so far: its log was reset, or it was restored from a copy"
+            ).at(*here)
+
+    def status(self) -> SourceStatus:
+        cutter = self._cutter
+        return SourceStatus(
+            journal_name=cutter.journal_name,
+            position=cutter.position,
+            master_position=max(cutter.heartbeat_position, cutter.position) or None,
+            last_event_time=cutter.last_timestamp,
+            received_bytes=self._received_bytes,
+            last_heartbeat_time=self._heartbeat_time,
+            connected=self._dump is not None,
+            reconnects=self._reconnects,
+            errors=self._errors,
+            failed_checks=0 if self._health is None else self._health.failures,
+            last_error=self._last_error,
+        )
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        if not self._closed:
+            with contextlib.suppress(OSError):
+                os.write(self._wake_in, b"x")
+
+    def _drop_dump(self) -> None:
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
+
+    def close(self) -> None:
+        self._interrupted = True
+        self._drop_dump()
+        self._end_health_check()
+        if not self._closed:
+            self._closed = True
+            os.close(self._wake_in)
+            os.close(self._wake_out)
+
+
+def _by_gtid(preferred: bool, position: EntryPosition) -> bool:
+    return bool(position.gtid) and (preferred or not position.journal_name)
+
+
+def _readable(wake: int, seconds: float = 0.0) -> bool:
+    """Sleep that `interrupt` ends; whether it did."""
+    poller = select.poll()
+    poller.register(wake, select.POLLIN)
+    return bool(poller.poll(max(0.0, seconds) * 1000))

@@ -1,0 +1,271 @@
+"""Searching a log's files: by time, by GTID set, by commit time; where transactions begin.
+
+Files are bisected by their heads: a few events each, at most log2(files) + 2 heads. In the file
+that is left, event headers are walked and no row is decoded (log_file.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ray_canal.binlog.chunk import GTID_ANONYMOUS
+from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
+from ray_canal.binlog.walked import digest_pieces, walk
+from ray_canal.model.gtid import GtidSet, MariadbGtid
+from ray_canal.model.position import BINLOG_START, EntryPosition
+from ray_canal.source.gtid_sets import is_mysql_set, missing_gtids, union
+from ray_canal.source.start.log_file import (
+    MICROS,
+    WALK_CHUNK_BYTES,
+    FileHead,
+    Log,
+    Surroundings,
+    Transactions,
+    closed_before,
+    event_at,
+    read_head,
+    transactions,
+    transactions_of,
+)
+
+_FAR = 1 << 62  # behind every file's end
+
+
+class Search:
+    """Searches in one log; what is learned of its files' heads is kept for the next one. Every
+    search raises SourceError and DecodeError kinds."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._names = [name for name, _ in log.files()]
+        self._heads: dict[str, FileHead] = {}
+        self._purged: str | None = None
+        self.found_us = 0  # of the transaction that a search ended at: its original commit time …
+        self.found_gtid = ""  # … and its GTID
+
+    @property
+    def first(self) -> FileHead:
+        """The head of the oldest file."""
+        return self.head(self._names[0])
+
+    def head(self, journal_name: str) -> FileHead:
+        """With what was executed and never was in this log (as of a server made of a backup), which
+        no file names."""
+        if journal_name not in self._heads:
+            head = read_head(self._log, journal_name)
+            if self._purged is None:
+                self._purged = self._log.purged()
+            if self._purged:
+                head = replace(head, gtids=union(self._purged, head.gtids))
+            self._heads[journal_name] = head
+        return self._heads[journal_name]
+
+    def time(self, time_us: int) -> EntryPosition | None:
+        """Where the first transaction of this time or a later one begins, with the GTIDs before it;
+        the log's end if there is none yet. None: the log begins later, so earlier ones may be gone.
+
+        Where only seconds are written, those of the same second count as not earlier.
+        """
+        # A replica's log may be younger than the first transaction in it.
+        older = 0 < self.first.first_time_us < time_us // MICROS * MICROS
+        if not older and not self._begun_before(self._names[0], time_us):
+            return None
+        return self._first(self._since(time_us), lambda some: some.not_before(time_us))
+
+    def gtids(self, executed: str) -> EntryPosition | None:
+        """Where the first transaction begins that is not in the set; the log's end if all are in
+        it. None: transactions that are not in the set lie before the log's beginning."""
+        low = self._last(lambda name: not missing_gtids(self.head(name).gtids, executed))
+        if missing_gtids(self.head(self._names[low]).gtids, executed):
+            return None
+        return self._first(self._names[low:], lambda some: _not_in(some.gtids, executed))
+
+    def commit(
+        self, original_us: int, window_us: int, *, inside: bool = False
+    ) -> EntryPosition | None:
+        """Behind (`inside`: at) the first transaction that was committed at this very microsecond
+        on the server where it was written. It is looked for from `window_us` earlier on. None: it
+        is not there."""
+        found = False
+        for name in self._since(original_us - window_us):
+            gtids = self.head(name).gtids
+            for some in transactions(self._log, name):
+                index = 0
+                if not found:
+                    match = np.flatnonzero(some.original_us == original_us)
+                    found = bool(len(match))
+                    index = int(match[0]) + (not inside) if found else 0
+                if found and index < len(some.position):
+                    gtids = gtid_set_after(gtids, some.gtids[:index])
+                    return self._at(name, int(some.position[index]), gtids)
+                gtids = gtid_set_after(gtids, some.gtids)
+        return self.end() if found else None
+
+    def trail(
+        self, trail: str, last_us: int, window_us: int
+    ) -> tuple[EntryPosition, int] | None:
+        """Behind the transactions of a trail, the last of which is of about `last_us`: where, and
+        how many of them come twice. It reads the log of the window before and behind. None: there
+        is no trace of them."""
+        names: list[str] = []
+        behind: list[int] = []
+        digests: list[int] = []
+        wanted = np.array(digests_of(trail), np.uint64)
+        for name in self._since(last_us - window_us):
+            folding = Folding()
+            for chunk in self._log.chunks(name, WALK_CHUNK_BYTES):
+                walked = walk(chunk)
+                if walked.failure is not None:
+                    raise walked.failure
+                seconds = walked.events["timestamp"]
+                if len(seconds) and int(seconds.min()) * MICROS > last_us + window_us:
+                    break
+                closed = folding.add(digest_pieces(chunk, walked))
+                hits = np.flatnonzero(np.isin(closed.digests, wanted))
+                if digests or len(hits):
+                    first = 0 if digests else int(hits[0])
+                    digests += closed.digests[first:].tolist()
+                    behind += closed.behind[first:].tolist()
+                    names += [name] * (len(closed.behind) - first)
+        place = place_behind(wanted.tolist(), digests)
+        if place is None:
+            return None
+        at, twice = place
+        found = self._at(names[at - 1], behind[at - 1])
+        if self._log.executed():
+            found = self.boundary(found.journal_name, found.position)
+        passed = np.array(digests[:at], np.uint64)
+        return replace(found, trail=extended("", passed)), twice
+
+    def boundary(self, journal_name: str, position: int) -> EntryPosition:
+        """The position, or the beginning of the transaction that it is inside of; with the GTIDs
+        executed before it."""
+        return self.surroundings(journal_name, position).start
+
+    def surroundings(self, journal_name: str, position: int) -> Surroundings:
+        """What the file has around an offset. It is read up to there."""
+        gtids, last = self.head(journal_name).gtids, None
+        start = behind = BINLOG_START
+        is_event = position == BINLOG_START
+        entries = before_s = at_s = last_us = next_us = 0
+        for chunk in self._log.chunks(journal_name, WALK_CHUNK_BYTES):
+            walked = walk(chunk)
+            some = transactions_of(chunk, walked)
+            before = int(np.count_nonzero(some.position < position))
+            if before:
+                gtids = gtids if last is None else gtid_set_after(gtids, last)
+                gtids = gtid_set_after(gtids, some.gtids[: before - 1])
+                last = some.gtids[before - 1 : before]
+                start = behind = int(some.position[before - 1])
+                last_us, entries = int(some.original_us[before - 1]), 0
+            next_us = next_us or int(some.original_us[some.position == position].sum())
+            events = walked.events
+            behind = max(behind, closed_before(events, position))
+            passed = events[events["position"] + events["length"] <= position]
+            if len(passed):
+                entries += int(np.count_nonzero(passed["position"] >= start))
+                before_s = int(passed["timestamp"][-1])
+            if chunk.head.end_position >= position:
+                is_event |= chunk.head.end_position == position
+                found, at_s = event_at(chunk, position)
+                is_event |= found
+            if chunk.head.end_position > position:
+                break
+        place = self._at(journal_name, position, gtids)
+        if last is not None and behind > start:  # that transaction is over
+            place = replace(place, gtid=gtid_set_after(gtids, last))
+        elif last is not None:
+            place = replace(place, position=start)
+        inside = entries if place.position < position else 0
+        return Surroundings(place, is_event, inside, before_s, at_s, last_us, next_us)
+
+    def goes_on(self, place: EntryPosition) -> bool:
+        """Whether a transaction begins in the place's file, there or behind it."""
+        return any(
+            bool((some.position >= place.position).any())
+            for some in transactions(self._log, place.journal_name)
+        )
+
+    def last_before(self, place: EntryPosition) -> Surroundings | None:
+        """What lies before a place where a transaction begins, or the log ends; None: nothing, it
+        is the log's beginning."""
+        names, position = self._names, place.position
+        if place.journal_name in names:
+            names = names[: names.index(place.journal_name) + 1]
+        for name in reversed(names):
+            found = self.surroundings(name, position)
+            if found.before_s:
+                return found
+            position = _FAR
+        return None
+
+    def end(self) -> EntryPosition:
+        """Where the log ends now."""
+        end = self._log.end()
+        return replace(end, created_s=self.head(end.journal_name).created_s)
+
+    # ---- parts
+
+    def _at(self, journal_name: str, position: int, gtids: str = "") -> EntryPosition:
+        created_s = self.head(journal_name).created_s
+        return EntryPosition(journal_name, position, gtid=gtids, created_s=created_s)
+
+    def _begun_before(self, journal_name: str, time_us: int) -> bool:
+        """Whether all that lies before this file is earlier than `time_us`."""
+        head = self.head(journal_name)
+        if head.first_us:
+            return head.first_us < time_us
+        return head.created_s < time_us // MICROS
+
+    def _since(self, time_us: int) -> Sequence[str]:
+        """The files in which a transaction of this time or a later one may lie."""
+        return self._names[self._last(lambda name: self._begun_before(name, time_us)) :]
+
+    def _last(self, holds: Callable[[str], bool]) -> int:
+        """Index of the last file for which it holds, given that it holds up to some file and not
+        from there on; 0 is taken for granted."""
+        low, high = 0, len(self._names)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if holds(self._names[middle]) else (low, middle)
+        return low
+
+    def _first(
+        self, names: Sequence[str], wanted: Callable[[Transactions], npt.NDArray[np.bool_]]
+    ) -> EntryPosition:
+        """The beginning of the first wanted transaction in these files, else the log's end."""
+        for name in names:
+            gtids = self.head(name).gtids
+            for some in transactions(self._log, name):
+                match = np.flatnonzero(wanted(some))
+                if len(match):
+                    index = int(match[0])
+                    self.found_us = int(some.original_us[index])
+                    self.found_gtid = gtid_set_after("", some.gtids[index : index + 1])
+                    gtids = gtid_set_after(gtids, some.gtids[:index])
+                    return self._at(name, int(some.position[index]), gtids)
+                gtids = gtid_set_after(gtids, some.gtids)
+        self.found_us, self.found_gtid = 0, ""
+        return self.end()
+
+
+def _not_in(gtids: npt.NDArray[np.void], executed: str) -> npt.NDArray[np.bool_]:
+    """Which of these transactions are not in the set; anonymous ones never are."""
+    outside = gtids["flavor"] == GTID_ANONYMOUS
+    if not missing_gtids(gtid_set_after("", gtids), executed):
+        return np.asarray(outside)  # a look at the whole is enough
+    if is_mysql_set(executed):
+        mine = GtidSet.parse(executed)
+        for index, gtid in enumerate(gtids):
+            sid, tag = gtid["sid"].tobytes(), gtid["tag"].decode("ascii")
+            outside[index] |= not mine.contains(sid, int(gtid["gno"]), tag)
+    else:
+        position = MariadbGtid.parse(executed)
+        for index, gtid in enumerate(gtids):
+            outside[index] |= not position.contains(int(gtid["domain"]), int(gtid["gno"]))
+    return np.asarray(outside)

@@ -1,0 +1,124 @@
+"""ALTER TABLE: order of columns, keys, character sets, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.schema.ddl.alter_table import altered, read_alter
+from ray_canal.schema.ddl.create_table import read_create
+from ray_canal.schema.ddl.words import Words
+from ray_canal.schema.table_state import DdlNotApplied, Session, TableState
+
+TABLE = (
+    "CREATE TABLE t (a int PRIMARY KEY, b varchar(9), c text, d binary(3)) CHARSET=latin1"
+)
+
+
+def table(sql: str = TABLE) -> TableState:
+    create = read_create(Words(sql), Session("s"))
+    assert create is not None
+    return create.state("")
+
+
+def after(actions: str, sql: str = TABLE) -> TableState:
+    change = read_alter(Words(f"t {actions}"), Session("s"))
+    return altered(table(sql), change, "utf8mb4")
+
+
+def names(state: TableState) -> str:
+    return " ".join(column.name for column in state.columns)
+
+
+@pytest.mark.parametrize(
+    ("actions", "columns"),
+    [
+        ("ADD x int", "a b c d x"),
+        ("ADD COLUMN x int FIRST, ADD y int AFTER x", "x y a b c d"),
+        ("ADD (x int, y int, KEY (x))", "a b c d x y"),
+        ("ADD x int AFTER b, DROP b", None),
+        ("DROP b, DROP COLUMN c", "a d"),
+        ("DROP b, ADD b int", "a c d b"),
+        ("DROP COLUMN IF EXISTS zz, ADD COLUMN IF NOT EXISTS b int", "a b c d"),
+        ("DROP zz", None),
+        ("MODIFY b int", "a b c d"),
+        ("MODIFY b int FIRST", "b a c d"),
+        ("MODIFY a int AFTER d", "b c d a"),
+        ("CHANGE b e int, ADD f int AFTER e", "a e f c d"),
+        ("CHANGE COLUMN b e int AFTER c", "a c e d"),
+        ("MODIFY COLUMN IF EXISTS zz int", "a b c d"),
+        ("MODIFY d int AFTER a, MODIFY b int AFTER c, MODIFY c int AFTER d", "a d c b"),
+        ("MODIFY b int AFTER c, MODIFY c int AFTER b", None),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", "b a c d"),
+        ("ORDER BY a, b DESC, c", "a b c d"),
+        ("ENGINE=InnoDB, ALGORITHM=INPLACE, LOCK=NONE", "a b c d"),
+        ("REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9))", "a b c d"),
+        ("DROP PARTITION p0, p1", "a b c d"),
+        ("ADD CONSTRAINT UNIQUE (b), ADD FULLTEXT (c), ADD INDEX i (b), DROP KEY k", "a b c d"),
+        ("ADD PERIOD FOR p (x, y)", "a b c d"),
+        ("ALTER b SET DEFAULT 5, ALTER COLUMN c DROP DEFAULT", "a b c d"),
+        ("WARP b", None),
+        ("ADD x hologram", None),
+        ("COMMENT='x, ADD y int'", "a b c d"),
+        ("ADD `period` int, ADD period int", "a b c d period period"),
+    ],
+)
+def test_columns_and_their_order(actions: str, columns: str | None) -> None:
+    if columns is None:
+        with pytest.raises(DdlNotApplied):
+            after(actions)
+    else:
+        assert names(after(actions)) == columns
+
+
+@pytest.mark.parametrize(
+    ("actions", "keys"),
+    [
+        ("DROP PRIMARY KEY", ""),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (b, d)", "b d"),
+        ("DROP INDEX `PRIMARY`", ""),
+        ("MODIFY a bigint", "a"),
+        ("CHANGE a z bigint", "z"),
+        ("DROP PRIMARY KEY, ADD x serial PRIMARY KEY", "x"),
+        ("DROP PRIMARY KEY, ADD CONSTRAINT foo PRIMARY KEY USING BTREE (b(3))", "b"),
+    ],
+)
+def test_primary_keys(actions: str, keys: str) -> None:
+    assert " ".join(c.name for c in after(actions).columns if c.is_key) == keys
+
+
+@pytest.mark.parametrize(
+    ("actions", "charsets"),
+    [
+        ("DEFAULT CHARSET=gbk, ADD x char", "latin1 latin1 gbk"),
+        ("ADD x char, COLLATE gbk_bin", "latin1 latin1 gbk"),
+        ("ADD x char CHARACTER SET big5", "latin1 latin1 big5"),
+        ("CONVERT TO CHARACTER SET gbk, ADD x char CHARACTER SET big5", "gbk gbk gbk"),
+        ("CONVERT TO CHARACTER SET DEFAULT", "utf8mb4 utf8mb4"),
+        ("MODIFY b varchar(9)", "latin1 latin1"),
+        ("MODIFY b varchar(9) COLLATE utf8mb4_bin", "utf8mb4 latin1"),
+        ("ENGINE=x CHARACTER SET utf8 COLLATE utf8_bin, ADD x char", "latin1 latin1 utf8mb3"),
+    ],
+)
+def test_character_sets(actions: str, charsets: str) -> None:
+    found = [c.charset for c in after(actions).columns if c.charset not in ("", "binary")]
+    assert " ".join(found) == charsets
+
+
+def test_a_text_grows_with_the_bytes_of_its_characters() -> None:
+    assert after("CONVERT TO CHARACTER SET utf8mb4").columns[2].mysql_type == "mediumtext"
+    assert after("CONVERT TO CHARACTER SET ascii").columns[2].mysql_type == "text"
+
+
+def test_system_versioning_adds_and_drops_hidden_columns() -> None:
+    versioned = after("ADD SYSTEM VERSIONING")
+    assert names(versioned) == "a b c d row_start row_end"
+    assert [c.visible for c in versioned.columns][-2:] == [False, False]
+    assert names(after("ADD x int", TABLE + " WITH SYSTEM VERSIONING")) == (
+        "a b c d x row_start row_end"
+    )
+    assert names(after("DROP SYSTEM VERSIONING", TABLE + " WITH SYSTEM VERSIONING")) == "a b c d"
+
+
+def test_visibility() -> None:
+    state = after("ALTER COLUMN b SET INVISIBLE, ADD x int INVISIBLE")
+    assert [c.name for c in state.columns if not c.visible] == ["b", "x"]
