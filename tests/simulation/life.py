@@ -118,11 +118,6 @@ class Simulation:
             self._writes, self.outside.quiet = False, True
             self.say("drain")
             await self._watched(self._drained(), everything)
-            owner = self.outside.owner
-            assert owner is not None
-            backend = self.outside.records.backend
-            taken = not owner.alive or backend._owners[DESTINATION] == owner.claim.owner
-            assert taken, "who was replaced has taken it back"
         finally:
             self.over = True
             for task in everything:
@@ -149,7 +144,7 @@ class Simulation:
 
     async def _drained(self) -> None:
         end = self.loop.clock.now + DRAIN_S
-        while any(client.first is None or client.missing() is not None for client in self.clients):
+        while self._waits():
             if self.loop.clock.now > end:
                 stuck = [
                     f"client {c.client_id} waits for row {c.first if c.first is None else c.next}"
@@ -157,8 +152,17 @@ class Simulation:
                     if c.first is None or c.missing() is not None
                 ]
                 status = await self.outside.owner.store.status() if self.outside.owner else None
-                raise AssertionError(f"{', '.join(stuck)} for ever: {status}")
+                what = ", ".join(stuck) or "who was replaced has taken it back, or the owner waits"
+                raise AssertionError(f"{what} for ever: {status}")
             await asyncio.sleep(0.5)
+
+    def _waits(self) -> bool:
+        """Whether a client waits for rows, or a new owner for its takeover."""
+        if any(client.first is None or client.missing() is not None for client in self.clients):
+            return True
+        owner, backend = self.outside.owner, self.outside.records.backend
+        assert owner is not None
+        return owner.alive and backend._owners.get(DESTINATION) != owner.claim.owner
 
     # --- what the judge knows -------------------------------------------------------------------
 
