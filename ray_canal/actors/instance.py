@@ -364,7 +364,7 @@ class Instance:
         the next message on: who comes back finds no lower one. Raises Fenced."""
         if not same_log:
             enter = self._timeline.enter
-            await self._owned(self._cursors.run(enter, self._epoch, identity, same_log))
+            await self._owned(self._cursors.keep(self._epoch, enter, identity, same_log))
             self._asides.use_timeline(self._timeline.number)
         return self._timeline.number
 

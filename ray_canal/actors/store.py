@@ -295,7 +295,7 @@ class Store(Subscriptions):
             self._config.filter.changed(changes)  # refused before anything else
             await self._open_backends()
             epoch = await self._epoch_to_write()
-            await self._owned(self._cursors.run(self._kept_filter.save, epoch, changes))
+            await self._owned(self._cursors.keep(epoch, self._kept_filter.save, changes))
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             await self._close_lines()

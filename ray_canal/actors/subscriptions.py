@@ -237,7 +237,7 @@ class Subscriptions(Instance):
         if self._line is None or not self._keeps_start or any(others):
             return
         began = LogPosition(self._identity, self._line.store.first_position)
-        await self._owned(self._cursors.run(self._kept_start.save, epoch, began))
+        await self._owned(self._cursors.keep(epoch, self._kept_start.save, began))
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Each subscriber, also while the destination starts or has failed: plain values."""

@@ -157,6 +157,22 @@ class Ownership:
         self._confirmed = (epoch, began_s)
         return result
 
+    async def keep(
+        self,
+        epoch: int,
+        function: Callable[Concatenate[MetaManager, int, P], T],
+        *values: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Call a function that begins with the MetaManager and this epoch, and may write under it;
+        see `save`."""
+
+        def keep(manager: MetaManager) -> T:
+            self._refuse_own_successor(epoch)
+            return function(manager, epoch, *values, **named)
+
+        return await self.run(keep)
+
     async def confirm(self, epoch: int, since_s: float) -> None:
         """Return if this epoch was the destination's newest at some moment after `since_s`
         (monotonic seconds), and within the last second. Asks the backend only if no write and no

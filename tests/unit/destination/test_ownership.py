@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.config import MetaConfig
+from ray_canal.config import MetaConfig, SourceConfig
+from ray_canal.destination.kept_start import KeptStart
 from ray_canal.destination.ownership import Claim, Ownership
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
@@ -39,7 +40,8 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[float]:
 
 
 def test_what_comes_behind_an_own_takeover_is_void_not_fenced(tmp_path: Path) -> None:
-    """B4: an ack that meets a new generation's epoch is not taken for another owner's."""
+    """B4: an ack that meets a new generation's epoch is not taken for another owner's;
+    nor is a subscriber that leaves then."""
 
     async def go() -> None:
         ownership = await opened(tmp_path)
@@ -47,11 +49,14 @@ def test_what_comes_behind_an_own_takeover_is_void_not_fenced(tmp_path: Path) ->
         before = asyncio.ensure_future(ownership.save(old, ME))
         taking = asyncio.ensure_future(ownership.acquire())
         behind = asyncio.ensure_future(ownership.save(old, SubscriberMeta(2, "a", None)))
+        start = KeptStart("orders", SourceConfig(start="earliest", address="a:3306"))
+        noted = asyncio.ensure_future(ownership.keep(old, start.save, ME.cursor))
         loading = asyncio.ensure_future(ownership.load())
         await before
         new = await taking
-        with pytest.raises(InstanceRestarted):
-            await behind
+        for late in (behind, noted):
+            with pytest.raises(InstanceRestarted):
+                await late
         assert await loading == {1: ME}
         with pytest.raises(InstanceRestarted):
             await ownership.confirm(old, time.monotonic())
