@@ -76,6 +76,8 @@ class SpillFolder:
             os.rename(new, MARKER, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except BaseException:
             os.close(marker)
+            with contextlib.suppress(OSError):
+                self.unlink(new)  # a full disk, say: the next try makes it anew
             raise
         return marker
 

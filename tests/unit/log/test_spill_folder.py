@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -88,6 +89,24 @@ def test_what_another_life_left_goes_and_what_it_uses_stays(tmp_path: Path) -> N
     spill_folder.remove(folder / "one")  # its process was killed
     assert list(folder.iterdir()) == []
     one.close()
+
+
+def test_a_disk_that_is_full_as_the_folder_is_made(tmp_path: Path) -> None:
+    """B2: the next try makes it, as soon as there is room; it does not stay refused."""
+    code = (
+        "import resource, sys; from ray_canal.log.spill_folder import SpillFolder\n"
+        "limits = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))\n"
+        "try: SpillFolder(sys.argv[1])\n"
+        "except OSError as error: print(error.errno)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, limits)\n"
+        "SpillFolder(sys.argv[1]).close()"
+    )
+    life = tmp_path / "root" / "d" / "one"
+    command = [sys.executable, "-c", code, str(life)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"{errno.EFBIG}\n"), done.stderr
+    assert not life.exists()
 
 
 def test_folders_are_for_their_user_alone(tmp_path: Path) -> None:
