@@ -78,7 +78,12 @@ class Subscriptions(Instance):
         wishes = wishes or Subscription()
         self._refuse_filter(client_id, filter_text)  # before anything is started for it
         refuse_wishes(wishes)
-        await self._admit(client_id)
+        try:
+            await self._admit(client_id)
+        except UNUSABLE_CURSOR:
+            with contextlib.suppress(CanalError):
+                await self._take_hold(client_id, holder)
+            raise
         async with self._turn(client_id):
             await self._ready_line(wanted=True)
             known = self._subscribers.get(client_id)
@@ -105,6 +110,15 @@ class Subscriptions(Instance):
         self._arrived(client_id, holder)
         await self._join(client_id, holder, rollback=rollback)
         return self._epoch
+
+    async def _take_hold(self, client_id: int, holder: str) -> None:
+        """The cursor is of no use, but from now on it is this holder's, who may remove it."""
+        async with self._turn(client_id):
+            known = (await self._known()).get(client_id)
+            if known is not None and known.holder != holder:
+                epoch = await self._epoch_to_write()
+                held = dataclasses.replace(known, holder=holder)
+                await asyncio.shield(self._saved(held, epoch))
 
     def _arrived(self, client_id: int, holder: str) -> None:
         """A connection of Canal's protocol has come: gets of others that still wait are over. Their
@@ -218,6 +232,8 @@ class Subscriptions(Instance):
             if not may_unsubscribe(holder, known.holder):
                 raise replaced(client_id).at(destination=self._destination)
             await self._remove(client_id)
+        if self._hopeless.pop(client_id, None) is not None and self._state == FAILED:
+            await self._set(STARTING, None)  # whoever comes now waits for how it goes without it
         self._again.set()  # it may be what kept the destination from its start
         return True
 

@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.actors import subscriptions
 from ray_canal.demo import binlog_files
-from ray_canal.errors import NotSubscribed, PositionNotFound
+from ray_canal.errors import NotSubscribed, PositionNotFound, SubscriberReplaced
 from ray_canal.model.subscription import Subscription, new_client_id
 from tests.real_store import (
     ALL,
@@ -91,6 +91,31 @@ def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> Non
             second = await take(store, 8, seconds=10)
             assert second is not None
             assert follow_each_other([first, second])
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_who_is_refused_for_its_cursor_may_remove_it(tmp_path: Path) -> None:
+    """b2: a client that comes back as another connector and finds its cursor purged was told that
+    yet another one had subscribed, and could only ask an operator."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL, holder="before")
+            assert await take(store, 7, holder="before")
+        files.pop(0).unlink()
+        store = new_store(tmp_path, instance(files))
+        try:
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL, holder="now")
+            with pytest.raises(SubscriberReplaced):
+                await store.unsubscribe(7, "before")
+            assert await store.unsubscribe(7, "now")
+            await store.subscribe(7, ALL, holder="now")
+            assert await take(store, 7, holder="now", seconds=10)
         finally:
             await store.stop()
 
