@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.life import broken
 
-SCHEDULES = int(os.environ.get("RAY_CANAL_SCHEDULES", "100"))
+SCHEDULES = int(os.environ.get("RAY_CANAL_SCHEDULES", "1000"))
 BLOCK = 50
 
 
