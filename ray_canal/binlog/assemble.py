@@ -22,13 +22,14 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.format import parse_query
-from ray_canal.binlog.parsed import KIND_ROWDATA, ParsedChunk, QueryEvent, QueryRecord, TableVersion
+from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.rows.records import number_tables
+from ray_canal.model.canal_types import QUERY, ROWDATA
 from ray_canal.model.table_meta import TableMeta
 
 
@@ -135,13 +136,13 @@ def _records(body: bytes, event: np.void, classify: Classify) -> Sequence[QueryR
             )
         )
     if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):
-        return (QueryRecord(types.CANAL_QUERY, "", "", text_of(kind, body), "", False),)
+        return (QueryRecord(QUERY, "", "", text_of(kind, body), "", False),)
     # The statement that the next rows come from.
     if kind == types.ROWS_QUERY_EVENT:
         # The length byte in front is cut off at 255, and so of no use.
         sql = decode_text(body[1:], "utf8mb4")
         return classify(QueryEvent("", sql, 0, position, timestamp, is_annotation=True))
-    return (QueryRecord(types.CANAL_QUERY, "", "", decode_text(body, "utf8mb4"), "", False),)
+    return (QueryRecord(QUERY, "", "", decode_text(body, "utf8mb4"), "", False),)
 
 
 def _place_queries(
@@ -156,7 +157,7 @@ def _place_queries(
         for k, record in enumerate(records):
             event = events[(entry if first is None else first[entry]) + k]
             event["kind"] = record.kind
-            if record.kind == KIND_ROWDATA:
+            if record.kind == ROWDATA:
                 event["event_type"] = record.event_type
                 event["aux"] = len(queries)
             else:  # of an XA transaction

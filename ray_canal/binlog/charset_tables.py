@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.charsets import CHARSETS, canonical, character
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels.rows import charset as k
+from ray_canal.model.arrays import Int32s
 
 UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "ascii"})
 """Character sets whose bytes are UTF-8 as they are."""
@@ -26,11 +26,11 @@ _WIDE = {
 }
 _lock = threading.Lock()
 _offsets: dict[str, int] = {}
-_tables: npt.NDArray[np.int32] = np.full(256, k.UNDEFINED, np.int32)
+_tables: Int32s = np.full(256, k.UNDEFINED, np.int32)
 _tables.flags.writeable = False  # as all later ones are: kernels compile for one kind of array
 
 
-def tables() -> npt.NDArray[np.int32]:
+def tables() -> Int32s:
     """All tables that plans made so far refer to."""
     return _tables
 
@@ -56,7 +56,7 @@ def table_of(charset: str) -> tuple[int, int]:
         return kind, _offsets[name]
 
 
-def _make(name: str, kind: int) -> npt.NDArray[np.int32]:
+def _make(name: str, kind: int) -> Int32s:
     first = np.array([_point(bytes((b,)), name) for b in range(256)], np.int32)
     if CHARSETS[name][1] == 1:
         return first

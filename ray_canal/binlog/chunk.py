@@ -22,14 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.errors import DecodeError
+from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
 from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.model.table_event import TableEvent
 from ray_canal.model.table_meta import TableMeta
-
-Bytes = npt.NDArray[np.uint8]
 
 _PICKLED_BYTES = 1 << 20
 
@@ -228,7 +226,7 @@ class ChunkLayout(NamedTuple):
 
 def records_in(
     arena: Bytes, offset: int, count: int, dtype: np.dtype[np.void]
-) -> npt.NDArray[np.void]:
+) -> Records:
     """Records that lie in an arena, as a view. (A view of a slice would have numpy look through
     both dtypes' fields, in Python.)"""
     return np.ndarray((count,), dtype, arena.data, offset)
@@ -251,21 +249,21 @@ class DecodedChunk:
         )
         return _decoded, (pickle.dumps(self.layout, protocol=5), *pieces)
 
-    def _records(self, offset: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    def _records(self, offset: int, count: int, dtype: np.dtype[np.void]) -> Records:
         return records_in(self.arena, offset, count, dtype)
 
     @property
-    def events(self) -> npt.NDArray[np.void]:
+    def events(self) -> Records:
         """EVENT[event_count], in log order."""
         return self._records(self.layout.events, self.layout.event_count, EVENT)
 
     @property
-    def gtids(self) -> npt.NDArray[np.void]:
+    def gtids(self) -> Records:
         """GTID[gtid_count], in log order."""
         return self._records(self.layout.gtids, self.layout.gtid_count, GTID)
 
     @property
-    def queries(self) -> npt.NDArray[np.void]:
+    def queries(self) -> Records:
         """QUERY[query_count]."""
         return self._records(self.layout.queries, self.layout.query_count, QUERY)
 
@@ -285,15 +283,15 @@ class ChunkInfo:
     head: ChunkHead
     size_bytes: int  # raw bytes of new events
     arena_bytes: int
-    entries: npt.NDArray[np.void]  # ENTRY
-    gtids: npt.NDArray[np.void]  # GTID; transactions that begin here, and the carried one, if any
+    entries: Records  # ENTRY
+    gtids: Records  # GTID; transactions that begin here, and the carried one, if any
     tables: tuple[tuple[str, str], ...]  # (schema, table) by ENTRY.table
     failure: DecodeError | None = None
     stage_seconds: dict[str, float] = field(default_factory=dict)
     renamed: tuple[tuple[int, str, str], ...] = ()
     records: tuple[SchemaRecord, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
-    pieces: npt.NDArray[np.int64] | None = None
+    pieces: Int64s | None = None
     thins: bool = True
     skipped: tuple[SkippedEvent, ...] = ()
 
@@ -303,7 +301,7 @@ class ChunkInfo:
         buffers = (pickle.PickleBuffer(each.view(np.uint8).data) for each in (entries, gtids))
         return _info, (pickle.dumps(rest, protocol=5), *buffers, self.pieces)
 
-    def admitted(self, admits: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
+    def admitted(self, admits: Callable[[str, str], bool]) -> Bools:
         """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,
         END, a statement) pass."""
         return self.entries_of(self.admitted_tables(admits))
@@ -315,11 +313,11 @@ class ChunkInfo:
             passes[index] = passes[index] or admits(schema, table)
         return passes
 
-    def entries_of(self, passes: Sequence[bool]) -> npt.NDArray[np.bool_]:
+    def entries_of(self, passes: Sequence[bool]) -> Bools:
         """Which entries are of these tables, or of none."""
         if all(passes):
             return np.ones(len(self.entries), np.bool_)
-        mask: npt.NDArray[np.bool_] = np.array([*passes, True], np.bool_)[self.entries["table"]]
+        mask: Bools = np.array([*passes, True], np.bool_)[self.entries["table"]]
         return mask
 
 
@@ -329,7 +327,7 @@ _PLAIN = tuple(
 
 
 def _info(
-    rest: bytes, entries: Any, gtids: Any, pieces: npt.NDArray[np.int64] | None
+    rest: bytes, entries: Any, gtids: Any, pieces: Int64s | None
 ) -> ChunkInfo:
     return ChunkInfo(
         entries=np.frombuffer(entries, ENTRY),

@@ -4,19 +4,19 @@ by name, and what statements do to tables as a whole."""
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ENTRY, EVENT_SILENT
-from ray_canal.binlog.parsed import KIND_ROWDATA as ROWDATA
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.kernels.rows.records import place_entries
+from ray_canal.model.arrays import Records
+from ray_canal.model.canal_types import ROWDATA
 from ray_canal.model.table_event import TableEvent
 
 
 def control_plane(
-    events: npt.NDArray[np.void], parsed: ParsedChunk
+    events: Records, parsed: ParsedChunk
 ) -> tuple[
-    npt.NDArray[np.void],
+    Records,
     bool,
     tuple[tuple[str, str], ...],
     tuple[tuple[int, str, str], ...],

@@ -21,12 +21,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, Bytes, ChunkHead, RawChunk
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkHead, RawChunk
 from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
 from ray_canal.kernels.framing import scan as walk
 from ray_canal.malloc import large
+from ray_canal.model.arrays import Bytes
 from ray_canal.model.position import BINLOG_START, utc_text
 
 _SMALL_TAIL_BYTES = 256 << 10

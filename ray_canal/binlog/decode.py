@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.assemble import hide
@@ -19,7 +18,6 @@ from ray_canal.binlog.chunk import (
     EVENT,
     GTID,
     QUERY,
-    Bytes,
     ChunkInfo,
     ChunkLayout,
     DecodedChunk,
@@ -44,8 +42,7 @@ from ray_canal.kernels.rows.inflate import fill_inflated
 from ray_canal.kernels.rows.records import place_rows, row_events
 from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large, shortened
-
-Int64s = npt.NDArray[np.int64]
+from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
 
 _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
 """Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes
@@ -239,7 +236,7 @@ def _failed_row(work: _Work, arena: Bytes, code: int, line: int, row: int) -> _F
     return _failed(work, code, k)
 
 
-def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]:
+def _lacks_before(work: _Work, arena: Bytes, line: int) -> Bools:
     """Which rows of a table have no before image of the column of this line of the plan."""
     table = int(np.searchsorted(work.shape[:, r.S_FIRST], line, side="right")) - 1
     at, rows = (int(work.shape[table, field]) for field in (r.S_ROW_EVENT, r.S_ROWS))
@@ -247,7 +244,7 @@ def _lacks_before(work: _Work, arena: Bytes, line: int) -> npt.NDArray[np.bool_]
     bitmap = work.heads[np.searchsorted(work.events[:, r.E_NUMBER], numbers), r.BEFORE]
     column = line - int(work.shape[table, r.S_FIRST])
     bits = work.raw.data[np.maximum(bitmap, 0) + (column >> 3)] >> (column & 7) & 1
-    lacks: npt.NDArray[np.bool_] = (bitmap < 0) | (bits == 0)
+    lacks: Bools = (bitmap < 0) | (bits == 0)
     return lacks
 
 
@@ -459,7 +456,7 @@ def _noted_columns(work: _Work) -> list[_Noted]:
     return found
 
 
-def _write(arena: Bytes, at: int, records: npt.NDArray[np.void]) -> None:
+def _write(arena: Bytes, at: int, records: Records) -> None:
     """Also zeroes the gap behind them: what the memory held before must not travel."""
     end = at + records.nbytes
     source = np.ascontiguousarray(records)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL
+from ray_canal.model.arrays import Int64s, Records
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 
 _RUNS_MAX = 64
 
 
-def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
+def gtid_set_after(before: str, gtids: Records) -> str:
     """The executed set after these transactions; unchanged by anonymous ones."""
     if not len(gtids):
         return before
@@ -36,7 +36,7 @@ def gtid_set_after(before: str, gtids: npt.NDArray[np.void]) -> str:
     return _with_runs(before, named, starts)
 
 
-def _with_runs(before: str, named: npt.NDArray[np.void], starts: npt.NDArray[np.int64]) -> str:
+def _with_runs(before: str, named: Records, starts: Int64s) -> str:
     """The set with these GTIDs of MySQL, of which each run is of one source and tag, without
     gaps."""
     executed = GtidSet.parse(before)
@@ -47,7 +47,7 @@ def _with_runs(before: str, named: npt.NDArray[np.void], starts: npt.NDArray[np.
     return str(executed)
 
 
-def _run_starts(named: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+def _run_starts(named: Records) -> Int64s:
     """Where runs of one source and tag with rising numbers begin."""
     goes_on = np.diff(named["gno"]) == 1
     for field in ("sid", "tag"):
@@ -56,7 +56,7 @@ def _run_starts(named: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     return np.append(0, np.flatnonzero(~goes_on) + 1)
 
 
-def _mariadb_after(before: str, gtids: npt.NDArray[np.void]) -> str:
+def _mariadb_after(before: str, gtids: Records) -> str:
     position = MariadbGtid.parse(before)
     domains, from_end = np.unique(gtids["domain"][::-1], return_index=True)
     for domain, back in zip(domains.tolist(), from_end.tolist(), strict=True):

@@ -23,11 +23,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ray_canal.binlog import types
-from ray_canal.binlog.chunk import Bytes, RawChunk
+from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels.framing import scan
 from ray_canal.kernels.framing.walk import FRAME_BYTES
+from ray_canal.model.arrays import Bytes
 
 _ZSTD, _NOT_COMPRESSED = 0, 255
 _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 1, 2, 3

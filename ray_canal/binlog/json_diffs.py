@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ray_canal.binlog.chunk import Bytes, ColumnLayout
+from ray_canal.binlog.chunk import ColumnLayout
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.json.column import write_diffs
 from ray_canal.kernels.rows import wire
-
-Int64s = npt.NDArray[np.int64]
+from ray_canal.model.arrays import Bytes, Int32s, Int64s
 
 _FIRST_BYTES = 1 << 12
 
@@ -28,7 +26,7 @@ class DiffTexts:
     """One table's: a text `{"column": [diffs], …}` for each row, valid where the bit is set."""
 
     data: Bytes
-    offsets: npt.NDArray[np.int32]
+    offsets: Int32s
     bits: Bytes
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import QUERY, ColumnLayout, TableLayout
 from ray_canal.binlog.parsed import QueryRecord, TableVersion
 from ray_canal.binlog.plan import Plan
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.rows import rows, wire
-
-Int64s = npt.NDArray[np.int64]
+from ray_canal.model.arrays import Int64s, Records
 
 
 def aligned(size_bytes: int) -> int:
@@ -65,7 +63,7 @@ def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s)
 
 def place_queries(
     sketch: ArenaSketch, queries: tuple[QueryRecord, ...]
-) -> tuple[npt.NDArray[np.void], list[tuple[int, bytes]]]:
+) -> tuple[Records, list[tuple[int, bytes]]]:
     """QUERY records, and the texts that go to their offsets."""
     records = np.zeros(len(queries), QUERY)
     texts: list[tuple[int, bytes]] = []

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
+from ray_canal.model.arrays import Int64s
 from ray_canal.model.log_context import OpenTransaction
 
-Ints = npt.NDArray[np.int64]
 
-
-def closing_entries(info: ChunkInfo) -> Ints:
+def closing_entries(info: ChunkInfo) -> Int64s:
     """Indexes of the entries that end a transaction."""
     return np.flatnonzero(info.entries["flags"] & EVENT_CLOSES)
 
 
-def begins(info: ChunkInfo, entries: Ints) -> Ints:
+def begins(info: ChunkInfo, entries: Int64s) -> Int64s:
     """Where the transactions of these entries begin: at their GTID events, else at the entries
     themselves, which are then the first of theirs."""
     first = info.entries[entries]
@@ -34,7 +32,7 @@ class OpenTransactions:
         self.now: OpenTransaction | None = None
         self._journal_name = ""
 
-    def add(self, info: ChunkInfo, closing: Ints | None = None) -> OpenTransaction | None:
+    def add(self, info: ChunkInfo, closing: Int64s | None = None) -> OpenTransaction | None:
         """Take the next chunk; the transaction that was open before it. `closing`: the chunk's
         closing_entries, if they are known."""
         if info.head.journal_name != self._journal_name:  # no transaction spans two files

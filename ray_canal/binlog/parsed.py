@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import DecodeError
+from ray_canal.model.arrays import Int64s, Records
+from ray_canal.model.canal_types import ROWDATA
 from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.model.table_event import TableEffect
 from ray_canal.model.table_meta import TableMeta
-
-Int64s = npt.NDArray[np.int64]
-
-KIND_BEGIN, KIND_ROWDATA, KIND_END = 1, 2, 3  # Canal's EntryType
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class QueryRecord:
     sql: str
     ddl_schema: str
     is_ddl: bool
-    kind: int = KIND_ROWDATA
+    kind: int = ROWDATA
     is_silent: bool = False
     renamed_from: tuple[str, str] | None = None
     effects: tuple[TableEffect, ...] = ()
@@ -83,10 +78,10 @@ class ParsedChunk:
     transactions: see binlog/trail.py. `skipped`: events that were left out.
     """
 
-    events: npt.NDArray[np.void]
+    events: Records
     bodies: Int64s
     tables: tuple[TableVersion, ...]
-    gtids: npt.NDArray[np.void]
+    gtids: Records
     queries: tuple[QueryRecord, ...]
     failure: DecodeError | None = None
     changes: tuple[SchemaChange, ...] = ()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog import types as t
 from ray_canal.binlog.charset_tables import UTF8_CHARSETS, table_of
@@ -23,6 +22,7 @@ from ray_canal.kernels.base import codes
 from ray_canal.kernels.rows import wire
 from ray_canal.kernels.rows.decimals import decimal_bytes, decimal_groups
 from ray_canal.kernels.rows.temporal import hires_bytes
+from ray_canal.model.arrays import Int64s
 from ray_canal.model.table_meta import ColumnMeta
 
 
@@ -30,7 +30,7 @@ from ray_canal.model.table_meta import ColumnMeta
 class Plan:
     """`lines`: int64[columns, wire.PLAN_FIELDS], of hidden columns, too."""
 
-    lines: npt.NDArray[np.int64]
+    lines: Int64s
     codes: tuple[int, ...]
 
 
@@ -93,7 +93,7 @@ def make_plan(version: TableVersion) -> Plan:
     return Plan(plan, tuple(int(code) for code in plan[:, wire.CODE]))
 
 
-def note_runs(plan: npt.NDArray[np.int64]) -> None:
+def note_runs(plan: Int64s) -> None:
     """Fill RUN and RUN_BYTES."""
     run = size = 0
     for line in plan[::-1]:

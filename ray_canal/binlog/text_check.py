@@ -7,16 +7,11 @@ broken one becomes U+FFFD. Arrow and protobuf strings can hold nothing else.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from ray_canal.kernels.base.utf8 import first_broken_row
 from ray_canal.kernels.rows import wire
 from ray_canal.kernels.rows.charset import UTF8
 from ray_canal.kernels.rows.text_check import has_broken_column, is_copied_text
-
-Int64s = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from ray_canal.model.arrays import Bytes, Int64s
 
 
 def read_by_character(plan: Int64s) -> None:

@@ -11,10 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
+from ray_canal.model.arrays import Int64s, UInt64s
 
 TRAIL_MAX = 16
 """So many transactions: 256 characters in a cursor."""

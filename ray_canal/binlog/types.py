@@ -101,7 +101,6 @@ _STRUCTURE: Final = frozenset({2, 4, 15, 16, 33, 34, 35, 38, 40, 42, 162, 163, 1
 """Events without which what follows would be read wrongly: boundaries of transactions, GTIDs, file
 headers, and what holds other events."""
 
-CANAL_QUERY = 7  # Canal's EventType of a statement
 
 
 def may_be_skipped(type_code: int) -> bool:

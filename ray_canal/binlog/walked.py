@@ -8,7 +8,6 @@ import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
@@ -16,7 +15,6 @@ from ray_canal.binlog.chunk import (
     FLAVOR_MARIADB,
     GTID,
     GTID_ANONYMOUS,
-    Bytes,
     ChunkHead,
     RawChunk,
     SkippedEvent,
@@ -25,8 +23,7 @@ from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, Unsupport
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.framing.digest import PIECE_FIELDS, transaction_pieces
-
-Int64s = npt.NDArray[np.int64]
+from ray_canal.model.arrays import Bytes, Int64s, Records
 
 _BYTES_PER = (64, 256, 16 << 10)  # log entry, GTID, distinct table
 _RAW_BYTES_MAX = 1 << 20
@@ -42,10 +39,10 @@ class Walked:
     (behind the table id), and its event's offset. `gtid_seconds`: header times of the GTID
     events. `skipped`: events that were left out."""
 
-    events: npt.NDArray[np.void]
+    events: Records
     bodies: Int64s
     questions: Int64s
-    gtids: npt.NDArray[np.void]
+    gtids: Records
     gtid_seconds: Int64s
     maps: Int64s
     id_bytes: int
@@ -212,7 +209,7 @@ def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
     return pieces[: transaction_pieces(data, events, bodies, maps, walked.id_bytes, pieces)]
 
 
-def _error(code: int, kind: int, event: npt.NDArray[np.uint8]) -> DecodeError:
+def _error(code: int, kind: int, event: Bytes) -> DecodeError:
     name = types.event_name(kind)
     if code == w.UNSUPPORTED:
         return UnsupportedEvent(f"events of type {name} are not known")

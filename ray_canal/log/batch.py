@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.log.ring import Slot
-from ray_canal.log.subscriber import Ints, Subscriber
+from ray_canal.log.subscriber import Subscriber
+from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.position import EntryPosition
 
@@ -22,7 +22,7 @@ class Part:
     payload: Any
     first: int
     last: int
-    mask: npt.NDArray[np.bool_] | None
+    mask: Bools | None
     gtid_set: str  # executed before the chunk
     on_disk: bool = False
     open: OpenTransaction | None = None
@@ -63,7 +63,7 @@ class Taken:
     slot: Slot
     first: int
     last: int
-    mask: npt.NDArray[np.bool_] | None
+    mask: Bools | None
     ends: tuple[int, int] | None
     count: int
     rows: int
@@ -90,7 +90,7 @@ def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
     return Taken(slot, first, last, mask, (int(chosen[0]), int(chosen[-1])), len(chosen), rows)
 
 
-def _mask(chosen: Ints, count: int) -> npt.NDArray[np.bool_]:
+def _mask(chosen: Int64s, count: int) -> Bools:
     mask = np.zeros(count, np.bool_)
     mask[chosen] = True
     return mask

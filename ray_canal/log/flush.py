@@ -8,12 +8,9 @@ many entries appears in the log at once, and a longer one in pieces.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-BEGIN, ROWDATA, END = 1, 2, 3
-"""Canal's EntryType."""
-INSERT, DELETE = 1, 3
-"""Canal's EventType: row changes are INSERT, UPDATE 2 and DELETE."""
+from ray_canal.model.arrays import Records
+from ray_canal.model.canal_types import BEGIN, DELETE, END, INSERT, ROWDATA
 
 
 class Flush:
@@ -23,7 +20,7 @@ class Flush:
         self._size = transaction_size
         self._gathered = 0
 
-    def held(self, entries: npt.NDArray[np.void]) -> int:
+    def held(self, entries: Records) -> int:
         """Take a chunk's entries (ENTRY). Returns how many of the last ones are not visible."""
         count = len(entries)
         if not self._size or not count:

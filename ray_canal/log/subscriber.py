@@ -7,21 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.filter import TableFilter
-from ray_canal.log.flush import BEGIN, ROWDATA
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.ring import Slot
 from ray_canal.log.thinning import without_empty
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.arrays import Bools, Int64s
+from ray_canal.model.canal_types import BEGIN, CREATE, DINDEX, QUERY, ROWDATA
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.subscription import Policy
 
-Ints = npt.NDArray[np.int64]
-
-_DDL_FIRST, _DDL_LAST, _QUERY = 4, 11, 7  # Canal's EventType: CREATE … DINDEX, without QUERY
-_NONE: Ints = np.zeros(0, np.int64)
+_NONE: Int64s = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +50,10 @@ class View:
     (None: all of them).
     """
 
-    admitted: Ints
-    costs: Ints
-    ddl: Ints
-    ends: Ints
+    admitted: Int64s
+    costs: Int64s
+    ddl: Int64s
+    ends: Int64s
     count: int
     rows: int
     cost: int
@@ -75,7 +72,7 @@ class View:
         counts = self.count, self.rows, self.cost, self.tables, self.consumed
         return View(_NONE, _NONE, _NONE, _NONE, *counts, False, packed)
 
-    def mask(self, slot_count: int) -> npt.NDArray[np.bool_] | None:
+    def mask(self, slot_count: int) -> Bools | None:
         """Of a slot on disk: which entries it sees; None: all."""
         if self.packed is None:
             return None
@@ -187,10 +184,10 @@ class Subscriber:
         if self.by_memory:
             np.cumsum(entries["length"], dtype=np.int64, out=costs[1:])
         # Of entries, mostly rows, few may be DDL.
-        ddl = np.flatnonzero(entries["event_type"] >= _DDL_FIRST)
+        ddl = np.flatnonzero(entries["event_type"] >= CREATE)
         found = entries[ddl]
         kinds = found["event_type"]
-        is_ddl = (found["kind"] == ROWDATA) & (kinds != _QUERY) & (kinds <= _DDL_LAST)
+        is_ddl = (found["kind"] == ROWDATA) & (kinds != QUERY) & (kinds <= DINDEX)
         return View(
             admitted,
             costs,
@@ -206,7 +203,7 @@ class Subscriber:
 
 def consumed(
     chunk: LogChunk, cursor: EntryPosition, order: LogOrder
-) -> npt.NDArray[np.bool_]:
+) -> Bools:
     """Which entries of a chunk a subscriber with this cursor has consumed already: those that
     resume where it does, or before. `order`: of the log's files."""
     head, entries = chunk.info.head, chunk.info.entries
@@ -225,7 +222,7 @@ def consumed(
     elif cursor.row and not cursor.entry:  # of a time when entries were not counted
         inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))
     # Rows are not asked else: they are fewer once the instance's filter admits less.
-    result: npt.NDArray[np.bool_] = (position < cursor.position) | (
+    result: Bools = (position < cursor.position) | (
         (position == cursor.position) & inside
     )
     return result

@@ -12,18 +12,16 @@ enters the log (`pulses`): about one in 8,192 transactions, and one in 5 seconds
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import EVENT_SILENT
-from ray_canal.log.flush import BEGIN, END
+from ray_canal.model.arrays import Bools, Int64s, Records
+from ray_canal.model.canal_types import BEGIN, END
 
 THIN_COUNT, THIN_SECONDS = 8192, 5
 """Of empty transactions one passes after so many, or so many seconds of log time. Canal counts
 BEGIN and END apart where both are dropped: then one passes after half as many."""
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-_NONE: Ints = np.zeros(0, np.int64)
+_NONE: Int64s = np.zeros(0, np.int64)
 
 
 class _Passes:
@@ -34,7 +32,7 @@ class _Passes:
         self._thinned = 0
         self._thinned_at = 0
 
-    def of(self, seconds: Ints) -> list[int]:
+    def of(self, seconds: Int64s) -> list[int]:
         """Which of these pass, in the log's order; `seconds` are their times."""
         passes: list[int] = []
         at = 0
@@ -63,10 +61,10 @@ class Thinning:
         self._empty = _Passes(THIN_COUNT) if empty and not entries else None
         self._pairs = _Passes(THIN_COUNT // 2) if entries else None
         self._end_passes = True
-        self._passed: Ints = _NONE
+        self._passed: Int64s = _NONE
         self._seconds = self._count = 0
 
-    def visible(self, entries: npt.NDArray[np.void], thins: bool = True) -> Bools | None:
+    def visible(self, entries: Records, thins: bool = True) -> Bools | None:
         """Which of a chunk's entries (ENTRY) are shown; None: all of them. `thins`: as of
         ChunkInfo."""
         self._passed = _NONE
@@ -95,7 +93,7 @@ class Thinning:
                 self._end_passes = bool(passes[-2])
         return None if shown.all() else shown
 
-    def pulses(self, entries: npt.NDArray[np.void], shown: Bools | None) -> Ints | None:
+    def pulses(self, entries: Records, shown: Bools | None) -> Int64s | None:
         """The transactions that a subscriber gets although they are empty for it: indexes of their
         BEGINs in the chunk that `visible` has seen last, which has `shown` these. None: it gets all
         of them."""
@@ -117,11 +115,11 @@ class Thinning:
         counted = np.arange(THIN_COUNT - self._count - 1, len(begins), THIN_COUNT)
         self._seconds = max(self._seconds, int(seconds.max()))
         self._count = (self._count + len(begins)) % THIN_COUNT
-        chosen: Ints = np.union1d(begins[np.union1d(first, counted)], self._passed)
+        chosen: Int64s = np.union1d(begins[np.union1d(first, counted)], self._passed)
         return chosen
 
 
-def without_empty(entries: npt.NDArray[np.void], admitted: Ints, pulses: Ints) -> Ints:
+def without_empty(entries: Records, admitted: Int64s, pulses: Int64s) -> Int64s:
     """Of a chunk's entries that a subscriber's filter admits (indexes) those that it gets: not the
     BEGIN and END of transactions without anything in between, but for the pulses."""
     kinds = entries["kind"][admitted]
@@ -130,10 +128,10 @@ def without_empty(entries: npt.NDArray[np.void], admitted: Ints, pulses: Ints) -
         begins = begins[~np.isin(admitted[begins], pulses)]
     if not len(begins):
         return admitted
-    kept: Ints = np.delete(admitted, np.concatenate([begins, begins + 1]))
+    kept: Int64s = np.delete(admitted, np.concatenate([begins, begins + 1]))
     return kept
 
 
-def _seconds(entries: npt.NDArray[np.void], chosen: Ints) -> Ints:
-    times: Ints = entries["timestamp"][chosen].astype(np.int64)
+def _seconds(entries: Records, chosen: Int64s) -> Int64s:
+    times: Int64s = entries["timestamp"][chosen].astype(np.int64)
     return times

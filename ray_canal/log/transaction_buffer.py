@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
@@ -23,10 +22,9 @@ from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
 from ray_canal.log.flush import Flush
 from ray_canal.log.thinning import Thinning
+from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.position import EntryPosition
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,8 @@ class LogChunk:
     """
 
     info: ChunkInfo
-    visible: npt.NDArray[np.bool_] | None
-    closing: Ints
+    visible: Bools | None
+    closing: Int64s
     begin: int
     open_rows: int
     open_entries: int
@@ -53,7 +51,7 @@ class LogChunk:
     trail: str = ""
     closed: Closed = NONE_CLOSED
     open: OpenTransaction | None = None
-    pulses: Ints | None = None
+    pulses: Int64s | None = None
     after: EntryPosition | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +94,7 @@ class LogChunk:
             gtid_set_after("", info.gtids[last : last + 1]) if inside and last >= 0 else "",
         )
 
-    def resumes(self) -> tuple[Ints, Ints, Ints]:
+    def resumes(self) -> tuple[Int64s, Int64s, Int64s]:
         """Of all entries what `resume_after` says of one: positions, rows, entries."""
         entries = self.info.entries
         index = np.arange(len(entries), dtype=np.int64)

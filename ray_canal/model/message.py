@@ -6,9 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.position import EntryPosition
 
@@ -37,7 +35,7 @@ class MessagePart:
     payload: Any
     first: int
     last: int
-    mask: npt.NDArray[np.bool_] | None
+    mask: Bools | None
     gtid_set: str = ""
     on_disk: bool = False
     open: OpenTransaction | None = None

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ray_canal.binlog.chunk import Bytes
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import SourceConfig
 from ray_canal.errors import CanalError, ConnectionLost, PositionNotFound
 from ray_canal.kernels.framing import packets
+from ray_canal.model.arrays import Bytes
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition
 from ray_canal.source import server_id

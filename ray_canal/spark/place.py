@@ -11,17 +11,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.position import journal_key
 
 TIMELINE = "timeline"
 
-Int64s = npt.NDArray[np.int64]
 
 
 class Place(NamedTuple):
@@ -67,7 +65,7 @@ def rows_above(batch: pa.RecordBatch, last: Place | None) -> int:
     position: Int64s = batch.column("position").to_numpy(zero_copy_only=False)
     row: Int64s = batch.column("row").to_numpy(zero_copy_only=False)
     here = position == last.position
-    above: npt.NDArray[np.bool_] = (position > last.position) | (here & (row > last.row))
+    above: Bools = (position > last.position) | (here & (row > last.row))
     return int(above.sum())
 
 

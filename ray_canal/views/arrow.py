@@ -18,18 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ray_canal.binlog.chunk import (
-    Bytes,
-    ChunkLayout,
-    ColumnLayout,
-    DecodedChunk,
-    TableLayout,
-)
+from ray_canal.binlog.chunk import ChunkLayout, ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import envelope as e
+from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.views.envelope import ENVELOPE, Envelopes
@@ -80,7 +75,7 @@ def batches(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     fields: FieldFilter | None = None,
     irregular: Irregular = "null",
     json_diff: bool = False,
@@ -180,7 +175,7 @@ def _diffs(chunk: DecodedChunk, table: TableLayout, low: int, high: int) -> pa.A
 def _batch(
     chunk: DecodedChunk,
     table: TableLayout,
-    row_event: npt.NDArray[np.int32],
+    row_event: Int32s,
     low: int,
     high: int,
     envelopes: Envelopes,
@@ -328,7 +323,7 @@ def _set_lists(
 
 
 @lru_cache(maxsize=1024)
-def _label_texts(labels: tuple[str, ...]) -> tuple[npt.NDArray[np.int64], Bytes]:
+def _label_texts(labels: tuple[str, ...]) -> tuple[Int64s, Bytes]:
     """Where each label ends in the text of all, and that text."""
     texts = [label.encode() for label in labels]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)

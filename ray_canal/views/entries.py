@@ -11,16 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 
-from ray_canal.binlog.chunk import (
-    GTID_MARIADB,
-    GTID_MYSQL,
-    Bytes,
-    ChunkLayout,
-    DecodedChunk,
-    TableLayout,
-)
+from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL, ChunkLayout, DecodedChunk, TableLayout
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.canal.packet import varint
 from ray_canal.errors import ConfigError
@@ -31,11 +23,10 @@ from ray_canal.kernels.render import entry_bytes as kernels
 from ray_canal.kernels.render import entry_columns as column_kernels
 from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
 from ray_canal.kernels.rows.records import entry_pieces, shown_entries
+from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
 from ray_canal.views.sql_types import null_type, sql_type, widened
-
-Ints = npt.NDArray[np.int64]
 
 _EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
 _LENT_BYTES_MIN, _LENT_BYTES_MAX = 1 << 20, 64 << 20
@@ -62,7 +53,7 @@ class EntryBytes:
     """Rendered entries: entry i is `buffer[offsets[i]:offsets[i + 1]]`."""
 
     buffer: Bytes
-    offsets: Ints
+    offsets: Int64s
 
     @property
     def held_bytes(self) -> int:
@@ -81,7 +72,7 @@ def render_entries(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     *,
     time_zone: str = "UTC",
     gtid: bool = False,
@@ -101,7 +92,7 @@ def render_entries(
     return _entries_in(*renderer.render(_chosen(chunk, first, last, mask)))
 
 
-def _entries_in(buffer: Bytes, starts: Ints) -> EntryBytes:
+def _entries_in(buffer: Bytes, starts: Int64s) -> EntryBytes:
     """Of what `_Renderer.render` gives."""
     return EntryBytes(buffer, np.append(buffer.size - starts, buffer.size))
 
@@ -113,9 +104,9 @@ def load_kernels() -> None:
     render_entries(nothing, 0, 0)
 
 
-def _chosen(chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None) -> Ints:
+def _chosen(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:
     """Numbers of the entries that are shown."""
-    chosen: Ints = np.empty(max(last - first, 0), np.int64)
+    chosen: Int64s = np.empty(max(last - first, 0), np.int64)
     count = chunk.layout.event_count
     if not 0 <= first <= last <= count or (mask is not None and len(mask) != count):
         raise IndexError(f"entries {first} to {last} of {count}")
@@ -150,7 +141,7 @@ class _Renderer:
             np.int64(prefix), *_room(chunk), *_window_room(tables),
         )  # fmt: skip
 
-    def render(self, chosen: Ints, binlog_bytes: int | None = None) -> tuple[Bytes, Ints]:
+    def render(self, chosen: Int64s, binlog_bytes: int | None = None) -> tuple[Bytes, Int64s]:
         """The entries' bytes, and of each how far from the end it starts. `binlog_bytes`: of their
         events, where it is known."""
         if binlog_bytes is None:
@@ -193,7 +184,7 @@ _lent = _Lent()
 _pieces = _Lent()
 
 
-def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
+def _room(chunk: DecodedChunk) -> tuple[Int64s, Bytes, Bytes]:
     """The kernel's room for intermediate things."""
     queries = chunk.queries
     names = queries["schema_bytes"].astype(np.int64) + queries["table_bytes"]
@@ -204,14 +195,14 @@ def _room(chunk: DecodedChunk) -> tuple[Ints, Bytes, Bytes]:
     )
 
 
-def _window_room(tables: Ints) -> tuple[Ints, Ints]:
+def _window_room(tables: Int64s) -> tuple[Int64s, Int64s]:
     """`marks` and `windows` of the kernel."""
     widest = int(tables[:, column_kernels.T_COUNT].max(initial=0))
     windows = np.zeros((len(tables), column_kernels.WINDOW_FIELDS), np.int64)
     return np.empty(max(_MARKS_MIN, 2 * widest + 2), np.int64), windows
 
 
-def _binlog_bytes(chunk: DecodedChunk, chosen: Ints) -> int:
+def _binlog_bytes(chunk: DecodedChunk, chosen: Int64s) -> int:
     return int(chunk.events["length"][chosen].astype(np.int64).sum())
 
 
@@ -222,7 +213,7 @@ def _most_bytes(chunk: DecodedChunk, binlog_bytes: int, entries: int) -> int:
 
 
 def guessed_bytes(
-    chunk: DecodedChunk, first: int, last: int, mask: npt.NDArray[np.bool_] | None = None
+    chunk: DecodedChunk, first: int, last: int, mask: Bools | None = None
 ) -> int:
     """About what `render_entries` will take, for whoever gives out memory."""
     chosen = np.arange(first, last, dtype=np.int64)
@@ -235,7 +226,7 @@ def iter_entries(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     **options: Any,
 ) -> Iterator[pb.Entry]:
     """`render_entries`, each parsed when it is reached; without `tag`."""
@@ -249,7 +240,7 @@ def delimited_pieces(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     **options: Any,
 ) -> Iterator[bytes]:
     """The same as bytes, each entry with its length (varint) in front of it; in pieces of whole
@@ -263,14 +254,14 @@ def _pieces_of(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None,
+    mask: Bools | None,
     prefix: int,
     *,
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
     fields: FieldFilter | None = None,
-) -> Iterator[tuple[Bytes, Ints]]:
+) -> Iterator[tuple[Bytes, Int64s]]:
     """See `_Renderer.render`; a buffer is overwritten by this thread's next rendering."""
     chosen = _chosen(chunk, first, last, mask)
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent=True)
@@ -328,7 +319,7 @@ def _constants(column: ColumnMeta, index: int, code: int) -> tuple[bytes, bytes,
 @lru_cache(maxsize=512)
 def _table_constants(
     meta: TableMeta, storage: tuple[int, ...], fields: FieldFilter | None
-) -> tuple[Ints, bytes]:
+) -> tuple[Int64s, bytes]:
     """A table's `columns` records, without places, and the blob that their offsets are of. Its
     names stand at the blob's beginning."""
     parts = [_names(meta)]
@@ -358,7 +349,7 @@ def _table_constants(
 
 def _tables(
     layouts: tuple[TableLayout, ...], blobs: _Blobs, fields: FieldFilter | None
-) -> tuple[Ints, Ints]:
+) -> tuple[Int64s, Int64s]:
     """The kernel's `tables` and `columns` records."""
     tables = np.zeros((len(layouts), column_kernels.TABLE_FIELDS), np.int64)
     size = sum(len(t.meta.columns) + t.meta.hidden for t in layouts)
@@ -382,7 +373,7 @@ def _tables(
     return tables, columns
 
 
-def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
+def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Int64s:
     """For each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid, the
     set with this transaction in it."""
     records = np.zeros((len(chunk.gtids), kernels.GTID_FIELDS), np.int64)
@@ -415,7 +406,7 @@ def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> tuple[Ints, Ints]:
+def _zone(name: str) -> tuple[Int64s, Int64s]:
     """Instants (seconds) at which a zone's offset changes, and the offset from each on. Covers all
     of MySQL's TIMESTAMP range. Raises ConfigError."""
     if name == "UTC":

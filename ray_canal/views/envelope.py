@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
@@ -17,10 +16,9 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import envelope as e
 from ray_canal.kernels.render import transactions as t
 from ray_canal.kernels.render.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
+from ray_canal.model.arrays import Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
-
-Int64s = npt.NDArray[np.int64]
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT)
 """Of rows, then of whole tables (views/table_events.py)."""
@@ -47,7 +45,7 @@ class Transactions(NamedTuple):
     """A chunk's transactions: `numbers`, which one each event is of; `found`, a line for each
     (kernels/render/transactions.py)."""
 
-    numbers: npt.NDArray[np.int32]
+    numbers: Int32s
     found: Int64s
 
 
@@ -104,10 +102,10 @@ class Envelopes:
         self._gtid_texts = chunk_gtids(chunk)
         self._journal = pa.array([chunk.layout.journal_name])
         self._before = read_only(before)
-        self._named: tuple[npt.NDArray[np.int32], pa.Array] | None = None
+        self._named: tuple[Int32s, pa.Array] | None = None
 
     def columns(
-        self, owners: npt.NDArray[np.int32], low: int
+        self, owners: Int32s, low: int
     ) -> tuple[list[pa.Array], tuple[pa.Buffer, pa.Buffer], Int64s]:
         """ENVELOPE's columns of a table's rows from `low` on, whose events are `owners`; the
         validity bitmaps of before and after; how many rows lack a GTID, a before, an after
@@ -156,7 +154,7 @@ class Envelopes:
         ]
         return arrays, (bitmaps[e.HAS_BEFORE], bitmaps[e.HAS_AFTER]), absent
 
-    def _names(self, owners: npt.NDArray[np.int32]) -> pa.Array:
+    def _names(self, owners: Int32s) -> pa.Array:
         """Where not every transaction has a GTID."""
         if self._named is None:
             numbers, found = transactions_of(self._chunk, self._context)

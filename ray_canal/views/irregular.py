@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels.base import codes
+from ray_canal.model.arrays import Bools, Int64s
 
 Irregular = Literal["null", "error"]
 
 _DATES = (codes.DATE, codes.DATETIME, codes.TIMESTAMP)
 
 
-def refuse_irregular(chunk: DecodedChunk, table: TableLayout, rows: npt.NDArray[np.int64]) -> None:
+def refuse_irregular(chunk: DecodedChunk, table: TableLayout, rows: Int64s) -> None:
     """UnsupportedEvent, with its place, if one of these rows of a table has an irregular value."""
     for side in (table.before, table.after):
         for column, layout in zip(table.meta.columns, side or (), strict=side is not None):
@@ -35,11 +33,11 @@ def refuse_irregular(chunk: DecodedChunk, table: TableLayout, rows: npt.NDArray[
                 ).at(chunk.layout.journal_name, int(chunk.events["position"][owner]))
 
 
-def _irregular(chunk: DecodedChunk, layout: ColumnLayout, rows: int) -> npt.NDArray[np.bool_]:
+def _irregular(chunk: DecodedChunk, layout: ColumnLayout, rows: int) -> Bools:
     narrow = layout.code == codes.DATE
     slots = chunk.arena[layout.values :][: rows * codes.WIDTH_BYTES[layout.code]]
     values = slots.view("<i4" if narrow else "<i8")
     null = codes.NULL_SLOT32 if narrow else codes.NULL_SLOT64
     end = codes.IRREGULAR_END32 if narrow else codes.IRREGULAR_END64
-    found: npt.NDArray[np.bool_] = (values > null) & (values < end)
+    found: Bools = (values > null) & (values < end)
     return found

@@ -13,7 +13,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +21,7 @@ from ray_canal.binlog.layout import aligned
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.rows.presence import row_presence
+from ray_canal.model.arrays import Int32s, Int64s
 
 PRESENT_OF = {"before": "before_present", "after": "after_present"}
 PRESENT = tuple(PRESENT_OF.values())
@@ -31,7 +31,7 @@ def with_presence(
     batch: pa.RecordBatch,
     chunk: DecodedChunk,
     table: TableLayout,
-    owners: npt.NDArray[np.int32],
+    owners: Int32s,
     low: int,
 ) -> pa.RecordBatch:
     """The batch with these columns, for the columns of before and after that it shows. It has the
@@ -59,9 +59,9 @@ def lacks(batch: pa.RecordBatch, side: str, column: str) -> bool:
 def _bits(
     chunk: DecodedChunk,
     table: TableLayout,
-    owners: npt.NDArray[np.int32],
+    owners: Int32s,
     side: int,
-    shown: npt.NDArray[np.int64],
+    shown: Int64s,
     names: list[str],
     low: int,
 ) -> pa.StructArray:

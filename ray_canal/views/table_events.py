@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
@@ -23,6 +22,7 @@ from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import envelope as e
+from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEvent
 from ray_canal.model.table_meta import TableMeta
@@ -43,7 +43,7 @@ def change_batches(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     tables: Sequence[int] | None = None,
     fields: FieldFilter | None = None,
     context: LogContext = NO_CONTEXT,
@@ -66,7 +66,7 @@ def _mixed(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None,
+    mask: Bools | None,
     shown: list[TableEvent],
     options: dict[str, Any],
 ) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ def shown_events(
     chunk: DecodedChunk,
     first: int,
     last: int,
-    mask: npt.NDArray[np.bool_] | None,
+    mask: Bools | None,
     tables: Sequence[int] | None,
 ) -> list[TableEvent]:
     """The changes of tables as a whole among these entries, as `change_batches` takes them."""

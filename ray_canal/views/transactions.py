@@ -8,9 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedChunk
-from ray_canal.binlog.parsed import KIND_END
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import transactions as t
+from ray_canal.model.arrays import Bools, Int64s, Records
+from ray_canal.model.canal_types import END
 from ray_canal.model.log_context import LogContext
 from ray_canal.views.envelope import (
     Transactions,
@@ -19,8 +20,6 @@ from ray_canal.views.envelope import (
     transaction_names,
     transactions_of,
 )
-
-Ints = npt.NDArray[np.int64]
 
 COMMITTED, ROLLED_BACK, PREPARED = "committed", "rolled_back", "prepared"
 COMMIT_PREPARED, ROLLBACK_PREPARED = "commit_prepared", "rollback_prepared"
@@ -56,7 +55,7 @@ def no_transactions() -> pa.RecordBatch:
 def ended_transactions(
     chunk: DecodedChunk,
     entries: tuple[int, int],
-    mask: npt.NDArray[np.bool_] | None,
+    mask: Bools | None,
     tables: bytes | None,
     context: LogContext,
 ) -> pa.RecordBatch:
@@ -99,10 +98,10 @@ def ended_transactions(
 def _rows_by_table(
     chunk: DecodedChunk,
     split: Transactions,
-    chosen: Ints,
+    chosen: Int64s,
     tables: bytes | None,
     context: LogContext,
-) -> tuple[Ints, pa.Array]:
+) -> tuple[Int64s, pa.Array]:
     """Rows of each of these transactions, whose numbers follow one another, and a list of them by
     table."""
     first, last = int(chosen[0]), int(chosen[-1])
@@ -141,7 +140,7 @@ def _rows_by_table(
     return rows, pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(_TABLE))
 
 
-def _gtids(chunk: DecodedChunk, found: Ints, gtids: pa.Array) -> pa.Array:
+def _gtids(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:
     """Null where a transaction has none."""
     number = found[:, t.T_GTID]
     named = number >= 0
@@ -149,7 +148,7 @@ def _gtids(chunk: DecodedChunk, found: Ints, gtids: pa.Array) -> pa.Array:
     return gtids.take(pa.array(number, mask=~named))
 
 
-def _commit_times(chunk: DecodedChunk, found: Ints, closers: npt.NDArray[np.void]) -> pa.Array:
+def _commit_times(chunk: DecodedChunk, found: Int64s, closers: Records) -> pa.Array:
     """In microseconds where the server writes them, else the second of the end."""
     time_us = closers["timestamp"].astype(np.int64) * 1_000_000
     number = found[:, t.T_GTID]
@@ -158,9 +157,9 @@ def _commit_times(chunk: DecodedChunk, found: Ints, closers: npt.NDArray[np.void
     return pa.array(np.where(exact > 0, exact, time_us)).cast(_INSTANT)
 
 
-def _outcomes(closers: npt.NDArray[np.void]) -> npt.NDArray[np.int8]:
+def _outcomes(closers: Records) -> npt.NDArray[np.int8]:
     """Indexes in _OUTCOMES."""
-    ends, flags = closers["kind"] == KIND_END, closers["flags"]
+    ends, flags = closers["kind"] == END, closers["flags"]
     found = np.zeros(len(closers), np.int8)
     found[ends & (flags & EVENT_ROLLED_BACK > 0)] = _OUTCOMES.index(ROLLED_BACK)
     prepares = ends & (closers["present"] >= 0) & (flags & EVENT_ONE_PHASE == 0)
@@ -171,7 +170,7 @@ def _outcomes(closers: npt.NDArray[np.void]) -> npt.NDArray[np.int8]:
 
 
 def _xa_ids(
-    chunk: DecodedChunk, closers: npt.NDArray[np.void], outcomes: npt.NDArray[np.int8]
+    chunk: DecodedChunk, closers: Records, outcomes: npt.NDArray[np.int8]
 ) -> pa.Array:
     """What is behind the words of the XA statement; null where there is none."""
     queries = chunk.queries

@@ -11,12 +11,10 @@ import numpy as np
 from ray_canal.binlog import types
 from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.chunk import EVENT_SILENT
-from ray_canal.binlog.parsed import KIND_ROWDATA, ParsedChunk
+from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.filter import EventFilter
-from ray_canal.schema.ddl import statements as ddl
+from ray_canal.model.canal_types import DDL, DML, ROWDATA, XACOMMIT, XAROLLBACK
 
-_DDL = (ddl.CREATE, ddl.ALTER, ddl.ERASE, ddl.TRUNCATE, ddl.RENAME, ddl.CINDEX, ddl.DINDEX)
-_DML = (ddl.INSERT, ddl.UPDATE, ddl.DELETE)
 _ROWS = (*range(20, 26), *range(30, 33), types.PARTIAL_UPDATE_ROWS_EVENT)
 _STATEMENTS = (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT)
 """All other events that are no rows accompany rows: ROWS_QUERY, ANNOTATE_ROWS, variables."""
@@ -30,17 +28,17 @@ def without_kinds(parsed: ParsedChunk, wanted: EventFilter) -> None:
     dropped = [
         kind
         for kind, drops in zip(
-            _DML, (wanted.dml_insert, wanted.dml_update, wanted.dml_delete), strict=True
+            DML, (wanted.dml_insert, wanted.dml_update, wanted.dml_delete), strict=True
         )
         if drops
     ]
     if dropped:
         hide(events, of_rows & np.isin(kinds, dropped))
-    statements = (events["kind"] == KIND_ROWDATA) & ~of_rows
+    statements = (events["kind"] == ROWDATA) & ~of_rows
     executed = np.isin(events["type_code"], _STATEMENTS)
-    is_ddl = executed & np.isin(kinds, _DDL)
-    is_dml = ~executed | np.isin(kinds, _DML)
-    is_dcl = ~(is_ddl | is_dml | np.isin(kinds, (ddl.XACOMMIT, ddl.XAROLLBACK)))
+    is_ddl = executed & np.isin(kinds, DDL)
+    is_dml = ~executed | np.isin(kinds, DML)
+    is_dcl = ~(is_ddl | is_dml | np.isin(kinds, (XACOMMIT, XAROLLBACK)))
     silent = np.zeros(len(events), np.bool_)
     for drops, chosen in (
         (wanted.query_ddl, is_ddl), (wanted.query_dml, is_dml), (wanted.query_dcl, is_dcl)

@@ -13,13 +13,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ray_canal.binlog.parsed import KIND_BEGIN, KIND_END, KIND_ROWDATA, QueryEvent, QueryRecord
+from ray_canal.binlog.parsed import QueryEvent, QueryRecord
+from ray_canal.model.canal_types import (
+    ALTER,
+    BEGIN,
+    CINDEX,
+    CREATE,
+    DELETE,
+    DINDEX,
+    END,
+    ERASE,
+    INSERT,
+    QUERY,
+    RENAME,
+    ROWDATA,
+    TRUNCATE,
+    UPDATE,
+    XACOMMIT,
+    XAROLLBACK,
+)
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name, Names
-
-INSERT, UPDATE, DELETE = 1, 2, 3
-CREATE, ALTER, ERASE, QUERY, TRUNCATE, RENAME, CINDEX, DINDEX = 4, 5, 6, 7, 8, 9, 10, 11
-XACOMMIT, XAROLLBACK = 13, 14
 
 _Named = tuple[str, str, Name | None]  # schema, table, name before a RENAME
 _Ddl = tuple[int, Sequence[_Named]]
@@ -28,11 +42,11 @@ _DATABASE = ("DATABASE", "SCHEMA")
 _DML = {"INSERT": INSERT, "REPLACE": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _XA = {
     # EntryType, EventType
-    "START": (KIND_BEGIN, 0),
-    "BEGIN": (KIND_BEGIN, 0),
-    "END": (KIND_END, 0),
-    "COMMIT": (KIND_ROWDATA, XACOMMIT),
-    "ROLLBACK": (KIND_ROWDATA, XAROLLBACK),
+    "START": (BEGIN, 0),
+    "BEGIN": (BEGIN, 0),
+    "END": (END, 0),
+    "COMMIT": (ROWDATA, XACOMMIT),
+    "ROLLBACK": (ROWDATA, XAROLLBACK),
 }
 _INDEX_KINDS = {"UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"}
 _KEY_WORDS = {"INDEX", "KEY", "PRIMARY", *_INDEX_KINDS}

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
@@ -24,6 +23,7 @@ from ray_canal.binlog.chunk import (
 from ray_canal.binlog.format import version_numbers
 from ray_canal.binlog.walked import Walked, walk
 from ray_canal.kernels.framing import walk as w
+from ray_canal.model.arrays import Bools, Int64s, Records
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import EntryPosition, SourceIdentity
 
@@ -35,7 +35,6 @@ _HEAD_CHUNK_BYTES = 16 << 10
 WALK_CHUNK_BYTES = 4 << 20
 _PREVIOUS_GTIDS, _GTID_LIST = 35, 163
 
-Ints = npt.NDArray[np.int64]
 
 
 def takes_wide_offsets(version: str, gtid_mode: str) -> bool:
@@ -129,13 +128,13 @@ class Transactions:
     second."""
 
     journal_name: str
-    position: Ints
-    time_us: Ints
-    original_us: Ints
-    gtids: npt.NDArray[np.void]
-    exact: npt.NDArray[np.bool_]
+    position: Int64s
+    time_us: Int64s
+    original_us: Int64s
+    gtids: Records
+    exact: Bools
 
-    def not_before(self, time_us: int) -> npt.NDArray[np.bool_]:
+    def not_before(self, time_us: int) -> Bools:
         """Which may be of this time or a later one."""
         whole_second = time_us // MICROS * MICROS
         return self.time_us >= np.where(self.exact, time_us, whole_second)
@@ -214,19 +213,19 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
     )
 
 
-def _alone(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def _alone(events: Records) -> Bools:
     """Which of them are statements that are a transaction each."""
     in_transaction = events["flags"] & EVENT_IN_TRANSACTION != 0
     return np.asarray((events["kind"] == w.KIND_SPECIAL) & ~in_transaction)
 
 
-def _starts_without_gtids(events: npt.NDArray[np.void]) -> Ints:
-    starts: Ints = np.flatnonzero((events["kind"] == w.KIND_BEGIN) | _alone(events))
+def _starts_without_gtids(events: Records) -> Int64s:
+    starts: Int64s = np.flatnonzero((events["kind"] == w.KIND_BEGIN) | _alone(events))
     carried = events["gtid"] >= 0  # its transaction began in an earlier piece
     return np.asarray(starts[~carried[starts]])
 
 
-def closed_before(events: npt.NDArray[np.void], position: int) -> int:
+def closed_before(events: Records, position: int) -> int:
     """Where the last transaction of a chunk that ends at or before `position` ends; 0: none."""
     ends = (events["kind"] == w.KIND_END) | _alone(events)
     behind = (events["position"] + events["length"])[ends]

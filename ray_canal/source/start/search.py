@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import GTID_ANONYMOUS
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
 from ray_canal.binlog.walked import digest_pieces, walk
+from ray_canal.model.arrays import Bools, Records
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import BINLOG_START, EntryPosition
 from ray_canal.source.gtid_sets import is_mysql_set, missing_gtids, union
@@ -236,7 +236,7 @@ class Search:
         return low
 
     def _first(
-        self, names: Sequence[str], wanted: Callable[[Transactions], npt.NDArray[np.bool_]]
+        self, names: Sequence[str], wanted: Callable[[Transactions], Bools]
     ) -> EntryPosition:
         """The beginning of the first wanted transaction in these files, else the log's end."""
         for name in names:
@@ -254,7 +254,7 @@ class Search:
         return self.end()
 
 
-def _not_in(gtids: npt.NDArray[np.void], executed: str) -> npt.NDArray[np.bool_]:
+def _not_in(gtids: Records, executed: str) -> Bools:
     """Which of these transactions are not in the set; anonymous ones never are."""
     outside = gtids["flavor"] == GTID_ANONYMOUS
     if not missing_gtids(gtid_set_after("", gtids), executed):

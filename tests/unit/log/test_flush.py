@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from ray_canal.log.flush import BEGIN, END, ROWDATA, Flush
+from ray_canal.log.flush import Flush
+from ray_canal.model.canal_types import BEGIN, END, ROWDATA
 from tests.unit.log.made_log import MadeLog, info_of
 
 ROW_CHANGES = (1, 2, 3)

@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal.binlog.chunk import ENTRY, EVENT, EVENT_CLOSES, EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.kernels.rows.records import place_entries
-from ray_canal.log.flush import BEGIN, END, ROWDATA
+from ray_canal.model.canal_types import BEGIN, END, ROWDATA
 
 
 def closes(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
