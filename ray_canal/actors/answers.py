@@ -16,10 +16,12 @@ from ray_canal.errors import (
     CanalError,
     InstanceNotRunning,
     InstanceRestarted,
+    NotSubscribed,
     SubscriberReplaced,
 )
 from ray_canal.log.batch import Batch, Part
 from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.model.subscription import is_ephemeral_id
 
 
 def head_of(
@@ -102,6 +104,12 @@ def about_subscribers(
 
 def described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def not_subscribed(client_id: int) -> NotSubscribed:
+    ended = " (an ephemeral subscription ends when its client is closed or silent)"
+    why = ended if is_ephemeral_id(client_id) else ""
+    return NotSubscribed(f"clientId:{client_id} should subscribe first{why}")
 
 
 def void(batch_id: int) -> InstanceRestarted:

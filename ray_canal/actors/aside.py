@@ -27,6 +27,7 @@ from ray_canal.errors import (
     ConnectionLost,
     InstanceNotRunning,
     LogRenamed,
+    NotSubscribed,
 )
 from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
@@ -356,7 +357,10 @@ class Asides:
         """For status, as EventStore.stats has subscribers."""
         found = {}
         for client_id, aside in self._asides.items():
-            subscriber = self._home.subscriber(client_id)
+            try:
+                subscriber = self._home.subscriber(client_id)
+            except NotSubscribed:  # it is being removed
+                continue
             terms, cursor = self._home.terms(subscriber), subscriber.cursor
             own = {} if aside.line is None else aside.line.store.stats()["subscribers"]
             found[str(client_id)] = {

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
-from ray_canal.actors.answers import about_subscribers, plain
+from ray_canal.actors.answers import about_subscribers, not_subscribed, plain
 from ray_canal.actors.aside import Asides
 from ray_canal.actors.line import Line
 from ray_canal.actors.metrics import FIRST_S, PERIOD_S, Metrics
@@ -30,7 +30,7 @@ from ray_canal.destination.kept_schemas import KeptSchemas
 from ray_canal.destination.kept_start import KeptStart
 from ray_canal.destination.kept_timeline import KeptTimeline
 from ray_canal.destination.ownership import Claim, Ownership
-from ray_canal.destination.placement import Placement, oldest_in
+from ray_canal.destination.placement import Placement, oldest_cursor, oldest_in, waited_for
 from ray_canal.destination.purge_watch import watch_purge
 from ray_canal.destination.rates import Rates
 from ray_canal.destination.second_look import SecondLook
@@ -335,7 +335,7 @@ class Instance:
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         line, info = self._line, chunk.info
         assert line is not None
-        await self._schemas.keep(info, self._oldest_cursor)
+        await self._schemas.keep(info, lambda: oldest_cursor(self._subscribers, self._start))
         await self._timeline.reach(self._cursors, self._epoch, info.head)
         line.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
@@ -348,6 +348,9 @@ class Instance:
     # --- subscribers that go by their own dump: what aside.py needs ------------------------------
 
     def subscriber(self, client_id: int) -> SubscriberMeta:
+        """Raises NotSubscribed."""
+        if client_id not in self._subscribers:
+            raise not_subscribed(client_id)
         return self._subscribers[client_id]
 
     def terms(self, subscriber: SubscriberMeta) -> Terms:
@@ -485,12 +488,8 @@ class Instance:
         finally:
             metrics.gone()
 
-    def _oldest_cursor(self) -> EntryPosition | None:
-        cursors = [m.cursor.position for m in self._subscribers.values() if m.cursor is not None]
-        return min(cursors, key=lambda cursor: cursor.key()) if cursors else self._start
-
     async def _source_status(self) -> Any:
-        oldest = self._oldest_cursor()
+        oldest = oldest_cursor(waited_for(self._subscribers), self._start)
         line = self._opening or self._line
         found = None if line is None else await line.pump.source_status(oldest)
         if self._state in (RESTING, FINISHED, STOPPED):

@@ -39,7 +39,6 @@ from ray_canal.model.subscription import (
     TAIL,
     TCP_HOLDER,
     Subscription,
-    is_ephemeral_id,
     may_unsubscribe,
     refuse_client_id,
     refuse_wishes,
@@ -155,7 +154,7 @@ class Subscriptions(Instance):
     async def _joined(self, client_id: int, holder: str, rollback: bool) -> bool:
         async with self._turn_at_line(client_id) as line:
             self._refuse_replaced(client_id, holder)
-            subscriber = self._subscriber(client_id)
+            subscriber = self.subscriber(client_id)
             try:
                 line.store.subscribe(client_id, self.terms(subscriber), subscriber.position)
             except CursorNotInLog as error:
@@ -172,7 +171,7 @@ class Subscriptions(Instance):
         NotSubscribed."""
         self._refuse_filter(client_id, filter_text)
         async with self._turn_at_line(client_id):
-            subscriber = self._subscriber(client_id)
+            subscriber = self.subscriber(client_id)
             self._refuse_replaced(client_id, holder)
             await self._save(dataclasses.replace(subscriber, filter=filter_text))
         await self._join(client_id)
@@ -321,7 +320,7 @@ class Subscriptions(Instance):
     async def touch(self, client_id: int, holder: str = "") -> None:
         """An ephemeral subscriber is still there. Raises NotSubscribed, SubscriberReplaced."""
         if self._line is not None:
-            self._subscriber(client_id)
+            self.subscriber(client_id)
         self._refuse_replaced(client_id, holder)
         self._attendance.came(client_id)
 
@@ -397,15 +396,6 @@ class Subscriptions(Instance):
                 if line is self._line_now(client_id):
                     yield line
                     return
-
-    def _subscriber(self, client_id: int) -> SubscriberMeta:
-        if client_id not in self._subscribers:
-            ended = " (an ephemeral subscription ends when its client is closed or silent)"
-            raise NotSubscribed(
-                f"clientId:{client_id} should subscribe first"
-                + (ended if is_ephemeral_id(client_id) else "")
-            )
-        return self._subscribers[client_id]
 
     def _line_now(self, client_id: int) -> Line | None:
         aside = self._asides.get(client_id)

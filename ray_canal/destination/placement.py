@@ -88,3 +88,16 @@ def oldest_in(
         if cursor is not None and cursor.identity.server_uuid == here.server_uuid
     ]
     return min([start, *places], key=EntryPosition.key)
+
+
+def waited_for(known: Mapping[int, SubscriberMeta]) -> dict[int, SubscriberMeta]:
+    """Return those who were not given up."""
+    return {client_id: one for client_id, one in known.items() if not one.expired}
+
+
+def oldest_cursor(
+    known: Mapping[int, SubscriberMeta], start: EntryPosition | None
+) -> EntryPosition | None:
+    """Return the smallest cursor; without any, where the log began."""
+    places = (one.position for one in known.values())
+    return min((p for p in places if p is not None), key=EntryPosition.key, default=start)

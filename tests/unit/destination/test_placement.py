@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ray_canal.destination.placement import Placement
+import dataclasses
+
+from ray_canal.destination.placement import Placement, oldest_cursor, waited_for
 from ray_canal.errors import PositionPurged
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -67,3 +69,13 @@ def test_who_subscribed_in_the_old_log_that_nobody_else_had() -> None:
     assert placement.is_outdated(known(c1=at(1757)), new_log, HERE)
     assert not placement.is_outdated(known(c1=at(1757)), started(placement, 4), HERE)
     assert not placement.is_outdated({}, new_log, HERE)
+
+
+def test_who_was_given_up_is_not_waited_for() -> None:
+    """B5: the warning of a purge is about cursors that somebody still needs."""
+    both = known(c1=at(100), c2=at(50), c3=None)
+    assert oldest_cursor(waited_for(both), None) == at(50).position
+    gone = {**both, 2: dataclasses.replace(both[2], expired=1)}
+    assert oldest_cursor(waited_for(gone), None) == at(100).position
+    assert oldest_cursor(gone, None) == at(50).position  # what it needs to come back is kept
+    assert oldest_cursor({}, at(7).position) == at(7).position
