@@ -91,8 +91,11 @@ class EntryPosition:
 
     @property
     def boundary(self) -> EntryPosition:
-        """Where its transaction starts: what a dump can start at."""
-        return replace(self, row=0, entry=0, open_gtid="", moved=False)
+        """Where its transaction starts: what a dump can start at. When the one before that was
+        committed is not known."""
+        if not self.is_inside:
+            return self
+        return replace(self, row=0, entry=0, commit_us=0, open_gtid="", moved=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,3 +40,13 @@ def test_text() -> None:
     inside = EntryPosition("b.000001", 120, row=7, entry=2)
     assert str(inside) == "b.000001:120+7.2"
     assert str(inside.boundary) == "b.000001:120"
+
+
+def test_the_beginning_of_a_transaction_is_not_behind_its_commit() -> None:
+    """A9: a place at the beginning of an open transaction kept that one's commit time: after a
+    failover without GTIDs it was found behind it, and the transaction was skipped in silence."""
+    inside = EntryPosition("b.000001", 297, row=2, entry=3, commit_us=7, open_gtid="u:9")
+    assert inside.boundary.commit_us == 0
+    assert (inside.boundary.is_inside, inside.boundary.open_gtid) == (False, "")
+    behind = EntryPosition("b.000001", 297, commit_us=7)
+    assert behind.boundary.commit_us == 7
