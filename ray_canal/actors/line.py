@@ -198,10 +198,13 @@ class Line:
         return True
 
     async def read_back(self, client_id: int, batch_size: int) -> None:
-        """Bring into memory what the next get needs of what is on disk."""
+        """Bring into memory what the next get needs of what is on disk. Raises InstanceNotRunning:
+        the log was closed meanwhile."""
         first = self.store.first_position
         while (slot := self.store.missing(client_id, batch_size)) is not None:
             at, segment = slot.first, slot.payload
+            if self._spiller is None:
+                raise InstanceNotRunning("the log was closed; what was not acked comes again")
             reply = self._spiller.read_log_chunk.remote(segment)
             self.store.restore(at, await self._answer(reply))
         if self.store.first_position != first:

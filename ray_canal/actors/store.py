@@ -209,6 +209,8 @@ class Store(Subscriptions):
                 if line is self._line_now(client_id):
                     raise
             except (RayError, InstanceError) as error:
+                if line is not self._line_now(client_id):
+                    continue
                 if line.ended:
                     raise plain(error) from error
                 line.fail(plain(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ray_canal.actors.line import Line
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.signal import Signal
+from ray_canal.errors import InstanceNotRunning
 from ray_canal.filter import TableFilter
 from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
@@ -156,3 +158,19 @@ async def full_of_one() -> None:
         await asyncio.sleep(0.001)
     await running
     await line.close()
+
+
+def test_what_is_on_disk_is_not_read_from_a_log_that_was_closed() -> None:
+    """A get that waited while a generation ended met an AttributeError."""
+
+    async def closed() -> None:
+        line = line_of(Signal())
+        start, _, _ = await line.open((), ())
+        store = line.begin(start.position, 1)
+        await line.close()
+        slot = SimpleNamespace(first=0, payload="segment")
+        store.missing = lambda *_: slot  # type: ignore[method-assign, assignment, return-value]
+        with pytest.raises(InstanceNotRunning, match="closed"):
+            await line.read_back(1, 1)
+
+    asyncio.run(asyncio.wait_for(closed(), 60))
