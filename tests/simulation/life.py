@@ -37,7 +37,7 @@ from tests.simulation.client import Client
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
 from tests.simulation.servers import TABLES, Server
-from tests.simulation.virtual_time import virtual_time
+from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
 TIME_S = (0.5, 2.0, 6.0)
@@ -69,10 +69,11 @@ class Simulation:
         """Raises AssertionError."""
         with virtual_time() as self.loop:
             gtids = self.random.random() < 0.7
-            servers = [Server("a", self.random, gtids=gtids)]
+            servers = [Server("a", self.random, gtids=gtids, now=self._now)]
             if self.random.random() < 0.4:
                 number = self.random.choice((1, 40))
-                servers.append(Server("b", self.random, gtids=gtids, first_number=number))
+                more = {"gtids": gtids, "first_number": number, "now": self._now}
+                servers.append(Server("b", self.random, **more))
             self.outside = Outside(self.loop, self.random, servers)
             self.config = InstanceConfig.model_validate(
                 {
@@ -207,6 +208,9 @@ class Simulation:
 
     # --- what happens ---------------------------------------------------------------------------
 
+    def _now(self) -> float:
+        return self.loop.clock.now
+
     @property
     def _master(self) -> Server:
         return self.outside.servers[0]
@@ -227,7 +231,7 @@ class Simulation:
                 rows.append((len(self.tables), self.random.randrange(len(TABLES))))
                 self.tables.append(rows[-1][1])
                 self.commits.append(len(server.transactions))
-            commit_us = round(self.loop.clock.now * 1_000_000) + 1_700_000_000_000_000
+            commit_us = round((EPOCH_S + self._now()) * 1_000_000)
             server.commit(rows, commit_us + len(self.tables))
             if self.random.random() < 0.08:
                 server.rotate()
@@ -340,6 +344,7 @@ class Simulation:
         server.rotate()
 
     async def reset_server(self) -> None:
+        await asyncio.sleep(1.0)  # no two logs have a file of one name and one second
         self._logs_gone = True
         self._master.reset()
 

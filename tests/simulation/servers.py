@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from ray_canal.binlog.chunk import (
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+from tests.simulation.virtual_time import EPOCH_S
 
 SCHEMA = "shop"
 TABLES = ("item", "order", "person")
@@ -84,7 +85,8 @@ class BinlogFile:
 
 class Server:
     """One MySQL. `packing`: the most rows of a row event; `says_queries`: whether statements are
-    logged beside their rows. `gtids`: whether transactions have them."""
+    logged beside their rows. `gtids`: whether transactions have them. `now`: seconds since
+    EPOCH_S."""
 
     def __init__(
         self,
@@ -94,7 +96,9 @@ class Server:
         base: str = "binlog",
         first_number: int = 1,
         gtids: bool = True,
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
         self.address = f"{name}:3306"
         self.uuid = str(uuid.UUID(int=random_.getrandbits(128), version=4))
         self.sid = uuid.UUID(self.uuid).bytes
@@ -118,8 +122,7 @@ class Server:
     def rotate(self) -> None:
         self._number += 1
         name = f"{self.base}.{self._number:06d}"
-        # No two logs have a file of one name and one second: time is short in a simulation.
-        created_s = 1_700_000_000 + 10_000 * self.life + self._number
+        created_s = int(EPOCH_S + self._now())
         file = BinlogFile(name, self.executed_text(), created_s)
         self.files.append(file)
         self.lives[-1].append(file)
