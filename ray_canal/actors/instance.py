@@ -122,11 +122,9 @@ class Instance:
         self._started_at = time.time()
         self._pumping: asyncio.Task[None] | None = None
         self._life = asyncio.create_task(self._live())
-        self._beats = [
-            asyncio.create_task(watch_purge(self._destination, self._source_status)),
-            asyncio.create_task(self._publish()),
-            asyncio.create_task(self._sweep_disk()),
-        ]
+        watches = watch_purge(self._destination, self._source_status)
+        beats = watches, self._publish(), self._sweep_disk()
+        self._beats = [asyncio.create_task(each) for each in beats]
 
     # --- the life of the instance -------------------------------------------------------------
 
@@ -399,13 +397,16 @@ class Instance:
     # --- for the calls of clients -------------------------------------------------------------
 
     async def _ready_line(self, *, wanted: bool = False) -> Line:
-        """The destination's own, once the first generation has one. An instance that rests begins,
-        if `wanted`, or if somebody has subscribed just when it came to rest."""
+        """The destination's own, once there is one. An instance that rests begins, if `wanted`, or
+        if somebody has subscribed (to the deployment that had it before, perhaps)."""
         while self._line is None:
             if self._failure is not None:
                 raise self._failure
             if self._state == RESTING:
-                if not wanted and not self._subscribers:
+                wanted |= bool(self._subscribers or await self._cursors.load())
+                if self._state != RESTING:
+                    continue
+                if not wanted:
                     raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
                 self._expected = True
                 await self._set(STARTING, None)

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.errors import ConfigError, MetaUnavailable, PositionNotFound, SubscriberReplaced
+from ray_canal.errors import (
+    ConfigError,
+    MetaUnavailable,
+    NotSubscribed,
+    PositionNotFound,
+    SubscriberReplaced,
+)
 from ray_canal.meta.manager import MetaManager
 from ray_canal.model.message import EMPTY_BATCH, Caller
 from ray_canal.model.subscription import TCP_HOLDER, Subscription
@@ -358,5 +364,25 @@ def test_a_filter_takes_the_place_of_the_destinations(tmp_path: Path) -> None:
                 found[client_id] = sum(head.row_count for head in heads)
             assert 0 < found[1] < found[3]
             assert 0 < found[2] < found[3]
+
+    run(story())
+
+
+def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path: Path) -> None:
+    """B3: of two deployments the newer one rested, as nobody had subscribed when it started; who
+    had since, with the older one, was told by it to subscribe first."""
+
+    async def story() -> None:
+        config = instance(binlog_files()[2:], runs="while_subscribed")
+        older, newer = new_store(tmp_path, config), new_store(tmp_path, config)
+        try:
+            await until(lambda: newer._state == "resting")
+            await older.subscribe(1, ALL, holder="me")
+            assert await take(newer, 1, holder="me", seconds=30)
+            with pytest.raises(NotSubscribed):
+                await take(newer, 2)
+        finally:
+            await newer.stop()
+            await older.stop()
 
     run(story())
