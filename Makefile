@@ -32,8 +32,10 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
+# Unit and golden tests share nothing and run in parallel; the rest has servers, Ray and Spark and runs in order.
 test: setup servers lint
-	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m 'not soak and not benchmark' tests/unit tests/golden $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark' --ignore tests/unit --ignore tests/golden $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (seconds)
