@@ -41,6 +41,8 @@ def serve(
     """
     deployment = canal.load_config(str(config))
     names = canal.start(deployment, timeout=timeout_s)
+    if deployment.flight is not None:
+        print(f"Arrow Flight: {canal.serve_flight(deployment)}", flush=True)
     # Ray's own SIGTERM handler would end this process before the destinations are stopped.
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -50,6 +52,8 @@ def serve(
     if detach:
         return
     stopped.wait()
+    if deployment.flight is not None:
+        canal.stop_flight(namespace=deployment.ray.namespace)
     for name in names:
         canal.stop(name, namespace=deployment.ray.namespace)
         print(f"{name}: stopped", flush=True)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.config import load as load_config
+    from ray_canal.flight.actor import serve_flight as serve_flight
+    from ray_canal.flight.actor import stop_flight as stop_flight
     from ray_canal.model.timeline import row_id as row_id
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
@@ -60,6 +62,8 @@ _WHERE = {
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
+    "serve_flight": "ray_canal.flight.actor",
+    "stop_flight": "ray_canal.flight.actor",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
     "row_id": "ray_canal.model.timeline",
@@ -79,6 +83,7 @@ __all__ = [
     "load_config",
     "row_id",
     "serve",
+    "serve_flight",
     "server_status",
     "set_filter",
     "set_instance_filter",
@@ -86,6 +91,7 @@ __all__ = [
     "start",
     "status",
     "stop",
+    "stop_flight",
     "stop_serving",
     "subscribers",
     "unsubscribe",

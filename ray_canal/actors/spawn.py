@@ -28,7 +28,7 @@ _SERVER_PREFIX = "canal-server:"
 # slot.
 _ACTOR_CPUS = 0
 # The controller and the stores stay on the head node, where the meta file is.
-_ON_HEAD = {"node:__internal_head__": 0.001}
+ON_HEAD = {"node:__internal_head__": 0.001}
 # Calls that must pass while a long poll of the same actor is waiting.
 CONTROL_GROUP = "control"
 # The one call that asks whether an actor's process runs.
@@ -51,7 +51,7 @@ def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
             lifetime="detached",
             get_if_exists=True,
             num_cpus=_ACTOR_CPUS,
-            resources=_ON_HEAD,
+            resources=ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
         )
@@ -73,7 +73,7 @@ def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any
             lifetime="detached",
             get_if_exists=True,
             num_cpus=_ACTOR_CPUS,
-            resources=_ON_HEAD,
+            resources=ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
             max_concurrency=_CALLS_MAX,
@@ -122,7 +122,7 @@ def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:
     from ray_canal.actors.tcp_server import TcpServerActor
 
     placed: dict[str, Any] = (
-        {"resources": _ON_HEAD} if config.replicas == 1 else {"scheduling_strategy": "SPREAD"}
+        {"resources": ON_HEAD} if config.replicas == 1 else {"scheduling_strategy": "SPREAD"}
     )
     given = server_json(config)
     return [
@@ -237,7 +237,7 @@ def spiller(folder: str) -> ActorHandle[Any]:
 
     handle: ActorHandle[Any] = (
         ray.remote(Spiller)
-        .options(num_cpus=_ACTOR_CPUS, resources=_ON_HEAD, max_restarts=0)
+        .options(num_cpus=_ACTOR_CPUS, resources=ON_HEAD, max_restarts=0)
         .remote(folder)
     )
     return handle

@@ -82,6 +82,8 @@ def start(
         typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
+    if deployment.flight:
+        typer.echo(f"Arrow Flight: {canal.serve_flight(deployment)}")
     _warn_of_an_open_port(deployment)
     if detach:
         return
@@ -91,6 +93,8 @@ def start(
         stopped.wait()
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
+    if deployment.flight and started:
+        canal.stop_flight(namespace=namespace)
     for name in started:
         canal.stop(name, namespace=namespace)
         typer.echo(f"{name}: stopped")
@@ -102,7 +106,8 @@ def serve(
     detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
     replace: Replace = True,
 ) -> None:
-    """Open Canal's TCP port for the destinations that run in the cluster (section `server`).
+    """Open Canal's TCP port (section `server`) and Arrow Flight (section `flight`) for the
+    destinations that run in the cluster.
 
     `start` does it, too; this is for a cluster whose destinations run already. A port that is open
     with another configuration, or with an earlier password or certificate, is closed and reopened.
@@ -113,8 +118,11 @@ def serve(
 
     deployment = load(config)
     connect_ray(deployment, local=False)
-    for address in canal.serve(deployment, replace=replace):
-        typer.echo(f"Canal's TCP protocol: {address}")
+    if deployment.server or not deployment.flight:
+        for address in canal.serve(deployment, replace=replace):
+            typer.echo(f"Canal's TCP protocol: {address}")
+    if deployment.flight:
+        typer.echo(f"Arrow Flight: {canal.serve_flight(deployment)}")
     _warn_of_an_open_port(deployment)
     if detach:
         return
@@ -122,11 +130,13 @@ def serve(
     with _until_signal() as stopped:
         stopped.wait()
     canal.stop_serving(namespace=deployment.ray.namespace)
+    canal.stop_flight(namespace=deployment.ray.namespace)
 
 
 def _warn_of_an_open_port(deployment: Any) -> None:
-    if deployment.server is not None and deployment.server.warning:
-        typer.echo(f"warning: {deployment.server.warning}", err=True)
+    for port in (deployment.server, deployment.flight):
+        if port is not None and port.warning:
+            typer.echo(f"warning: {port.warning}", err=True)
 
 
 @app.command()

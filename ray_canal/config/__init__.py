@@ -10,9 +10,11 @@ from ray_canal.config.deployment import CanalConfig as CanalConfig
 from ray_canal.config.deployment import InstanceConfig as InstanceConfig
 from ray_canal.config.deployment import RayConfig as RayConfig
 from ray_canal.config.filters import FilterConfig as FilterConfig
+from ray_canal.config.flight import FlightConfig as FlightConfig
 from ray_canal.config.load import load as load
 from ray_canal.config.secret import secret as secret
 from ray_canal.config.section import TlsConfig as TlsConfig
+from ray_canal.config.server import DoorConfig as DoorConfig
 from ray_canal.config.server import Right as Right
 from ray_canal.config.server import ServerConfig as ServerConfig
 from ray_canal.config.server import ServerTlsConfig as ServerTlsConfig

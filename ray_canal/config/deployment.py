@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field, field_validator, model_validator
 
 from ray_canal.config.filters import FilterConfig
+from ray_canal.config.flight import FlightConfig
 from ray_canal.config.section import Section
 from ray_canal.config.server import ServerConfig
 from ray_canal.config.source import SourceConfig
@@ -101,6 +102,7 @@ class CanalConfig(Section):
     meta: MetaConfig = MetaConfig()
     ray: RayConfig = RayConfig()
     server: ServerConfig | None = None
+    flight: FlightConfig | None = None
 
     @model_validator(mode="after")
     def _unique(self) -> CanalConfig:

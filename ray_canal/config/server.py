@@ -1,4 +1,4 @@
-"""[server]: Canal's TCP protocol."""
+"""[server]: Canal's TCP protocol, and what every port has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from ray_canal.config.section import FilePath, SecretText, Section
 
@@ -60,31 +61,22 @@ class UserConfig(Section):
         return tuple(found)
 
 
-class ServerConfig(Section):
-    """Canal's TCP protocol for all destinations of the cluster. Without this section, no port is
-    opened. `host` empty: every address of the machine where clients must say who they are, else
-    its own alone."""
+class DoorConfig(Section):
+    """Who may come in from the network, and how: what [server] and [flight] have in common.
+
+    `host` empty: every address of the machine where clients must say who they are, else its own
+    alone."""
 
     host: str = ""
-    port: int = Field(11111, ge=0, le=65535)
-    replicas: int = Field(1, ge=1, le=64)
     username: str = ""
     password: SecretText = ""
     password_hash: SecretText = ""  # in place of `password`: hex of SHA1(SHA1(it)), as canal.passwd
     user: tuple[UserConfig, ...] = ()
     insecure: bool = False
-    login_timeout_s: float = Field(10.0, gt=0)
-    idle_timeout_s: float = Field(3600.0, gt=0)
-    stall_timeout_s: float = Field(60.0, gt=0)
-    connections_max: int = Field(4096, ge=1)
-    logins_max: int = Field(1024, ge=1)
-    requests_max: int = Field(100, ge=1)
-    packet_bytes_max: int = Field(1 << 20, ge=1 << 10)
-    buffer_bytes_max: int = Field(256 << 20, ge=1 << 20)
     tls: ServerTlsConfig = ServerTlsConfig()
 
     @model_validator(mode="after")
-    def _one_password(self) -> ServerConfig:
+    def _one_password(self) -> Self:
         if self.password and self.password_hash:
             raise ValueError("give `password` or `password_hash`, not both")
         if self.username and not (self.password or self.password_hash):
@@ -93,11 +85,11 @@ class ServerConfig(Section):
             raise ValueError("tls needs `cert`, a PEM file of the server's certificate")
         names = [user.username for user in self.user] + [self.username] * bool(self.username)
         if len(set(names)) != len(names):
-            raise ValueError(f"server.user: a name is given twice, of {', '.join(names)}")
+            raise ValueError(f"user: a name is given twice, of {', '.join(names)}")
         return self
 
     @model_validator(mode="after")
-    def _closed_or_said_to_be_open(self) -> ServerConfig:
+    def _closed_or_said_to_be_open(self) -> Self:
         if self.insecure and self.asks_who_comes:
             raise ValueError("insecure = true lets everybody in; leave it out, or the passwords")
         if self.host and not (self.asks_who_comes or self.insecure or _is_local(self.host)):
@@ -135,6 +127,22 @@ class ServerConfig(Section):
             f"insecure = true: whoever reaches {self.listens_on} may read everything, and move or "
             "remove every cursor (docs/reference/canal-tcp.md)"
         )
+
+
+class ServerConfig(DoorConfig):
+    """Canal's TCP protocol for all destinations of the cluster. Without this section, no port is
+    opened."""
+
+    port: int = Field(11111, ge=0, le=65535)
+    replicas: int = Field(1, ge=1, le=64)
+    login_timeout_s: float = Field(10.0, gt=0)
+    idle_timeout_s: float = Field(3600.0, gt=0)
+    stall_timeout_s: float = Field(60.0, gt=0)
+    connections_max: int = Field(4096, ge=1)
+    logins_max: int = Field(1024, ge=1)
+    requests_max: int = Field(100, ge=1)
+    packet_bytes_max: int = Field(1 << 20, ge=1 << 10)
+    buffer_bytes_max: int = Field(256 << 20, ge=1 << 20)
 
 
 def _is_local(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Who may come in over the TCP port, and what for.
+"""Who may come in over the TCP port or Flight, and what for.
 
     right       lets a user
     read        subscribe again as a client id that there is, with the filter that it has; get
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from ray_canal.canal.scramble import accepts, parsed_hash, password_hash
 from ray_canal.canal.session import (
@@ -25,9 +26,11 @@ from ray_canal.canal.session import (
     Request,
     Unsubscribe,
 )
-from ray_canal.config import Right, ServerConfig, UserConfig, secret
+from ray_canal.config import DoorConfig, Right, UserConfig, secret
 from ray_canal.config.section import REFERENCES, HiddenText
 from ray_canal.errors import AccessDenied
+
+T = TypeVar("T", bound=DoorConfig)
 
 _DOES: dict[Right, str] = {
     "read": "read",
@@ -73,7 +76,7 @@ class User:
         return any(identity.client_id in each for each in self.client_ids or ())
 
     def _denied(self, what: str, identity: Identity) -> AccessDenied:
-        error = AccessDenied(f"user {self.name!r} may not {what} (rights of [[server.user]])")
+        error = AccessDenied(f"user {self.name!r} may not {what} (rights of its `user` section)")
         return error.at(destination=identity.destination)
 
 
@@ -83,7 +86,7 @@ EVERYBODY = User("", frozenset({"admin"}))
 class Access:
     """The door. Passwords are kept as the hashes that a login is checked against."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: DoorConfig) -> None:
         """Raises ConfigError: a secret cannot be read, or is empty."""
         self._name = config.username
         self._hash = _kept(config.password, config.password_hash)
@@ -108,13 +111,13 @@ class Access:
         return EVERYBODY if known and accepts(self._hash, seed, answer) else None
 
 
-def hashed(config: ServerConfig) -> ServerConfig:
+def hashed(config: T) -> T:
     """The same door, without passwords in clear text: their hashes are all that it needs."""
     users = tuple(each.model_copy(update=_hash_of(each)) for each in config.user)
     return config.model_copy(update={**_hash_of(config), "user": users})
 
 
-def _hash_of(section: ServerConfig | UserConfig) -> dict[str, str]:
+def _hash_of(section: DoorConfig | UserConfig) -> dict[str, str]:
     text = str.__str__(section.password)
     if not text or text.partition(":")[0] in REFERENCES:
         return {}

@@ -26,6 +26,8 @@ NO_DEFAULT = {
     "instance.source.address",
     "server.user.username",
     "server.user.password",
+    "flight.user.username",
+    "flight.user.password",
 }
 """Keys for which docs/reference/canal.toml has an example, because something must stand there."""
 

