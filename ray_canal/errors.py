@@ -125,9 +125,9 @@ class PositionNotFound(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """What a purge took away: from where we wanted to read, to where the log begins (or where
-    reading goes on). Times are seconds, 0: not known. `gtids`: the transactions, where there are
-    GTIDs (MariaDB: "after X, up to Y")."""
+    """The range that a purge took away: from where we wanted to read, to where the log begins (or
+    where reading goes on). Times are seconds, 0: not known. `gtids`: the transactions, where there
+    are GTIDs (MariaDB: "after X, up to Y")."""
 
     start: str
     end: str
@@ -256,11 +256,11 @@ class CursorNotInLog(InstanceError):
 
 
 class EpochLost(InstanceRestarted):
-    """Where cursors live, the owner's epoch was forgotten, and perhaps some acks with it."""
+    """The cursors' backend has lost the owner's epoch, and perhaps some acks with it."""
 
 
 class MetaUnavailable(InstanceNotRunning):
-    """Where cursors live cannot be reached; the same call may be made again."""
+    """The cursors' backend cannot be reached; the same call may be made again."""
 
 
 class Fenced(InstanceError):

@@ -81,7 +81,7 @@ class _Names:
 
 
 def without_common(patterns: list[str], tables: str) -> list[str]:
-    """Of these patterns those that certainly match no name that the list `tables` matches. Of
+    """Return those of the patterns that certainly match no name that the list `tables` matches. Of
     others nobody knows."""
     spans = [span(pattern) for pattern in split_patterns(tables)]
     if not spans or None in spans:
@@ -97,7 +97,8 @@ def without_common(patterns: list[str], tables: str) -> list[str]:
 
 
 class TableFilter:
-    """Which tables pass. `within` is another white list (the instance's) that must admit it too."""
+    """The tables that pass. `within` is another white list (the instance's) that must admit it
+    too."""
 
     def __init__(self, tables: str = "", black_tables: str = "", within: str = "") -> None:
         self._texts = (tables, black_tables, within)
@@ -107,7 +108,7 @@ class TableFilter:
         self._known: dict[tuple[str, str], bool] = {}
 
     def admits(self, schema: str, table: str) -> bool:
-        """Whether the table passes; remembered."""
+        """Return whether the table passes; remembered."""
         key = (schema, table)
         found = self._known.get(key)
         if found is None:
@@ -133,7 +134,7 @@ class TableFilter:
 
 
 class FieldFilter:
-    """Which columns pass (Canal: filter.field, filter.black.field).
+    """The columns that pass (Canal: filter.field, filter.black.field).
 
     A list is `schema.table:column/column,schema.table:…`: exact names, in any case. A table in the
     white list shows the columns named there; of another table all pass but those of the black one.
@@ -148,7 +149,7 @@ class FieldFilter:
         return bool(self._white or self._black)
 
     def admits(self, schema: str, table: str, column: str) -> bool:
-        """Whether the column passes."""
+        """Return whether the column passes."""
         name = f"{schema}.{table}".upper()
         if name in self._white:
             return column.upper() in self._white[name]
@@ -182,7 +183,7 @@ def _columns_by_table(text: str) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """What an instance leaves out before rows are decoded. Each flag drops (Canal: filter.*).
+    """Events that a destination drops before rows are decoded. Each flag drops (Canal: filter.*).
 
     Of statements: `query_ddl` the entries of DDL (schemas follow it all the same), `query_dml`
     those of statement format and what accompanies rows (ROWS_QUERY, ANNOTATE_ROWS, variables),
@@ -201,11 +202,11 @@ class EventFilter:
     table_error: bool = False
 
     def wants_rows(self, schema: str, table: str) -> bool:
-        """Whether any row of the table may pass."""
+        """Return whether any row of the table may pass."""
         return not self.rows and self.tables.admits(schema, table)
 
     @property
     def by_kind(self) -> bool:
-        """Whether it looks at kinds of events, and not at tables alone."""
+        """Return whether it looks at kinds of events, and not at tables alone."""
         statements = self.query_dcl or self.query_dml or self.query_ddl
         return statements or self.dml_insert or self.dml_update or self.dml_delete

@@ -36,9 +36,9 @@ _VIEW_BYTES = 3 * _INT_BYTES  # View: of each subscriber, its entries and what t
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In bytes. `processes`: anonymous memory of the store, of its upstream and of the spiller.
-    `objects`: in Ray's object store, referred to by them or by messages with parts on disk.
-    `disk`: of the log."""
+    """The limits of one destination, in bytes. `processes`: anonymous memory of the store, of its
+    upstream and of the spiller. `objects`: in Ray's object store, referred to by them or by
+    messages with parts on disk. `disk`: of the log."""
 
     processes: int
     objects: int
@@ -53,7 +53,8 @@ class Limits:
 
 
 def chunks_ahead(decoders: int) -> int:
-    """So many chunks may be called for before the oldest of them is in the log (actors/pump.py)."""
+    """Return how many chunks may be called for before the oldest of them is in the log
+    (actors/pump.py)."""
     return 2 if decoders == 0 else 2 * decoders + 1
 
 
@@ -67,9 +68,9 @@ def chunks_in_flight(decoders: int) -> int:
 def limits(
     config: InstanceConfig, *, decoders: int, subscribers: int, lines: int = 1
 ) -> Limits | None:
-    """Of a destination with so many subscribers and logs (one, and one more for each subscriber
-    that goes by its own dump). None: its log counts entries (ITEMSIZE), so nothing limits its
-    bytes."""
+    """Return the limits of a destination with so many subscribers and logs (one, and one more for
+    each subscriber that goes by its own dump). None: its log counts entries (ITEMSIZE), so nothing
+    limits its bytes."""
     if config.store.batch_mode != "MEMSIZE":
         return None
     total = Limits(PROCESS_BYTES, 0, 0)  # the store actor

@@ -52,7 +52,7 @@ class NamePattern:
     _must_not: tuple[Any, ...]
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Return whether the whole name matches."""
         return any(
             must.fullmatch(name) is not None
             and (must_not is None or must_not.fullmatch(name) is None)
@@ -177,7 +177,8 @@ def _with_exclusion(text: str) -> tuple[str, str | None]:
 
 
 def _group_length(text: str) -> int:
-    """How long the group is that the text begins with. Raises ValueError: it does not end."""
+    """Return how long the group is that the text begins with. Raises ValueError: it does not
+    end."""
     depth = length = 0
     for part, inside in _tokens(text):
         length += len(part)

@@ -89,7 +89,7 @@ def _parser(records: list[SchemaRecord], first: QuarantinedChunk, given: Names) 
 
 
 def _held_rows(info: ChunkInfo, chunk: QuarantinedChunk) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which entries were left out then: the others were handed out."""
+    """Return which entries were left out then: the others were handed out."""
     return info.admitted(lambda schema, table: (schema, table) in chunk.tables)
 
 

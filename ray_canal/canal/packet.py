@@ -121,7 +121,8 @@ def no_messages() -> bytes:
 
 
 def messages_head(batch_id: int, entries_bytes: int) -> bytes:
-    """What stands before the rendered entries of a batch: length, type, body's head, batch id.
+    """Return what stands before the rendered entries of a batch: length, type, body's head, batch
+    id.
 
     Canal sends nothing but the packet's fields 3 and 5 here. `entries_bytes` counts each entry with
     its tag (MESSAGES_FIELD) and length. Raises CorruptPacket: more than a frame can hold.

@@ -58,7 +58,7 @@ def scramble411(password: str, seed: bytes) -> bytes:
 
 
 def accepts(kept: bytes, seed: bytes, answer: bytes) -> bool:
-    """Whether an answer in hexadecimal digits proves the password behind a kept hash."""
+    """Return whether an answer in hexadecimal digits proves the password behind a kept hash."""
     try:
         proof = bytes.fromhex(answer.decode("ascii"))
     except ValueError:  # also a byte that is not ASCII

@@ -72,7 +72,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks for what: the key of a subscriber."""
+    """The key of a subscriber."""
 
     destination: str
     client_id: int
@@ -222,7 +222,7 @@ class Session:
         self._close: Close | None = None
 
     def greeting(self) -> bytes:
-        """What the server sends first."""
+        """Return what the server sends first."""
         return packets.handshake(self.seed)
 
     @property
@@ -232,7 +232,7 @@ class Session:
 
     @property
     def wants_more(self) -> bool:
-        """Whether `receive` has any use for more bytes."""
+        """Return whether `receive` has any use for more bytes."""
         return self.state is not State.CLOSED and self._corrupt is None
 
     def receive(self, data: bytes) -> None:

@@ -17,7 +17,8 @@ from ray_canal.errors import ConfigError
 
 
 class RayConfig(Section):
-    """How to reach Ray. `address` empty: the running cluster, else a local one.
+    """Settings of [ray]: how to reach the cluster. `address` empty: the running cluster, else a
+    local one.
 
     `destinations_per_process` 0: each destination has a process for its log and one for its
     upstream; else so many share one process with both. "auto": 1 on up to 4 CPUs, 0 on more, and as
@@ -58,7 +59,8 @@ class InstanceConfig(Section):
     irregular_dates: Literal["null", "error"] = "null"  # in Arrow: 0000-00-00, 2026-02-31
 
     def at(self, address: str) -> InstanceConfig:
-        """The same, reading from the server at this address; of files: the same."""
+        """Return this configuration for the server at `address`; unchanged where the source is
+        files."""
         if not self.source.address:
             return self
         return self.model_copy(update={"source": self.source.at(address)})

@@ -19,7 +19,8 @@ from ray_canal.filter import (
 
 
 class FilterConfig(Section):
-    """What passes (canal.instance.filter.*): tables in Canal's regex grammar, columns, kinds."""
+    """Settings of [instance.filter], what passes (canal.instance.filter.*): tables in Canal's regex
+    grammar, columns, kinds."""
 
     tables: str = r".*\..*"
     black_tables: str = r"mysql\.slave_.*"
@@ -48,22 +49,22 @@ class FilterConfig(Section):
         return self
 
     def changed(self, changes: dict[str, Any]) -> FilterConfig:
-        """It with some keys of other values. Raises ConfigError."""
+        """Return a copy with these keys changed. Raises ConfigError."""
         try:
             return FilterConfig.model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             raise ConfigError(f"instance.filter: {explained(error, FilterConfig)}") from None
 
     def hiding(self, tables: str) -> FilterConfig:
-        """It with more tables in its black list (a list in its grammar)."""
+        """Return a copy with more tables in its black list (a list in its grammar)."""
         known = self.black_tables
         if not tables or tables in known:
             return self
         return self.model_copy(update={"black_tables": f"{known},{tables}" if known else tables})
 
     def of_subscriber(self, tables: str) -> TableFilter:
-        """What passes for a subscriber with this list; an empty one is the destination's. Raises
-        ConfigError: it is no list."""
+        """Return what passes for a subscriber with this list; an empty one is the destination's.
+        Raises ConfigError: it is no list."""
         if self.subscribers == "replace":
             return TableFilter(tables or self.tables, self.black_tables)
         return TableFilter(tables, self.black_tables, within=self.tables)
@@ -80,7 +81,7 @@ class FilterConfig(Section):
         return [pattern for pattern in patterns if pattern in hidden]
 
     def event_filter(self) -> EventFilter:
-        """What is dropped before rows are decoded; all but `transaction_entry`."""
+        """Return what is dropped before rows are decoded; all but `transaction_entry`."""
         tables = "" if self.subscribers == "replace" else self.tables
         return EventFilter(
             TableFilter(tables, self.black_tables),

@@ -78,7 +78,7 @@ def host_port_of(address: str, default_port: int, key: str) -> tuple[str, int]:
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """What is wrong, by key, with the nearest valid key of `model` for an unknown one."""
+    """Return what is wrong, by key, with the nearest valid key of `model` for an unknown one."""
     return "; ".join(
         _explain(e, model) for e in error.errors(include_input=False, include_url=False)
     )

@@ -24,7 +24,8 @@ class ServerTlsConfig(Section):
 
 
 class UserConfig(Section):
-    """Who may come to the TCP port, and what for; server/access.py says what each right is.
+    """Settings of a `user`: who may come in, and what for; server/access.py says what each right
+    is.
 
     `destinations` are names or patterns with `*` and `?`; `client_ids` are numbers and ranges,
     `1001-1099,2000`; empty: any, but none of them is the user's own.
@@ -62,7 +63,7 @@ class UserConfig(Section):
 
 
 class DoorConfig(Section):
-    """Who may come in from the network, and how: what [server] and [flight] have in common.
+    """Settings of a port, who may come in and how: what [server] and [flight] have in common.
 
     `host` empty: every address of the machine where clients must say who they are, else its own
     alone."""
@@ -102,7 +103,7 @@ class DoorConfig(Section):
 
     @property
     def asks_who_comes(self) -> bool:
-        """Whether clients need a password, or a certificate."""
+        """Return whether clients need a password, or a certificate."""
         return bool(self.password or self.password_hash or self.user or self.tls.ca)
 
     @property
@@ -114,7 +115,7 @@ class DoorConfig(Section):
 
     @property
     def warning(self) -> str:
-        """What whoever opens the port should know; "" where there is nothing to say."""
+        """Return what whoever opens the port should know; "" where there is nothing to say."""
         if self.asks_who_comes:
             return ""
         if _is_local(self.listens_on):

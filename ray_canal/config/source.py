@@ -14,7 +14,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class SourceConfig(Section):
-    """Where events come from: a live server (`address`) or local binlog files (`files`)."""
+    """Settings of [instance.source], where events come from: a live server (`address`) or local
+    binlog files (`files`)."""
 
     address: str = ""
     standby: tuple[str, ...] = ()  # other servers with the same data, to go on at
@@ -118,7 +119,7 @@ class SourceConfig(Section):
         return (self.address, *self.standby) if self.address else ()
 
     def at(self, address: str) -> SourceConfig:
-        """The same, with the server at this address before the others."""
+        """Return a copy with the server at this address before the others."""
         others = tuple(each for each in self.addresses if each != address)
         standby = others if address in self.addresses else self.standby
         return self.model_copy(update={"address": address, "standby": standby})

@@ -31,7 +31,8 @@ class StoreConfig(Section):
 
     @property
     def capacity_bytes(self) -> int:
-        """Of the log in memory, counted in bytes; about so much where it counts entries."""
+        """Return the capacity of the log in memory, in bytes; about so much where it counts
+        entries."""
         return self.buffer_size * self.memunit_bytes
 
     @model_validator(mode="after")
@@ -65,8 +66,9 @@ MYSQL_TABLES = ("canal_epoch", "canal_cursor", "canal_schema", "canal_quarantine
 
 
 class MetaConfig(Section):
-    """Where cursors live. `path` is a file on a disk that survives the head node's restart; the
-    rest is for servers. `database`: MySQL's database, or what Redis's keys begin with."""
+    """Settings of [meta]: where cursors are kept. `path` is a file on a disk that survives the head
+    node's restart; the rest is for servers. `database`: MySQL's database, or what Redis's keys
+    begin with."""
 
     backend: Literal["sqlite", "memory", "mysql", "redis"] = "sqlite"
     path: FilePath = "meta.db"

@@ -28,6 +28,6 @@ BINLOGS = tuple(binlog_files())
 
 
 def expected() -> dict[str, Any]:
-    """What the server held at the end and what the script changed; see truth.py."""
+    """Return what the server held at the end and what the script changed; see truth.py."""
     found: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
     return found

@@ -250,7 +250,7 @@ class Shop:
             self.run("customers", "DELETE FROM customers WHERE newsletter = 0 AND country = 'GB'")
 
     def truth(self) -> dict[str, Any]:
-        """What the server holds now, and what was changed on the way."""
+        """Return what the server holds now, and what was changed on the way."""
         tables = {}
         for table, changes in self.changes.items():
             with self.connection.cursor() as cursor:

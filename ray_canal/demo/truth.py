@@ -72,7 +72,7 @@ class Replica:
             rows[tuple(after[name] for name in key)] = after
 
     def differences(self, expected: Mapping[str, Any]) -> list[str]:
-        """What differs from `expected()`; empty when the replay is right."""
+        """Return what differs from `expected()`; empty when the replay is right."""
         found = []
         for table, truth in expected["tables"].items():
             rows = self.rows[table].values()

@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PositionRange:
-    """Where a batch's first entry starts, and where its last one ends. `ack`: the cursor that its
+    """The range from a batch's first entry to the end of its last one. `ack`: the cursor that its
     ack moves to. (Canal's stays where it is when no transaction begins or ends in the batch.)"""
 
     start: EntryPosition
@@ -41,7 +41,7 @@ class PositionRange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one get hands out. Its id rises by one per batch and subscriber."""
+    """The answer to one get. Its id rises by one per batch and subscriber."""
 
     id: int
     parts: tuple[Part, ...]
@@ -51,14 +51,14 @@ class Batch:
 
     @property
     def on_disk(self) -> bool:
-        """Whether some of it must be read from disk."""
+        """Return whether some of it must be read from disk."""
         return any(part.on_disk for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Of one slot: entries [first, last), of them those with a true `mask` (None: all). `ends`:
-    indexes of the first and the last of them; None of a slot that is only on disk."""
+    """Entries [first, last) of one slot, those with a true `mask` (None: all). `ends`: indexes of
+    the first and the last of them; None of a slot that is only on disk."""
 
     slot: Slot
     first: int

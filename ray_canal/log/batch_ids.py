@@ -8,8 +8,8 @@ _CLIENTS_MAX = 1024
 
 
 class LastBatchIds:
-    """By client, of the last thousand that left. Of who left before them only the highest id is
-    kept: ids have to rise, not to be without gaps."""
+    """Last batch ids by client, of the last thousand that left. Of who left before them only the
+    highest id is kept: ids have to rise, not to be without gaps."""
 
     def __init__(self, start: int) -> None:
         self._lowest = start

@@ -68,12 +68,12 @@ class EventStore:
 
     @property
     def capacity(self) -> int:
-        """In bytes of binlog (MEMSIZE) or in entries (ITEMSIZE)."""
+        """Return the capacity in bytes of binlog (MEMSIZE) or in entries (ITEMSIZE)."""
         return self._ring.capacity
 
     def has_room(self, extra_bytes: int) -> bool:
-        """Whether so many bytes of binlog more fit, once all, even who is away, have passed over
-        what they had consumed before. An empty log takes a chunk of any size."""
+        """Return whether so many bytes of binlog more fit, once all, even who is away, have passed
+        over what they had consumed before. An empty log takes a chunk of any size."""
         if self._ring.has_room(extra_bytes):
             return True
         for one in self._subscribers.values():
@@ -87,7 +87,7 @@ class EventStore:
 
     @property
     def order(self) -> LogOrder:
-        """In which positions of this log are compared."""
+        """Return the order in which positions of this log are compared."""
         return self._ring.order
 
     def covers(self, position: EntryPosition) -> bool:
@@ -103,7 +103,7 @@ class EventStore:
 
     @property
     def first_position(self) -> EntryPosition:
-        """Where the log's oldest entry begins: a new subscriber's cursor."""
+        """Return where the log's oldest entry begins: a new subscriber's cursor."""
         return self._ring.first_position
 
     # --- the disk -----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class EventStore:
             self._trim()
 
     def abandon(self) -> bool:
-        """With all subscribers away: forget the oldest chunk. Returns whether there was one."""
+        """Forget the oldest chunk, with all subscribers away. Returns whether there was one."""
         if self._subscribers or self._places or not self._away or not len(self._ring):
             return False
         self._drop(self._ring.trim(self._ring.first_end))
@@ -213,7 +213,7 @@ class EventStore:
         return client_id in self._places
 
     def release_place(self, client_id: int) -> None:
-        """It does not come, or the log needs the room."""
+        """Give back the room of a chunk that does not come, or that the log needs."""
         if self._places.pop(client_id, None) is not None:
             self._trim()
 
@@ -239,7 +239,7 @@ class EventStore:
         return self._last_batch_ids.get(client_id)
 
     def position_of(self, client_id: int) -> EntryPosition:
-        """Behind everything that this subscriber is done with."""
+        """Return the position after everything that this subscriber is done with."""
         subscriber = self._subscriber(client_id)
         known = [subscriber.cursor, subscriber.reached]
         position = self._ring.position_before(subscriber.acked)
@@ -248,12 +248,12 @@ class EventStore:
 
     @property
     def acked(self) -> int:
-        """So many entries, of all subscribers: how they get on."""
+        """Return the number of acked entries of all subscribers."""
         return sum(one.acked for one in self._subscribers.values())
 
     @property
     def is_drained(self) -> bool:
-        """Whether all subscribers are done with all that is in the log."""
+        """Return whether all subscribers are done with all that is in the log."""
         return self.acked == self._ring.put_sequence * len(self._subscribers)
 
     # --- subscriptions ------------------------------------------------------------------------
@@ -306,14 +306,14 @@ class EventStore:
 
     @property
     def tail_position(self) -> EntryPosition:
-        """Behind the last complete transaction that is in the log; its first position, if that lies
-        in a later one."""
+        """Return the position after the last complete transaction that is in the log; its first
+        position, if that lies in a later one."""
         places = self.last_position.boundary, self._ring.first_position
         return max(places, key=self.order.key)
 
     @property
     def last_position(self) -> EntryPosition:
-        """Where one restarts who has consumed the whole log."""
+        """Return where one restarts who has consumed the whole log."""
         return self._ring.position_before(self._ring.put_sequence)
 
     # --- the consumer's side ------------------------------------------------------------------
@@ -331,7 +331,8 @@ class EventStore:
             yield slot, last
 
     def ready(self, client_id: int, batch_size: int, *, count_all: bool = False) -> bool:
-        """Whether a full batch is there; with `count_all`, whether so many entries are there.
+        """Return whether a full batch is there; with `count_all`, whether so many entries are
+        there.
 
         Under DDL isolation a DDL completes a batch; so does the end of a chunk on disk.
         """
@@ -373,7 +374,7 @@ class EventStore:
         return batch_of(subscriber, subscriber.last_batch_id, taken, mark.after)
 
     def _take_whole(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
-        """The same, of whole transactions."""
+        """Take a batch of whole transactions."""
         plan = whole.plan(self._slots(subscriber), subscriber, left, self._isolated)
         if plan.missing is not None:
             return [], subscriber.next
@@ -395,7 +396,7 @@ class EventStore:
         return taken, plan.end
 
     def _is_stuck(self, subscriber: Subscriber) -> bool:
-        """Whether the log is full, and all of it lies behind where the subscriber stands."""
+        """Return whether the log is full, and all of it lies behind where the subscriber stands."""
         return self._disk_full and subscriber.next < self._ring.first_end
 
     def _pass_over(self, subscriber: Subscriber, end: int) -> None:

@@ -45,8 +45,8 @@ def taken(
 def ready(
     slots: Slots, subscriber: Subscriber, wanted: int, isolated: bool, *, count_all: bool
 ) -> bool:
-    """Whether a full batch is there, or with `count_all` so many entries; or something must be
-    read back to tell."""
+    """Return whether a full batch is there, or with `count_all` so many entries; or something must
+    be read back to tell."""
     available = 0
     for slot, last in slots:
         view = subscriber.view(slot)
@@ -82,7 +82,8 @@ def _fits(
 
 
 def _span(view: View, slot: Slot, next_sequence: int, last: int) -> tuple[int, int]:
-    """Which of a view's entries lie from the subscriber's next one on and before index `last`."""
+    """Return which of a view's entries lie from the subscriber's next one on and before index
+    `last`."""
     low = 0
     if next_sequence > slot.first:
         low = int(np.searchsorted(view.admitted, next_sequence - slot.first))

@@ -28,8 +28,8 @@ _INDEX_BYTES_MIN, _INDEX_SHARE = 16 << 20, 32
 
 
 def index_bytes_max(spill_bytes: int) -> int:
-    """So much memory may go to what is kept of chunks on disk; many small ones fill it before they
-    fill the disk."""
+    """Return the most memory, in bytes, for what is kept of chunks on disk; many small ones fill it
+    before they fill the disk."""
     return max(_INDEX_BYTES_MIN, spill_bytes // _INDEX_SHARE)
 
 
@@ -63,8 +63,8 @@ class Slot:
 
     @property
     def charged_bytes(self) -> int:
-        """Of memory: what its columns take, where that is more than its events, and its GTID
-        sets."""
+        """Return the memory that a chunk counts for: what its columns take, where that is more than
+        its events, and its GTID sets."""
         if self.on_disk:
             return 0
         return max(max(self.size_bytes, self.arena_bytes) + self._texts_bytes, SLOT_BYTES_MIN)
@@ -129,7 +129,7 @@ class Ring:
 
     @property
     def used(self) -> int:
-        """Of the capacity."""
+        """Return how much of the capacity is used."""
         if self.by_memory:
             return self._charged_bytes
         return self.put_sequence - self.first_sequence - self._entries_on_disk
@@ -140,7 +140,8 @@ class Ring:
         return sum(slot.size_bytes for slot in self._slots)
 
     def has_room(self, extra_bytes: int) -> bool:
-        """Whether so many bytes more fit. With nothing in memory a chunk of any size does."""
+        """Return whether so many bytes more fit. With nothing in memory a chunk of any size
+        does."""
         if len(self._slots) == self._slots_on_disk:
             return True
         extra = max(extra_bytes, SLOT_BYTES_MIN) if self.by_memory else 1
@@ -167,19 +168,19 @@ class Ring:
 
     @property
     def first_end(self) -> int:
-        """Behind the oldest slot."""
+        """Return the end position of the oldest slot."""
         return self._slots[0].end if self._slots else self.put_sequence
 
     def payloads(self) -> list[Any]:
-        """Of the chunks in memory, as they were put."""
+        """Return the payloads of the chunks in memory, as they were put."""
         return [slot.payload for slot in self._slots if not slot.on_disk]
 
     def first_in_memory(self) -> Slot | None:
         return next((slot for slot in self._slots if not slot.on_disk), None)
 
     def move_to_disk(self, slot: Slot, segment: Any, disk_bytes: int, subscribers: int) -> None:
-        """From now on the slot's payload is `segment`, its chunk is read from there when needed, by
-        so many subscribers."""
+        """Replace the slot's payload by `segment`: from now on its chunk is read from there when
+        needed, by so many subscribers."""
         self._charged_bytes -= slot.charged_bytes
         slot.chunk, slot.payload = None, segment
         slot.on_disk, slot.disk_bytes = True, disk_bytes
@@ -205,7 +206,7 @@ class Ring:
         return dropped
 
     def position_before(self, sequence: int) -> EntryPosition:
-        """Where one restarts who has consumed everything before `sequence`.
+        """Return where one restarts who has consumed everything before `sequence`.
 
         Inside a slot on disk: everything before that slot.
         """
@@ -220,5 +221,5 @@ class Ring:
         return self.first_position
 
     def _index(self, sequence: int) -> int:
-        """Of the first slot that ends behind `sequence`."""
+        """Return the index of the first slot that ends behind `sequence`."""
         return bisect.bisect_right(self._slots, sequence, key=_end)

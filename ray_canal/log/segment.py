@@ -42,7 +42,7 @@ _HEADER = struct.Struct(f"<4sQQQ{_SIGNATURE_BYTES}s{_SIGNATURE_BYTES}s")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Where a chunk is on disk."""
+    """The place of a chunk on disk."""
 
     path: str
     offset: int
@@ -116,7 +116,7 @@ class SegmentFolder:
         return self._folder.create(name)
 
     def _abandon(self) -> None:
-        """What follows goes to a new file: this one's end is torn."""
+        """Return what follows goes to a new file: this one's end is torn."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):  # what was buffered does not fit either
@@ -145,7 +145,7 @@ class SegmentFolder:
             self._folder.close()
 
     def read_log_chunk(self, segment: Segment) -> LogChunk:
-        """What the log needs of the chunk. Raises InstanceError: it is damaged or gone."""
+        """Return what the log needs of the chunk. Raises InstanceError: it is damaged or gone."""
         try:
             with self._reading(segment) as file:
                 lengths, signatures = _header(file, segment)

@@ -23,7 +23,7 @@ _NONE: Int64s = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a subscriber asked for.
+    """The terms that a subscriber asked for.
 
     `policy`: what happens when it falls behind by the whole log. `transactions`: it gets whole
     transactions only; the log then spills for it, whatever its policy.
@@ -40,7 +40,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one subscriber sees of one slot.
+    """The entries of one slot that one subscriber sees.
 
     `admitted`: indexes of its entries. `costs`: what the first n of them cost, for n = 0 … count
     (entries, or bytes of binlog). `ddl`: which of `admitted` are DDL. `ends`: indexes of entries
@@ -63,7 +63,7 @@ class View:
     packed: bytes | None = None
 
     def reduced(self, slot_count: int) -> View:
-        """As it is kept of a slot on disk."""
+        """Return the part that is kept of a slot on disk."""
         packed = None
         if self.count != slot_count:
             mask = np.zeros(slot_count, np.bool_)
@@ -73,7 +73,7 @@ class View:
         return View(_NONE, _NONE, _NONE, _NONE, *counts, False, packed)
 
     def mask(self, slot_count: int) -> Bools | None:
-        """Of a slot on disk: which entries it sees; None: all."""
+        """Return which entries of a slot on disk it sees; None: all."""
         if self.packed is None:
             return None
         bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=slot_count)
@@ -117,11 +117,11 @@ class Subscriber:
 
     @property
     def holds(self) -> int:
-        """From this log sequence on it needs the log."""
+        """Return the log sequence from which on it needs the log."""
         return self.acked if self.kept is None else self.kept
 
     def change(self, terms: Terms) -> None:
-        """From the next get on."""
+        """Change its terms from the next get on."""
         if terms != self.terms:
             self.terms = terms
             self._views.clear()
@@ -135,8 +135,8 @@ class Subscriber:
         return found
 
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
-        """Behind the last of these slots, which begin where it stands, that lies before its cursor
-        as a whole. Log sequence."""
+        """Return the sequence after the last of these slots, which begin where it stands, that lies
+        before its cursor as a whole. Log sequence."""
         end = self.next
         if self.cursor is None:
             return end
@@ -204,8 +204,8 @@ class Subscriber:
 def consumed(
     chunk: LogChunk, cursor: EntryPosition, order: LogOrder
 ) -> Bools:
-    """Which entries of a chunk a subscriber with this cursor has consumed already: those that
-    resume where it does, or before. `order`: of the log's files."""
+    """Return which entries of a chunk a subscriber with this cursor has consumed already: those
+    that resume where it does, or before. `order`: of the log's files."""
     head, entries = chunk.info.head, chunk.info.entries
     if journal_key(head.journal_name) != journal_key(cursor.journal_name):
         file = EntryPosition(head.journal_name), EntryPosition(cursor.journal_name)

@@ -33,7 +33,7 @@ class _Passes:
         self._thinned_at = 0
 
     def of(self, seconds: Int64s) -> list[int]:
-        """Which of these pass, in the log's order; `seconds` are their times."""
+        """Return which of these pass, in the log's order; `seconds` are their times."""
         passes: list[int] = []
         at = 0
         while at < len(seconds):
@@ -65,7 +65,7 @@ class Thinning:
         self._seconds = self._count = 0
 
     def visible(self, entries: Records, thins: bool = True) -> Bools | None:
-        """Which of a chunk's entries (ENTRY) are shown; None: all of them. `thins`: as of
+        """Return which of a chunk's entries (ENTRY) are shown; None: all of them. `thins`: as of
         ChunkInfo."""
         self._passed = _NONE
         if not thins and self._pairs is None:
@@ -120,8 +120,8 @@ class Thinning:
 
 
 def without_empty(entries: Records, admitted: Int64s, pulses: Int64s) -> Int64s:
-    """Of a chunk's entries that a subscriber's filter admits (indexes) those that it gets: not the
-    BEGIN and END of transactions without anything in between, but for the pulses."""
+    """Return those of a chunk's admitted entries (indexes) that a subscriber gets: not the BEGIN
+    and END of transactions without anything in between, but for the pulses."""
     kinds = entries["kind"][admitted]
     begins = np.flatnonzero((kinds[:-1] == BEGIN) & (kinds[1:] == END))
     if len(begins):

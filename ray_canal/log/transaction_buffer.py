@@ -59,8 +59,8 @@ class LogChunk:
         object.__setattr__(self, "after", self.resume_after(count - 1) if count else None)
 
     def resume_after(self, entry: int) -> EntryPosition:
-        """Where to restart with entries up to this one consumed: behind the transaction that it
-        ends, or where its own begins, with so many rows and entries of that to skip."""
+        """Return where to restart with entries up to this one consumed: behind the transaction that
+        it ends, or where its own begins, with so many rows and entries of that to skip."""
         info, entries = self.info, self.info.entries
         ended = self.closing[: np.searchsorted(self.closing, entry, side="right")]
         if len(ended):
@@ -95,7 +95,7 @@ class LogChunk:
         )
 
     def resumes(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Of all entries what `resume_after` says of one: positions, rows, entries."""
+        """Return what `resume_after` says of one entry for all: positions, rows, entries."""
         entries = self.info.entries
         index = np.arange(len(entries), dtype=np.int64)
         before = np.searchsorted(self.closing, index, side="right") - 1  # -1: none in this chunk

@@ -30,7 +30,8 @@ class Plan:
 
 
 def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> Plan:
-    """Of the slots from the subscriber's next entry on. `left`: what the batch may cost."""
+    """Plan a batch from the slots that follow the subscriber's next entry. `left`: what the batch
+    may cost."""
     end: int | None = None
     entries = cost = done = 0
     for slot, last in slots:
@@ -84,7 +85,8 @@ def _isolate(
 def ready(
     slots: Slots, subscriber: Subscriber, wanted: int, isolated: bool, *, count_all: bool
 ) -> bool:
-    """Whether a full batch is there, or with `count_all` so many entries of whole transactions."""
+    """Return whether a full batch is there, or with `count_all` so many entries of whole
+    transactions."""
     found = plan(slots, subscriber, 1 << 62 if count_all else wanted, isolated)
     if found.missing is not None:
         return True

@@ -57,8 +57,8 @@ def _is_young(copy: Path) -> bool:
 
 
 def _is_mine(descriptor: int, path: Path) -> bool:
-    """Whether this process alone writes the file from now on. The lock ends with the descriptor,
-    however that ends."""
+    """Return whether this process alone writes the file from now on. The lock ends with the
+    descriptor, however that ends."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         opened, there = os.fstat(descriptor), path.stat()
@@ -76,7 +76,8 @@ def _sync(path: Path) -> None:
 
 
 def advice(path: str) -> str:
-    """What to do with a damaged file. Its write-ahead log must not be played into another one."""
+    """Return what to do with a damaged file. Its write-ahead log must not be played into another
+    one."""
     copies = [name for n in range(1, KEPT + 1) if Path(name := f"{path}.{n}").exists()]
     if copies:
         return (

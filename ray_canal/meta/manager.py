@@ -22,7 +22,7 @@ from ray_canal.model.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class SubscriberMeta:
-    """What is durable of a subscriber: its id, its filter, the cursor of what it has acked, and
+    """The durable record of a subscriber: its id, its filter, the cursor of what it has acked, and
     what else it asked for (policy "" and transactions None: as the destination has it). `called`:
     when it last subscribed or acked, in seconds since the epoch; 0: not known. `idle_s`: for how
     long the destination had served without a call of its, when that was last written. `expired`:
@@ -46,7 +46,7 @@ class SubscriberMeta:
         return None if self.cursor is None else self.cursor.position
 
     def seen(self, **changes: Any) -> SubscriberMeta:
-        """It has called just now, and changed this."""
+        """Return the record after a call just now that changed this."""
         now_s = int(time.time())
         return dataclasses.replace(self, called=now_s, idle_s=0, expired=0, **changes)
 
@@ -122,7 +122,7 @@ class MetaManager:
         }
 
     def client_ids(self, destination: str) -> list[int]:
-        """Who has a record, damaged or not."""
+        """Return the client ids that have a record, damaged or not."""
         return sorted(i for i in self._backend.load(destination) if i >= 0)
 
     def load_filter(self, destination: str) -> str:
@@ -174,12 +174,12 @@ class MetaManager:
         self._backend.save(destination, epoch, _BATCH_IDS_RECORD, _sealed(str(highest)))
 
     def has_start(self, destination: str) -> bool:
-        """Whether there is a record of where the log began."""
+        """Return whether there is a record of where the log began."""
         return _START_RECORD in self._backend.load(destination)
 
     def load_start(self, destination: str) -> tuple[str, LogPosition] | None:
-        """What the configuration said, and where the log began that nobody had subscribed to. None:
-        there is no record. Raises ConfigError."""
+        """Return what the configuration said, and where the log began that nobody had subscribed
+        to. None: there is no record. Raises ConfigError."""
         record = self._backend.load(destination).get(_START_RECORD)
         if record is None:
             return None

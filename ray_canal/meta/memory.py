@@ -8,7 +8,7 @@ from ray_canal.meta.backend import clock_epoch, fenced, refused
 
 
 class MemoryBackend:
-    """See MetaBackend."""
+    """A MetaBackend in memory, for tests."""
 
     where = "meta in memory"
 

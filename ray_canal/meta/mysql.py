@@ -45,7 +45,7 @@ _REMOVE = (
 
 
 class MysqlBackend:
-    """See MetaBackend, and MetaDatabase for what it raises."""
+    """A MetaBackend in MySQL or MariaDB; MetaDatabase says what it raises."""
 
     def __init__(self, config: MetaConfig) -> None:
         self._database = MetaDatabase(config, _TABLES)

@@ -74,7 +74,8 @@ class MetaDatabase:
         return self._again_if_lost(lambda: self._changed(sql, *values))
 
     def changed_and_id(self, sql: str, *values: object) -> tuple[int, int]:
-        """The same, and LAST_INSERT_ID, by which a statement tells what it has written."""
+        """Return the count of changed rows and LAST_INSERT_ID, by which a statement tells what it
+        has written."""
 
         def statements() -> tuple[int, int]:
             count = self._changed(sql, *values)

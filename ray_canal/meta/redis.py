@@ -42,7 +42,7 @@ _DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 class RedisBackend:
-    """See MetaBackend, and RedisServer for what it raises."""
+    """A MetaBackend in Redis; RedisServer says what it raises."""
 
     def __init__(self, config: MetaConfig) -> None:
         self._server = RedisServer(config, "meta keys")

@@ -31,7 +31,7 @@ Values = tuple[object, ...]
 
 
 class MysqlSchemaStore:
-    """See SchemaStore, and MetaDatabase for what it raises."""
+    """A SchemaStore in MySQL or MariaDB; MetaDatabase says what it raises."""
 
     def __init__(self, config: MetaConfig) -> None:
         self._database = MetaDatabase(config, _TABLES)

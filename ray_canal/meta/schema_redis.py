@@ -47,7 +47,7 @@ redis.call('hdel', KEYS[2], ARGV[1])
 
 
 class RedisSchemaStore:
-    """See SchemaStore, and RedisServer for what it raises."""
+    """A SchemaStore in Redis; RedisServer says what it raises."""
 
     def __init__(self, config: MetaConfig) -> None:
         self._server = RedisServer(config, "schema history")

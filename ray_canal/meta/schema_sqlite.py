@@ -38,7 +38,7 @@ _ADVICE = (
 
 
 class SqliteSchemaStore:
-    """See SchemaStore, and SqliteFile for what it raises."""
+    """A SchemaStore in SQLite; SqliteFile says what it raises."""
 
     def __init__(self, path: str, *, must_exist: bool = False) -> None:
         what = f"schema history {path}"

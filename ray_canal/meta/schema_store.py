@@ -41,7 +41,7 @@ class SchemaStore(Protocol):
     def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None: ...
 
     def quarantined(self, destination: str) -> list[QuarantinedChunk]:
-        """In the log's order."""
+        """Return the quarantined chunks in the log's order."""
         ...
 
     def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
@@ -59,7 +59,8 @@ ChunkKey = tuple[str, str, int]
 
 
 def chunk_key(chunk: Quarantined | QuarantinedChunk) -> ChunkKey:
-    """What makes a quarantined chunk one and the same: its server's log, and the place in it."""
+    """Return what makes a quarantined chunk one and the same: its server's log, and the place in
+    it."""
     return chunk.server, chunk.journal_name, chunk.position
 
 
@@ -121,14 +122,15 @@ class MemorySchemaStore:
 
 
 def record_key(record: SchemaRecord) -> tuple[object, ...]:
-    """What makes a record one and the same. Two tables at one place are two records."""
+    """Return what makes a record one and the same. Two tables at one place are two records."""
     is_snapshot = record.kind == SNAPSHOT
     content = b"" if is_snapshot else record.body
     return record.server, record.journal_name, record.position, record.kind, content
 
 
 def is_before(record: SchemaRecord, snapshot: SchemaRecord) -> bool:
-    """Whether the snapshot makes a record needless: one of the same log and file base before it."""
+    """Return whether the snapshot makes a record needless: one of the same log and file base before
+    it."""
     here, there = record_order(record), record_order(snapshot)
     is_of_it = (record.server, here[0][0]) == (snapshot.server, there[0][0])
     return is_of_it and here < there

@@ -33,7 +33,8 @@ create table if not exists subscriber (
 
 
 class SqliteBackend:
-    """See MetaBackend. Several processes may open the file; each destination has one owner.
+    """A MetaBackend in a SQLite file. Several processes may open the file; each destination has one
+    owner.
 
     Raises ConfigError on opening: the folder cannot be written, the file is damaged or not ours;
     later MetaDamaged: so it is now, or another file lies there.
@@ -74,8 +75,8 @@ class SqliteBackend:
         return int(self._database.execute("pragma user_version").fetchone()[0])
 
     def _write_ahead(self) -> None:
-        """Of processes that switch a new file at once, SQLite tells all but one, without waiting,
-        that it is locked."""
+        """Switch the file to a write-ahead log. Of processes that do so at once, SQLite tells all
+        but one, without waiting, that it is locked."""
         deadline = time.monotonic() + BUSY_S
         while True:
             try:

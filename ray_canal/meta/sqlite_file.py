@@ -44,7 +44,7 @@ class SqliteFile:
 
     @contextmanager
     def preparing(self) -> Iterator[sqlite3.Connection]:
-        """What is done before it is used; whatever fails then is told as ConfigError."""
+        """Tell whatever fails while the file is prepared as ConfigError."""
         try:
             yield self.database
         except (sqlite3.Error, OSError, CanalError) as error:

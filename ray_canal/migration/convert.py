@@ -114,7 +114,7 @@ def import_canal(
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """What several destinations inherit from canal.properties is said once."""
+    """Return what several destinations inherit from canal.properties is said once."""
     origins: dict[tuple[str, str, bool], list[str]] = {}
     for finding in found:
         named = origins.setdefault((finding.key, finding.text, finding.refused), [])
@@ -361,7 +361,7 @@ def _files(name: str, properties: Properties) -> Tree:
 
 
 def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
-    """Where it starts without a cursor, in Canal's order: GTID set, place, time, the end."""
+    """Return where it starts without a cursor, in Canal's order: GTID set, place, time, the end."""
     prefix = "canal.instance.master."
     is_gtid = _flag(properties, "canal.instance.gtidon")
     if properties.get("canal.instance.gtidon"):

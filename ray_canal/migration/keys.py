@@ -239,7 +239,7 @@ def find(name: str) -> Key | None:
 
 
 def is_harmless(key: Key, value: str) -> bool:
-    """Whether this value changes nothing."""
+    """Return whether this value changes nothing."""
     text = value.replace(" ", "").lower()
     return not text or any(
         text.startswith(known[:-1]) if known.endswith("*") else text == known

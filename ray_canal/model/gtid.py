@@ -158,7 +158,7 @@ class GtidSet:
         intervals.add(first, last + 1)
 
     def contains(self, sid: bytes | str, gno: int, tag: str = "") -> bool:
-        """Whether one transaction is in the set."""
+        """Return whether one transaction is in the set."""
         intervals = self._of.get((sid if isinstance(sid, bytes) else _sid(sid), tag))
         return intervals is not None and intervals.covers(gno, gno + 1)
 
@@ -188,7 +188,7 @@ class GtidSet:
         return result
 
     def issubset(self, other: GtidSet) -> bool:
-        """Whether the other set has every transaction of this one."""
+        """Return whether the other set has every transaction of this one."""
         for key, intervals in self._of.items():
             theirs = other._of.get(key)
             if theirs is None or not all(theirs.covers(*pair) for pair in intervals.pairs()):
@@ -275,11 +275,11 @@ class MariadbGtid:
         self._of[domain] = (server_id, sequence)
 
     def contains(self, domain: int, sequence: int) -> bool:
-        """Whether that transaction lies at or before this position."""
+        """Return whether that transaction lies at or before this position."""
         return domain in self._of and sequence <= self._of[domain][1]
 
     def issubset(self, other: MariadbGtid) -> bool:
-        """Whether the other position is as far or farther in every domain."""
+        """Return whether the other position is as far or farther in every domain."""
         return all(other.contains(domain, at[1]) for domain, at in self._of.items())
 
     def copy(self) -> MariadbGtid:

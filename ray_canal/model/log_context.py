@@ -16,7 +16,7 @@ class OpenTransaction(NamedTuple):
     tables: tuple[tuple[str, str, int], ...]
 
     def seen(self, admits: Callable[[str, str], bool]) -> OpenTransaction:
-        """With those tables alone that a filter lets through."""
+        """Return the context with those tables alone that a filter lets through."""
         if all(admits(schema, table) for schema, table, _ in self.tables):
             return self
         return self._replace(tables=tuple(one for one in self.tables if admits(*one[:2])))

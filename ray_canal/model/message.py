@@ -15,9 +15,9 @@ EMPTY_BATCH = -1
 
 
 class Caller(NamedTuple):
-    """What a get says of who makes it: `id` is the caller's own, `number` rises with each of its
-    gets, repeated ones included; `received` is the newest batch (of that epoch) whose answer it
-    has. Later ones that it was sent are lost; they come again."""
+    """The caller of a get: `id` is the caller's own, `number` rises with each of its gets, repeated
+    ones included; `received` is the newest batch (of that epoch) whose answer it has. Later ones
+    that it was sent are lost; they come again."""
 
     id: str
     number: int
@@ -44,9 +44,8 @@ class MessagePart:
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """What the store answers to a get. `finished`: a source of files is at its end and all is
-    delivered. `timeline`: of the rows' ids (model/timeline.py); 0: not known, as over Canal's
-    TCP protocol."""
+    """The answer to a get. `finished`: a source of files is at its end and all is delivered.
+    `timeline`: of the rows' ids (model/timeline.py); 0: not known, as over Canal's TCP protocol."""
 
     id: int
     epoch: int

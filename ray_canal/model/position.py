@@ -86,13 +86,13 @@ class EntryPosition:
 
     @property
     def is_inside(self) -> bool:
-        """Whether a part of the transaction that starts at `position` is consumed."""
+        """Return whether a part of the transaction that starts at `position` is consumed."""
         return bool(self.row or self.entry)
 
     @property
     def boundary(self) -> EntryPosition:
-        """Where its transaction starts: what a dump can start at. When the one before that was
-        committed is not known."""
+        """Return where its transaction starts: what a dump can start at. When the one before that
+        was committed is not known."""
         if not self.is_inside:
             return self
         return replace(self, row=0, entry=0, commit_us=0, open_gtid="", moved=False)
@@ -100,7 +100,7 @@ class EntryPosition:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Which log a position belongs to: `server_uuid` of the server, or the files' directory."""
+    """The log that a position belongs to: `server_uuid` of the server, or the files' directory."""
 
     address: str
     server_uuid: str = ""
@@ -114,6 +114,7 @@ class LogPosition:
     position: EntryPosition
 
     def is_foreign(self, here: SourceIdentity) -> bool:
-        """Whether it is a place in another server's files. (Files' identity is no server.)"""
+        """Return whether it is a place in another server's files. (Files' identity is no
+        server.)"""
         known = self.identity.server_uuid
         return bool(known and here.server_uuid and known != here.server_uuid)

@@ -15,8 +15,8 @@ from ray_canal.model.timeline import NO_FILE, LogFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """What a start may do with its cursors. By default it stands at the smallest one, and all of
-    them must be had.
+    """Options of a start with cursors. By default it stands at the smallest one, and all of them
+    must be had.
 
     `partial`: a cursor that this server cannot serve (purged, reset) is left out, as long as there
     is another one. `reach_bytes`: so is one that lies further behind the newest one, in bytes of
@@ -40,14 +40,14 @@ def begun(options: StartOptions) -> tuple[LogPosition, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to read from, and where each cursor lies in this log. `by_gtid`: the server is to leave
-    out what `position.gtid` has. `how` tells people why it starts there. `same_log`: there are
-    cursors, each was written in this log and is still where it was, and the log still has what was
-    handed out, or has purged it; without that, row ids begin a new timeline. `failures`: of each
-    cursor, what keeps it from being served; None: it can be. `behind`: of each cursor, its bytes of
-    binlog behind the newest one, if that was too far for this start; else 0. `other_log`: it is the
-    cursors' server, and another log (reset, restored, replaced), so that nothing known of places in
-    it holds."""
+    """The place to read from, and where each cursor lies in this log. `by_gtid`: the server is to
+    leave out what `position.gtid` has. `how` tells people why it starts there. `same_log`: there
+    are cursors, each was written in this log and is still where it was, and the log still has what
+    was handed out, or has purged it; without that, row ids begin a new timeline. `failures`: of
+    each cursor, what keeps it from being served; None: it can be. `behind`: of each cursor, its
+    bytes of binlog behind the newest one, if that was too far for this start; else 0. `other_log`:
+    it is the cursors' server, and another log (reset, restored, replaced), so that nothing known of
+    places in it holds."""
 
     position: EntryPosition
     cursors: tuple[EntryPosition, ...] = ()

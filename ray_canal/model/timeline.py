@@ -24,7 +24,8 @@ class LogFile(NamedTuple):
     created_s: int = 0
 
     def is_behind(self, other: LogFile) -> bool:
-        """Whether it comes later in a log than the other one; files of another base name do."""
+        """Return whether it comes later in a log than the other one; files of another base name
+        do."""
         (base, number), (other_base, other_number) = map(
             journal_key, (self.journal_name, other.journal_name)
         )

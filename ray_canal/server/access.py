@@ -50,7 +50,7 @@ class User:
     client_ids: tuple[range, ...] | None = None
 
     def may(self, right: Right) -> bool:
-        """Whether it has the right for anything."""
+        """Return whether it has the right for anything."""
         return right in self.rights or "admin" in self.rights
 
     def refuse(self, request: Request) -> None:
@@ -97,11 +97,11 @@ class Access:
             self._users[each.username] = _kept(each.password, each.password_hash), user
 
     def same_as(self, other: Access) -> bool:
-        """Whether the same people may come, for the same things, by the same passwords."""
+        """Return whether the same people may come, for the same things, by the same passwords."""
         return vars(self) == vars(other)
 
     def login(self, name: str, seed: bytes, answer: bytes) -> User | None:
-        """Who has come, if the answer to the seed proves it."""
+        """Return the user, if the answer to the seed proves it."""
         if name in self._users:
             kept, user = self._users[name]
             return user if kept is not None and accepts(kept, seed, answer) else None
@@ -112,7 +112,8 @@ class Access:
 
 
 def hashed(config: T) -> T:
-    """The same door, without passwords in clear text: their hashes are all that it needs."""
+    """Return the same settings without passwords in clear text: their hashes are all that it
+    needs."""
     users = tuple(each.model_copy(update=_hash_of(each)) for each in config.user)
     return config.model_copy(update={**_hash_of(config), "user": users})
 

@@ -62,7 +62,7 @@ _LINGER_S = 1.0
 
 @dataclass(slots=True)
 class Shared:
-    """What the connections of one server have in common."""
+    """The state that all connections of one server share."""
 
     config: ServerConfig
     access: Access
@@ -137,7 +137,8 @@ class Connection:
             self._writer.transport.abort() if self._unsent() else self._writer.close()
 
     def _unsent(self) -> bool:
-        """Whether something waits for a reader that does not read; it must not keep memory."""
+        """Return whether something waits for a reader that does not read; it must not keep
+        memory."""
         return self._writer.transport.get_write_buffer_size() > 0
 
     async def _answer_all(self) -> None:

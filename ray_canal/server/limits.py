@@ -24,12 +24,12 @@ class MemoryBudget:
 
     @property
     def contended(self) -> bool:
-        """Whether somebody waits for bytes."""
+        """Return whether somebody waits for bytes."""
         waiting = [*self._unsettled, *(place for _, place in self._queue)]
         return any(not place.cancelled() for place in waiting)
 
     def share(self, size_bytes: int) -> int:
-        """What `take` accounts for so many bytes."""
+        """Return what `take` accounts for so many bytes."""
         return min(size_bytes, self.capacity_bytes)
 
     async def take(self, size_bytes: int) -> int:
@@ -51,7 +51,7 @@ class MemoryBudget:
         return share
 
     def correct(self, share: int, size_bytes: int) -> int:
-        """What was taken has become so many bytes. Returns what to give back, now."""
+        """Return what was taken has become so many bytes. Returns what to give back, now."""
         self.used_bytes += size_bytes - share
         self._serve()
         return size_bytes
@@ -88,7 +88,7 @@ class MemoryBudget:
 
 
 class Places:
-    """How many connections there may be, and how many of them before their login.
+    """The limits on connections, and on those before their login.
 
     A flood of connections that do not log in displaces the oldest such ones, never one that has.
     """
@@ -115,7 +115,7 @@ class Places:
         self._pending[key] = displace
 
     def admit(self, key: Hashable) -> bool:
-        """It has logged in. False: there are too many that have."""
+        """Count a connection as logged in. Returns False if there are too many that have."""
         self._pending.pop(key, None)
         if len(self._admitted) >= self._connections_max:
             return False

@@ -67,7 +67,7 @@ class TcpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens: the configured port, or the one that was found for 0."""
+        """Return where it listens: the configured port, or the one that was found for 0."""
         if self._server is None or not self._server.sockets:
             return 0
         port: int = self._server.sockets[0].getsockname()[1]
@@ -155,7 +155,7 @@ async def _secured(
 
 
 def _digest(config: ServerConfig) -> bytes:
-    """Of what the files of TLS hold."""
+    """Return a digest of what the files of TLS hold."""
     tls, found = config.tls, hashlib.sha256()
     for name in filter(None, (tls.cert, tls.key, tls.ca)):
         with contextlib.suppress(OSError):

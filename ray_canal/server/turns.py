@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Superseded(Exception):
-    """This get was ended by another connection of the same subscriber."""
+    """A get was ended by another connection of the same subscriber."""
 
 
 class Turns:
-    """Who is being served, by subscriber."""
+    """The connection that is being served, by subscriber."""
 
     def __init__(self) -> None:
         self._serving: dict[Identity, asyncio.Task[Any]] = {}

@@ -93,7 +93,7 @@ class Catalog:
         return "mariadb" in self.version.lower()
 
     def lower_case_table_names(self) -> int:
-        """How the server compares names of tables and databases (schema/names.py)."""
+        """Return how the server compares names of tables and databases (schema/names.py)."""
         return int(self.variable("lower_case_table_names") or 0)
 
     def server_uuid(self) -> str:
@@ -119,7 +119,7 @@ class Catalog:
         return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
 
     def position(self) -> EntryPosition:
-        """Where the binlog ends now, with the GTIDs executed up to there."""
+        """Return where the binlog ends now, with the GTIDs executed up to there."""
         row = self._log_status()
         position = EntryPosition(str(row["File"]), int(row["Position"]))
         gtid = row.get("Executed_Gtid_Set")
@@ -176,8 +176,8 @@ class Catalog:
         return ",".join(filter(None, found)).replace("\n", "")
 
     def leaves_rows_out(self) -> str:
-        """Why this server may lack rows of transactions that it replicates; empty: as far as it
-        says, it takes over all."""
+        """Return why this server may lack rows of transactions that it replicates; empty: as far as
+        it says, it takes over all."""
         for name in ("replica_skip_errors", "slave_skip_errors"):
             if (self.variable(name) or "OFF").upper() not in ("OFF", ""):
                 return f"{name} is set"

@@ -55,7 +55,7 @@ _Tables = tuple[tuple[TableState, ...], dict[str, str]]
 
 
 class CatalogTables:
-    """See schema/keeper.py's LiveCatalog."""
+    """The LiveCatalog (schema/keeper.py) of a server."""
 
     def __init__(self, config: SourceConfig, sleep: Callable[[float], None] = time.sleep) -> None:
         self._catalog = Catalog(config)
@@ -64,7 +64,7 @@ class CatalogTables:
         self._sleep = sleep
 
     def position(self) -> EntryPosition:
-        """Where the log ends now."""
+        """Return where the log ends now."""
         return self._catalog.position()
 
     def snapshot(self) -> CatalogSnapshot:
@@ -100,7 +100,7 @@ class CatalogTables:
         return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
 
     def lower_case_table_names(self) -> int:
-        """How the server compares names."""
+        """Return how the server compares names."""
         return self._catalog.lower_case_table_names()
 
     def files(self) -> list[str]:
@@ -108,14 +108,14 @@ class CatalogTables:
         return [name for name, _ in self._catalog.binlogs()]
 
     def created_s(self, journal_name: str) -> int:
-        """When a file of the log was created; 0: there is no such file."""
+        """Return when a file of the log was created; 0: there is no such file."""
         with self._log() as log:
             if journal_name not in dict(log.files()):
                 return 0
             return read_head(log, journal_name).created_s
 
     def has_row_metadata(self) -> bool:
-        """Whether rows come with column names now."""
+        """Return whether rows come with column names now."""
         return (self._catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
 
     def chunks(self, first: str, last: str) -> Iterator[RawChunk]:

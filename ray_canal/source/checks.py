@@ -80,7 +80,7 @@ def check_server(
 
 
 def facts_of(catalog: Catalog, version: str) -> ServerFacts:
-    """What the checks of settings need to know of a server. Raises SourceError kinds."""
+    """Return what the checks of settings need to know of a server. Raises SourceError kinds."""
     variables = {
         str(row["Variable_name"]).lower(): str(row["Value"])
         for row in catalog.rows("SHOW GLOBAL VARIABLES")
@@ -104,7 +104,7 @@ def facts_of(catalog: Catalog, version: str) -> ServerFacts:
 
 
 def _check_standby(source: SourceConfig, catalog: Catalog, uuids: dict[str, str]) -> CheckResult:
-    """Of each of several servers: that it is another one than those before."""
+    """Check that each of several servers is another one than those before."""
     uuid = catalog.server_uuid()
     same = uuids.setdefault(uuid, source.address)
     ok = same == source.address

@@ -38,7 +38,7 @@ GRANTS = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 
 
 def grant_advice(username: str) -> str:
-    """What to run so that `username` may read the binlog and table definitions."""
+    """Return what to run so that `username` may read the binlog and table definitions."""
     return f"run: GRANT {GRANTS} ON *.* TO '{username}'@'%'"
 
 
@@ -95,7 +95,7 @@ class _Connection(Connection):  # type: ignore[misc]
 
 
 def is_encrypted(connection: Any) -> bool:
-    """Whether the connection runs over TLS."""
+    """Return whether the connection runs over TLS."""
     return isinstance(connection._sock, ssl.SSLSocket)
 
 

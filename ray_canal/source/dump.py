@@ -53,7 +53,7 @@ _TLS_BATCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What a dump tells the server about itself; the uuid stays the same over reconnects, so that
+    """The identity that a dump gives the server; the uuid stays the same over reconnects, so that
     the server ends the dump of a connection that it still believes alive."""
 
     uuid: str
@@ -181,7 +181,8 @@ class BinlogDump:
         return True
 
     def _wake_for(self, least: int) -> None:
-        """From how many bytes on the socket counts as readable. (TLS has records instead.)"""
+        """Set the number of bytes from which on the socket counts as readable. (TLS has records
+        instead.)"""
         if least != self._least and not isinstance(self._socket, ssl.SSLSocket):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
             self._least = least

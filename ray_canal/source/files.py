@@ -71,7 +71,8 @@ class BinlogFiles:
         return self._identity
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
-        """See the port. Raises PositionNotFound, CorruptEvent, UnsupportedEvent."""
+        """Open the first file (Source.open). Raises PositionNotFound, CorruptEvent,
+        UnsupportedEvent."""
         self._close_file()
         self._paths = list_binlogs(self._given)
         self._cutter, self._finished = self._new_cutter(), False
@@ -97,8 +98,8 @@ class BinlogFiles:
         decided: Decided = nothing,
         options: StartOptions = ALL_CURSORS,
     ) -> Start:
-        """See the port. Files belong to nobody: a cursor is in the file of its name, and its log is
-        the same if that file lies where it did."""
+        """Go on at a cursor (Source.resume). Files belong to nobody: a cursor is in the file of its
+        name, and its log is the same if that file lies where it did."""
         paths = list_binlogs(self._given)
         unattended = None if cursors else options.unattended
         known = [unattended] if unattended is not None else cursors
@@ -177,7 +178,7 @@ class BinlogFiles:
         return bool(count)
 
     def _next_file(self) -> bool:
-        """At a file's end: go to the next one. Without any: finished, unless it is followed."""
+        """Go, at a file's end, to the next one. Without any: finished, unless it is followed."""
         if self._index + 1 == len(self._paths) and self._follow:
             self._paths += self._newer_files()
         if self._index + 1 < len(self._paths):

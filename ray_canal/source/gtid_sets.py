@@ -9,7 +9,7 @@ from ray_canal.model.gtid import GtidSet, MariadbGtid
 
 
 def missing_gtids(wanted: str, have: str) -> str:
-    """What of one GTID set (or MariaDB position) the other lacks; empty: nothing."""
+    """Return what of one GTID set (or MariaDB position) the other lacks; empty: nothing."""
     if not wanted:
         return ""
     if not is_mysql_set(wanted):
@@ -21,8 +21,8 @@ def missing_gtids(wanted: str, have: str) -> str:
 
 
 def unknown_gtids(wanted: str, known: str) -> str:
-    """What of a cursor's GTIDs a server never had (Log.known_gtids). A sequence number of MariaDB
-    means something only together with the server that gave it."""
+    """Return what of a cursor's GTIDs a server never had (Log.known_gtids). A sequence number of
+    MariaDB means something only together with the server that gave it."""
     if not wanted or is_mysql_set(wanted):
         return missing_gtids(wanted, known if is_mysql_set(known) else "")
     newest: dict[tuple[str, str], int] = {}
@@ -37,12 +37,12 @@ def unknown_gtids(wanted: str, known: str) -> str:
 
 
 def is_mysql_set(text: str) -> bool:
-    """Whether it is MySQL's form, `uuid:1-5`, and not MariaDB's, `0-1-5`."""
+    """Return whether it is MySQL's form, `uuid:1-5`, and not MariaDB's, `0-1-5`."""
     return ":" in text
 
 
 def union(one: str, other: str) -> str:
-    """What is in either; of MariaDB, the farther place of each domain."""
+    """Return what is in either; of MariaDB, the farther place of each domain."""
     if not one or not other:
         return one or other
     if is_mysql_set(one):
@@ -51,7 +51,7 @@ def union(one: str, other: str) -> str:
 
 
 def common(sets: Sequence[str]) -> str:
-    """What is in all of them; of MariaDB, the nearest place of each domain that all have."""
+    """Return what is in all of them; of MariaDB, the nearest place of each domain that all have."""
     if not all(sets):
         return ""
     if not is_mysql_set(sets[0]):

@@ -80,7 +80,7 @@ class HealthCheck:
 
 
 def _hasty(config: SourceConfig) -> SourceConfig:
-    """The same server, not waited for longer than between two checks (a second at least)."""
+    """Return the same server, not waited for longer than between two checks (a second at least)."""
     limit_s = max(1.0, config.detect_interval_s)
     return config.model_copy(
         update={

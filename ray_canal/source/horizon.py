@@ -60,7 +60,7 @@ def purge_distance(
 
 
 def describe_lost(lost: LostRange) -> str:
-    """What a purge took away, in one line for people."""
+    """Return what a purge took away, in one line for people."""
     parts = [f"{lost.start or 'everything'} … {lost.end}"]
     if lost.gtids:
         parts.append(f"transactions {lost.gtids}")

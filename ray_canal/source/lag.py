@@ -49,7 +49,7 @@ class LagMeter:
         return behind_bytes(self._binlogs, journal_name, position)
 
     def purge_distance(self, cursor: EntryPosition) -> PurgeDistance | None:
-        """Of the oldest cursor; None for files, which nobody purges."""
+        """Return the purge distance of the oldest cursor; None for files, which nobody purges."""
         if self._config.files:
             return None
         self._ask()

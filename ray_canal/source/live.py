@@ -113,7 +113,7 @@ class LiveSource:
 
     @property
     def encrypted(self) -> bool:
-        """Whether the present connection runs over TLS."""
+        """Return whether the present connection runs over TLS."""
         return self._dump is not None and self._dump.encrypted
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
@@ -180,8 +180,9 @@ class LiveSource:
         return start
 
     def _purged_meanwhile(self, journal_name: str, error: SourceError) -> SourceError:
-        """What a dump's refusal means: nothing about cursors, if the file where it was to begin was
-        purged since that was decided. What is missing is told, or passed, by a new decision."""
+        """Return what a dump's refusal means: nothing about cursors, if the file where it was to
+        begin was purged since that was decided. What is missing is told, or passed, by a new
+        decision."""
         if not journal_name or self._created_on_server(journal_name):
             return error
         return ConnectionLost(f"{error}; {journal_name} was purged just now: it is looked at anew")
@@ -278,7 +279,8 @@ class LiveSource:
             ).at(journal_name)
 
     def _created_on_server(self, journal_name: str) -> int:
-        """When the server's file of that name was made; 0: it has none. Raises SourceError."""
+        """Return when the server's file of that name was made; 0: it has none. Raises
+        SourceError."""
         catalog = Catalog(self._config)
         try:
             if journal_name not in dict(catalog.binlogs()):

@@ -20,17 +20,16 @@ Decided = Callable[[Start, SourceIdentity], None]
 
 
 def nothing(start: Start, identity: SourceIdentity) -> None:
-    """For who need not know before `resume` returns."""
+    """Do nothing: for a caller who need not know before `resume` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """Where a source stands. Times are time.time() seconds, but `last_event_time`: the last event's
-    header time. `master_position` is how far the server (or file) is known to go, None: not
-    known. `errors` counts lost connections and failed attempts to connect, `failed_checks` those of
-    health (source.detect_sql). `lag_bytes`: what the
-    source has and we have not read, None: not known. `purge`: how far the oldest cursor is from
-    what the server purges next."""
+    """The state of a source. Times are time.time() seconds, but `last_event_time`: the last event's
+    header time. `master_position` is how far the server (or file) is known to go, None: not known.
+    `errors` counts lost connections and failed attempts to connect, `failed_checks` those of health
+    (source.detect_sql). `lag_bytes`: what the source has and we have not read, None: not known.
+    `purge`: how far the oldest cursor is from what the server purges next."""
 
     journal_name: str
     position: int
@@ -48,7 +47,7 @@ class SourceStatus:
 
 
 class Source(Protocol):
-    """What the fetcher reads. One thread calls; `status` and `interrupt` may be called from
+    """The log that the fetcher reads. One thread calls; `status` and `interrupt` may be called from
     others.
     """
 
@@ -88,12 +87,12 @@ class Source(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether no chunk will ever come: the end of files that are not followed."""
+        """Return whether no chunk will ever come: the end of files that are not followed."""
         ...
 
     @property
     def identity(self) -> SourceIdentity:
-        """Which log this is. Valid after `open`."""
+        """Return which log this is. Valid after `open`."""
         ...
 
     def status(self) -> SourceStatus: ...

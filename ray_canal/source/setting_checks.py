@@ -27,10 +27,10 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server said. `variables`: global variables by name. `taken_ids`: server ids of its
-    registered replicas. `zone_s`: how far its clock's zone is east of UTC; `ahead_s`: how far its
-    clock is before ours. `logged_only`, `not_logged`: databases that its binlog is limited to, or
-    lacks."""
+    """Facts that a server told. `variables`: global variables by name. `taken_ids`: server ids of
+    its registered replicas. `zone_s`: how far its clock's zone is east of UTC; `ahead_s`: how far
+    its clock is before ours. `logged_only`, `not_logged`: databases that its binlog is limited to,
+    or lacks."""
 
     version: str
     variables: Mapping[str, str]
@@ -69,7 +69,7 @@ def check_settings(config: InstanceConfig, server: ServerFacts) -> list[CheckRes
 
 
 def statements_advice(log_format: str) -> str:
-    """What a log in another format than ROW lacks."""
+    """Return what a log in another format than ROW lacks."""
     some = "every change is" if log_format == "STATEMENT" else "some changes are"
     return (
         f"binlog_format is {log_format}: {some} written as a statement, which comes as an entry "

@@ -40,9 +40,9 @@ class Difference:
 
 @dataclass(slots=True)
 class Report:
-    """What was compared. `values` counts NULLs, too; `not_compared` counts values by column type
-    and reason; `details` has the first `details_max` of `differences`. `ended` says what ended the
-    comparison before the log's end, `failure` what ray_canal could not decode."""
+    """The result of a comparison. `values` counts NULLs, too; `not_compared` counts values by
+    column type and reason; `details` has the first `details_max` of `differences`. `ended` says
+    what ended the comparison before the log's end, `failure` what ray_canal could not decode."""
 
     details_max: int = 20
     events: int = 0
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs and ray_canal decoded everything."""
+        """Return whether nothing differs and ray_canal decoded everything."""
         return not self.differences and not self.failure
 
     def as_json(self) -> dict[str, Any]:

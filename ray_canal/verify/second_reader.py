@@ -106,7 +106,7 @@ def server_events(config: SourceConfig, journal_name: str, size_bytes: int) -> I
 
 
 class _Control:
-    """What its events ask of a control connection."""
+    """The control connection that its events ask."""
 
     charset = "utf8"
 

@@ -103,7 +103,7 @@ def _log_of(source: SourceConfig) -> Iterator[ServerLog]:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two addresses are one, by their text or by what they resolve to."""
+    """Return whether two addresses are one, by their text or by what they resolve to."""
     if not other:
         return False
     places = [host_port_of(each, 3306, "address") for each in (one, other)]

@@ -27,7 +27,8 @@ def choose(
     open_at: Callable[[SourceConfig], Opened],
     open_partly: Callable[[SourceConfig], Opened] | None = None,
 ) -> Opened:
-    """What `open_at` gives for the first server that can be used. `probe` gives a server's uuid.
+    """Return what `open_at` gives for the first server that can be used. `probe` gives a server's
+    uuid.
 
     `source.on_purged` and `on_reset` count only where no server has what is needed; so does
     `open_partly`, which leaves out cursors that a server cannot serve. Raises what kept the first

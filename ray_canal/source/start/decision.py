@@ -156,11 +156,11 @@ class _Decision:
         return Start(position, by_gtid=not position.journal_name, how=how)
 
     def can_begin_at(self, position: EntryPosition) -> bool:
-        """Whether the server can be asked for such an offset."""
+        """Return whether the server can be asked for such an offset."""
         return position.position < WIDE_OFFSET or position.position < self._log.offsets_max()
 
     def beginning(self, journal_name: str) -> EntryPosition:
-        """Of a file."""
+        """Return the beginning of a file."""
         head = self.search.head(journal_name)
         gtids, created_s = head.gtids, head.created_s
         return EntryPosition(journal_name, BINLOG_START, gtid=gtids, created_s=created_s)
@@ -206,8 +206,8 @@ class _Decision:
         return self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
 
     def without_cursors(self, options: StartOptions) -> Start:
-        """Where the log began that nobody has subscribed to, if it still can; nobody loses anything
-        where it cannot. `began` None: it has not begun yet."""
+        """Return where the log began that nobody has subscribed to, if it still can; nobody loses
+        anything where it cannot. `began` None: it has not begun yet."""
         began = options.unattended
         if began is None:
             return self.configured()
@@ -229,13 +229,13 @@ class _Decision:
             return Start(self.search.end(), how=how, other_log=other_log)
 
     def goes_on(self, options: StartOptions) -> bool:
-        """Whether the log is certainly the one that was read, also beyond the cursors."""
+        """Return whether the log is certainly the one that was read, also beyond the cursors."""
         return not self.displaced and has_file(self._log, self.search, options.newest)
 
     # ---- cursors
 
     def tried(self, cursor: LogPosition, *, partial: bool) -> EntryPosition | SourceError:
-        """Where a cursor lies; with `partial` also why this server cannot serve it."""
+        """Return where a cursor lies; with `partial` also why this server cannot serve it."""
         displaced = self.displaced
         try:
             return self.placed(cursor)
@@ -246,7 +246,7 @@ class _Decision:
             return error
 
     def placed(self, cursor: LogPosition) -> EntryPosition:
-        """Where a cursor lies in this log."""
+        """Return where a cursor lies in this log."""
         try:
             is_moved = cursor.is_foreign(self._log.identity)
             return self._after_rename(self._moved(cursor) if is_moved else self._own(cursor))
@@ -257,8 +257,8 @@ class _Decision:
             return self._after_reset(error)
 
     def _own(self, cursor: LogPosition) -> EntryPosition:
-        """Of this server, if its log is still the cursor's: where it is; of a file that is gone or
-        renamed, by GTID."""
+        """Return where a cursor of this server is, if its log is still the cursor's; of a file that
+        is gone or renamed, by GTID."""
         position = cursor.position
         delivered = acked_gtids(position)
         lacking = unknown_gtids(delivered, self._log.known_gtids()) if delivered else ""
@@ -300,7 +300,8 @@ class _Decision:
         )
 
     def _after_rename(self, place: EntryPosition) -> EntryPosition:
-        """Where the log goes on behind this place, if that is the end of all files of its name."""
+        """Return where the log goes on behind this place, if that is the end of all files of its
+        name."""
         names = [name for name, _ in self._log.files()]
         if place.is_inside or place.journal_name not in names[:-1]:
             return place
@@ -315,13 +316,13 @@ class _Decision:
         return replace(first, timestamp=place.timestamp, commit_us=place.commit_us)
 
     def _should_be_listed(self, position: EntryPosition) -> bool:
-        """Whether its file is not older than the oldest one: a log's numbers only rise."""
+        """Return whether its file is not older than the oldest one: a log's numbers only rise."""
         base, number = journal_key(position.journal_name)
         first_base, first_number = journal_key(self._log.files()[0][0])
         return base == first_base and number >= first_number
 
     def _other_log(self, kind: type[SourceError], why: str, position: EntryPosition) -> SourceError:
-        """It is the cursor's server, and another log."""
+        """Return the failure of a cursor whose server has another log now."""
         here = self._log.identity
         error = kind(
             f"MySQL at {here.address} (server {here.server_uuid}), cursor {position}: "
@@ -387,8 +388,8 @@ class _Decision:
             raise self._other_log(TransactionsMissing, _UNDER_GTIDS.format(other), position)
 
     def _is_open_one(self, old: EntryPosition) -> bool:
-        """Whether the transaction that was just found is the one that the cursor is inside of: it
-        has the same GTID, or the same commit time."""
+        """Return whether the transaction that was just found is the one that the cursor is inside
+        of: it has the same GTID, or the same commit time."""
         if old.open_gtid:
             return old.open_gtid == self.search.found_gtid
         return bool(old.commit_us) and old.commit_us == self.search.found_us
@@ -408,7 +409,7 @@ class _Decision:
         return replace(counted, moved=True)
 
     def is_ahead(self, gtids: str, place: EntryPosition) -> bool:
-        """Whether transactions of the set lie behind a place that was found by GTID."""
+        """Return whether transactions of the set lie behind a place that was found by GTID."""
         return bool(missing_gtids(gtids, self._gtids_before.get(place.boundary, place.gtid)))
 
     def refuse_behind(self, wanted: Sequence[str]) -> None:
@@ -471,7 +472,7 @@ class _Decision:
         return error.at(wanted.journal_name or None, wanted.position)
 
     def _after_purge(self, error: PositionPurged) -> EntryPosition:
-        """What source.on_purged says; raises the error where that is to fail."""
+        """Return what source.on_purged says; raises the error where that is to fail."""
         policy = self._source.on_purged
         if policy == "fail" or error.lost is None:
             raise error
@@ -485,7 +486,8 @@ class _Decision:
         return position
 
     def _after_reset(self, error: SourceError) -> EntryPosition:
-        """What source.on_reset says of another log of the cursor's server; raises other errors."""
+        """Return what source.on_reset says of another log of the cursor's server; raises other
+        errors."""
         policy = self._source.on_reset
         if policy == "fail" or not error.other_log:
             raise error

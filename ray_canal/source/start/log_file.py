@@ -38,14 +38,14 @@ _PREVIOUS_GTIDS, _GTID_LIST = 35, 163
 
 
 def takes_wide_offsets(version: str, gtid_mode: str) -> bool:
-    """Whether a server can be asked for larger ones, by COM_BINLOG_DUMP_GTID. (MySQL 5.6 goes on
-    with the next file after one event; MariaDB has no such command.)"""
+    """Return whether a server can be asked for larger ones, by COM_BINLOG_DUMP_GTID. (MySQL 5.6
+    goes on with the next file after one event; MariaDB has no such command.)"""
     is_mysql = "mariadb" not in version.lower()
     return is_mysql and gtid_mode.upper() == "ON" and version_numbers(version) >= (5, 7)
 
 
 class Log(Protocol):
-    """What a search asks of a log. Raises SourceError kinds."""
+    """The log as a search asks for it. Raises SourceError kinds."""
 
     @property
     def identity(self) -> SourceIdentity: ...
@@ -58,7 +58,7 @@ class Log(Protocol):
         ...
 
     def end(self) -> EntryPosition:
-        """Where the log ends now, with the GTIDs executed up to there."""
+        """Return where the log ends now, with the GTIDs executed up to there."""
         ...
 
     def executed(self) -> str:
@@ -66,7 +66,8 @@ class Log(Protocol):
         ...
 
     def known_gtids(self) -> str:
-        """The same; of MariaDB, of each domain the last of every server that ever wrote in it."""
+        """Return the GTIDs known up to the end; of MariaDB, of each domain the last of every server
+        that ever wrote in it."""
         ...
 
     def offsets_max(self) -> int:
@@ -74,7 +75,8 @@ class Log(Protocol):
         ...
 
     def leaves_rows_out(self) -> str:
-        """Why transactions that it replicates may lack rows here; empty: it says of no reason."""
+        """Return why transactions that it replicates may lack rows here; empty: it says of no
+        reason."""
         ...
 
     def purged(self) -> str:
@@ -101,7 +103,7 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a file has around an offset.
+    """The part of a file around an offset.
 
     `start`: the offset, or the beginning of the transaction that it is inside of, with the GTIDs
     executed before it; `entries` of that transaction lie before the offset. `is_event`: an event
@@ -135,7 +137,7 @@ class Transactions:
     exact: Bools
 
     def not_before(self, time_us: int) -> Bools:
-        """Which may be of this time or a later one."""
+        """Return which may be of this time or a later one."""
         whole_second = time_us // MICROS * MICROS
         return self.time_us >= np.where(self.exact, time_us, whole_second)
 
@@ -214,7 +216,7 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
 
 
 def _alone(events: Records) -> Bools:
-    """Which of them are statements that are a transaction each."""
+    """Return which of them are statements that are a transaction each."""
     in_transaction = events["flags"] & EVENT_IN_TRANSACTION != 0
     return np.asarray((events["kind"] == w.KIND_SPECIAL) & ~in_transaction)
 
@@ -226,7 +228,8 @@ def _starts_without_gtids(events: Records) -> Int64s:
 
 
 def closed_before(events: Records, position: int) -> int:
-    """Where the last transaction of a chunk that ends at or before `position` ends; 0: none."""
+    """Return where the last transaction of a chunk that ends at or before `position` ends; 0:
+    none."""
     ends = (events["kind"] == w.KIND_END) | _alone(events)
     behind = (events["position"] + events["length"])[ends]
     behind = behind[behind <= position]
@@ -234,7 +237,7 @@ def closed_before(events: Records, position: int) -> int:
 
 
 def event_at(chunk: RawChunk, position: int) -> tuple[bool, int]:
-    """Whether one of a chunk's own events begins there, and its header time."""
+    """Return whether one of a chunk's own events begins there, and its header time."""
     data, head = chunk.data.data, chunk.head
     at, place, inner = head.carried_bytes, head.position, 0
     while at < len(data) and place < position:

@@ -32,8 +32,9 @@ class Place:
 
 
 def has_file(log: Log, search: Search, file: LogFile) -> bool:
-    """Whether a file that was read is still in the log, or has been purged; True for none. A server
-    that was put back to an older copy does not have it. Raises SourceError, DecodeError kinds."""
+    """Return whether a file that was read is still in the log, or has been purged; True for none. A
+    server that was put back to an older copy does not have it. Raises SourceError, DecodeError
+    kinds."""
     names = [name for name, _ in log.files()]
     if file.journal_name in names:
         return search.head(file.journal_name).created_s == file.created_s
@@ -81,8 +82,8 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
 
 
 def _misfit_of_young(position: EntryPosition, search: Search) -> str:
-    """Why the commit before a cursor of a file's first second is not the cursor's; empty: it is, or
-    has no microsecond."""
+    """Return why the commit before a cursor of a file's first second is not the cursor's; empty: it
+    is, or has no microsecond."""
     around = search.surroundings(position.journal_name, position.position)
     commit_us = around.next_us if position.is_inside else around.last_us
     why = "" if around.is_event else "no event begins"
@@ -92,13 +93,14 @@ def _misfit_of_young(position: EntryPosition, search: Search) -> str:
 
 
 def _same_commit(position: EntryPosition, around: Surroundings) -> bool:
-    """Whether the transaction at a place has the commit time that the cursor knows."""
+    """Return whether the transaction at a place has the commit time that the cursor knows."""
     commit_us = around.next_us if position.is_inside else around.last_us
     return bool(commit_us) and position.commit_us == commit_us
 
 
 def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
-    """Why a place between two transactions is not the cursor's; empty: all that is known fits."""
+    """Return why a place between two transactions is not the cursor's; empty: all that is known
+    fits."""
     if not around.is_event:
         return "no event begins"
     if around.start.position != position.position:
@@ -115,10 +117,10 @@ def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
 
 
 def misfit_of_last(position: EntryPosition, around: Surroundings) -> str:
-    """Why what lies before a place that was found by GTID is not the cursor's last transaction,
-    whose file the log has no more; empty: it is. Where it is in another file, that has another
-    name now, and the commit's microsecond or the file's age must say so; else the log gave these
-    GTIDs again, or (MariaDB, gtid_strict_mode off) lower ones later."""
+    """Return why what lies before a place that was found by GTID is not the cursor's last
+    transaction, whose file the log has no more; empty: it is. Where it is in another file, that has
+    another name now, and the commit's microsecond or the file's age must say so; else the log gave
+    these GTIDs again, or (MariaDB, gtid_strict_mode off) lower ones later."""
     why = _misfit_of_times(position, around)
     created_s = around.start.created_s
     if why or _same_commit(position, around) or position.created_s == created_s:
@@ -128,8 +130,8 @@ def misfit_of_last(position: EntryPosition, around: Surroundings) -> str:
 
 
 def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
-    """Why a place behind the cursor's last transaction (or before the one that it is inside of) is
-    none, by their times; empty: these fit, or are not known."""
+    """Return why a place behind the cursor's last transaction (or before the one that it is inside
+    of) is none, by their times; empty: these fit, or are not known."""
     commit_us = around.next_us if position.is_inside else around.last_us
     if position.commit_us and commit_us:
         if position.commit_us == commit_us:
@@ -150,10 +152,10 @@ def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
 def begun_again(
     position: EntryPosition, found: EntryPosition, search: Search, window_us: int
 ) -> str:
-    """Why a place that another server has by the cursor's GTIDs is not the cursor's: it began its
-    GTIDs again and has later transactions under them; empty: it has them, or it is not known. Two
-    servers may have the transactions of several sources in different orders, so what lies before
-    the place may be any transaction that was delivered."""
+    """Return why a place that another server has by the cursor's GTIDs is not the cursor's: it
+    began its GTIDs again and has later transactions under them; empty: it has them, or it is not
+    known. Two servers may have the transactions of several sources in different orders, so what
+    lies before the place may be any transaction that was delivered."""
     if position.is_inside or not position.commit_us:
         return ""
     before = search.last_before(found)
@@ -165,7 +167,8 @@ def begun_again(
 
 
 def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> Place:
-    """Of Canal, whose cursor is where the last acked entry begins, and has that entry's time."""
+    """Return where a cursor of Canal lies, which is where the last acked entry begins, and has that
+    entry's time."""
     where = f"at {position.position} in {position.journal_name}"
     if lacking:
         return Place(None, f"it has not executed {lacking}")

@@ -41,7 +41,7 @@ def too_far_behind(
 def _beginning_of_name(
     files: Sequence[tuple[str, int]], offsets: dict[str, int], newest: int
 ) -> int:
-    """Where the files begin that have one base name, up to the one with this offset."""
+    """Return where the files begin that have one base name, up to the one with this offset."""
     begin, base = 0, ""
     for name, _ in files:
         if offsets[name] > newest:

@@ -54,8 +54,8 @@ class Search:
         return self.head(self._names[0])
 
     def head(self, journal_name: str) -> FileHead:
-        """With what was executed and never was in this log (as of a server made of a backup), which
-        no file names."""
+        """Return the log's beginning, with what was executed and never was in this log (as of a
+        server made of a backup), which no file names."""
         if journal_name not in self._heads:
             head = read_head(self._log, journal_name)
             if self._purged is None:
@@ -66,8 +66,9 @@ class Search:
         return self._heads[journal_name]
 
     def time(self, time_us: int) -> EntryPosition | None:
-        """Where the first transaction of this time or a later one begins, with the GTIDs before it;
-        the log's end if there is none yet. None: the log begins later, so earlier ones may be gone.
+        """Return where the first transaction of this time or a later one begins, with the GTIDs
+        before it; the log's end if there is none yet. None: the log begins later, so earlier ones
+        may be gone.
 
         Where only seconds are written, those of the same second count as not earlier.
         """
@@ -78,8 +79,8 @@ class Search:
         return self._first(self._since(time_us), lambda some: some.not_before(time_us))
 
     def gtids(self, executed: str) -> EntryPosition | None:
-        """Where the first transaction begins that is not in the set; the log's end if all are in
-        it. None: transactions that are not in the set lie before the log's beginning."""
+        """Return where the first transaction begins that is not in the set; the log's end if all
+        are in it. None: transactions that are not in the set lie before the log's beginning."""
         low = self._last(lambda name: not missing_gtids(self.head(name).gtids, executed))
         if missing_gtids(self.head(self._names[low]).gtids, executed):
             return None
@@ -88,9 +89,9 @@ class Search:
     def commit(
         self, original_us: int, window_us: int, *, inside: bool = False
     ) -> EntryPosition | None:
-        """Behind (`inside`: at) the first transaction that was committed at this very microsecond
-        on the server where it was written. It is looked for from `window_us` earlier on. None: it
-        is not there."""
+        """Return the place after (`inside`: of) the first transaction that was committed at this
+        very microsecond on the server where it was written. It is looked for from `window_us`
+        earlier on. None: it is not there."""
         found = False
         for name in self._since(original_us - window_us):
             gtids = self.head(name).gtids
@@ -109,9 +110,9 @@ class Search:
     def trail(
         self, trail: str, last_us: int, window_us: int
     ) -> tuple[EntryPosition, int] | None:
-        """Behind the transactions of a trail, the last of which is of about `last_us`: where, and
-        how many of them come twice. It reads the log of the window before and behind. None: there
-        is no trace of them."""
+        """Return the place after the transactions of a trail, the last of which is of about
+        `last_us`: where, and how many of them come twice. It reads the log of the window before and
+        behind. None: there is no trace of them."""
         names: list[str] = []
         behind: list[int] = []
         digests: list[int] = []
@@ -148,7 +149,7 @@ class Search:
         return self.surroundings(journal_name, position).start
 
     def surroundings(self, journal_name: str, position: int) -> Surroundings:
-        """What the file has around an offset. It is read up to there."""
+        """Return what the file has around an offset. It is read up to there."""
         gtids, last = self.head(journal_name).gtids, None
         start = behind = BINLOG_START
         is_event = position == BINLOG_START
@@ -185,15 +186,15 @@ class Search:
         return Surroundings(place, is_event, inside, before_s, at_s, last_us, next_us)
 
     def goes_on(self, place: EntryPosition) -> bool:
-        """Whether a transaction begins in the place's file, there or behind it."""
+        """Return whether a transaction begins in the place's file, there or behind it."""
         return any(
             bool((some.position >= place.position).any())
             for some in transactions(self._log, place.journal_name)
         )
 
     def last_before(self, place: EntryPosition) -> Surroundings | None:
-        """What lies before a place where a transaction begins, or the log ends; None: nothing, it
-        is the log's beginning."""
+        """Return what lies before a place where a transaction begins, or the log ends; None:
+        nothing, it is the log's beginning."""
         names, position = self._names, place.position
         if place.journal_name in names:
             names = names[: names.index(place.journal_name) + 1]
@@ -205,7 +206,7 @@ class Search:
         return None
 
     def end(self) -> EntryPosition:
-        """Where the log ends now."""
+        """Return where the log ends now."""
         end = self._log.end()
         return replace(end, created_s=self.head(end.journal_name).created_s)
 
@@ -216,7 +217,7 @@ class Search:
         return EntryPosition(journal_name, position, gtid=gtids, created_s=created_s)
 
     def _begun_before(self, journal_name: str, time_us: int) -> bool:
-        """Whether all that lies before this file is earlier than `time_us`."""
+        """Return whether all that lies before this file is earlier than `time_us`."""
         head = self.head(journal_name)
         if head.first_us:
             return head.first_us < time_us
@@ -255,7 +256,7 @@ class Search:
 
 
 def _not_in(gtids: Records, executed: str) -> Bools:
-    """Which of these transactions are not in the set; anonymous ones never are."""
+    """Return which of these transactions are not in the set; anonymous ones never are."""
     outside = gtids["flavor"] == GTID_ANONYMOUS
     if not missing_gtids(gtid_set_after("", gtids), executed):
         return np.asarray(outside)  # a look at the whole is enough
