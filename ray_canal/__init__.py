@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ray_canal.client.connecting import connect_async as connect_async
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
     from ray_canal.client.connector import Connector as Connector
+    from ray_canal.client.explain import explain as explain
     from ray_canal.client.message import Message as Message
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
@@ -55,6 +56,7 @@ _WHERE = {
     "set_instance_filter": "ray_canal.client.api",
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
+    "explain": "ray_canal.client.explain",
     "subscribers": "ray_canal.client.subscribers",
     "unsubscribe": "ray_canal.client.subscribers",
     "connect": "ray_canal.client.connecting",
@@ -80,6 +82,7 @@ __all__ = [
     "decode_entries",
     "decode_files",
     "destinations",
+    "explain",
     "load_config",
     "row_id",
     "serve",

@@ -1,14 +1,13 @@
 """The `ray-canal` command. Thin: each command parses its options and calls the public API.
 
-Commands about subscribers are in subscribers.py, the comparison with another decoder in verify.py.
-What prints changes as JSON lives in
-`ray_canal/render.py`, the demo in `ray_canal/demo/`.
+How it goes is in status.py, commands about subscribers are in subscribers.py, the comparison with
+another decoder in verify.py. What prints changes as JSON lives in `ray_canal/render.py`, the demo
+in `ray_canal/demo/`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 import threading
@@ -27,6 +26,7 @@ from ray_canal.cli.options import (
     Namespace,
     Tables,
 )
+from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
@@ -148,32 +148,8 @@ def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
     typer.echo(f"{destination}: stopped")
 
 
-@app.command()
-def status(
-    destination: Annotated[
-        str | None, typer.Argument(help="One destination; all if left out.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    namespace: Namespace = NAMESPACE,
-) -> None:
-    """Show positions, lag, rates, ring fill and subscribers."""
-    import ray_canal as canal
-    from ray_canal.render import plain, status_table
-
-    found = canal.status(destination, namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps({name: plain(value) for name, value in found.items()}, indent=2))
-        return
-    if not found:
-        typer.echo(
-            "no destination is running in this cluster; start one with `ray-canal start CONFIG`"
-        )
-        return
-    from rich.console import Console
-
-    console = Console()
-    for name, value in found.items():
-        console.print(status_table(name, value))
+app.command()(status)
+app.command()(explain)
 
 
 @app.command()

@@ -102,6 +102,34 @@ def test_subscribers_are_shown_and_removed(tmp_path: Path) -> None:
     assert "held: no subscriber" in command("subscribers", "--config", config).output
 
 
+def test_status_and_explain_are_for_people(tmp_path: Path) -> None:
+    """A line on the screen, every value on demand, and why nothing more comes."""
+    canal.start(str(written(tmp_path, "shown")))
+    where = ("--namespace", NAMESPACE)
+    try:
+        with canal.connect("shown", 7, namespace=NAMESPACE) as connector:
+            connector.subscribe()
+            assert connector.get_without_ack(1, timeout=10)
+            heading, line, *_ = command("status", *where).output.splitlines()
+            assert heading.split()[:3] == ["destination", "state", "lag"]
+            assert line.split()[0] == "shown"
+            assert "7: " in line
+            assert "batch_mode" in command("status", "shown", "--details", *where).output
+            assert json.loads(command("status", "--json", *where).output)["shown"]["rows"] > 0
+            told = command("explain", "shown", "--client-id", 7, *where)
+            assert told.exit_code == 0, told.output
+            assert "client 7 is being served" in told.output
+            assert "1 batch handed out" in told.output
+        nobody = command("explain", "shown", "--client-id", 8, "--json", *where)
+        assert nobody.exit_code == 1
+        assert json.loads(nobody.output)["evidence"] == ["subscribers: 7"]
+        assert canal.explain("shown", namespace=NAMESPACE).severity == "ok"
+        with pytest.raises(errors.InstanceNotFound):
+            command("explain", "other", *where)
+    finally:
+        canal.stop("shown", namespace=NAMESPACE)
+
+
 def test_tail_looks_on(tmp_path: Path) -> None:
     """D1: it takes over nobody, acks nobody's rows, and leaves nothing; with --client-id it is that
     subscriber."""

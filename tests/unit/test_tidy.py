@@ -48,8 +48,8 @@ MAY_IMPORT = {
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model binlog views schema source offline",
-    "cli": "errors malloc config model source meta client offline render demo spark __init__ "
-    "redrive migration verify",
+    "cli": "errors malloc config model source meta destination client offline render demo spark "
+    "__init__ redrive migration verify",
     "warm": "config model binlog schema source views demo",
     "__init__": "config model client flight offline spark views",
 }
@@ -149,6 +149,7 @@ TESTED_ELSEWHERE = {
     "actors/store": "tests/integration/test_main_job.py",
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
+    "client/explain": "tests/integration/test_cli_cluster.py",
     "client/subscribers": "tests/integration/test_cli_cluster.py",
     "client/joining": "tests/fault/test_faults.py",
     "client/transport": "tests/integration/test_main_job.py",

@@ -1,0 +1,28 @@
+"""explain: why nothing comes from a destination."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ray_canal.actors import spawn
+from ray_canal.client.api import status
+from ray_canal.client.subscribers import subscribers
+from ray_canal.destination.diagnosis import Diagnosis, diagnose
+from ray_canal.errors import ConfigError, InstanceError
+
+
+def explain(
+    destination: str, client_id: int | None = None, *, namespace: str = spawn.NAMESPACE
+) -> Diagnosis:
+    """Return why nothing (more) comes from a destination, to one of its subscribers if `client_id`
+    names it: the stage, the evidence, what to do. Its `str` is one paragraph.
+
+    Also while the destination starts or has failed. Raises InstanceNotFound.
+    """
+    found = {"destination": destination, **status(destination, namespace=namespace)[destination]}
+    records: list[dict[str, Any]] = []
+    if found["state"] not in ("restarting", "stopped"):
+        with contextlib.suppress(InstanceError, ConfigError):  # the status tells why
+            records = subscribers(destination, namespace=namespace)[destination]
+    return diagnose(found, records, client_id)
