@@ -26,6 +26,7 @@ from ray_canal.cli.options import (
     Namespace,
     Tables,
 )
+from ray_canal.cli.position import position
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.verify import verify
@@ -150,6 +151,7 @@ def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
 
 app.command()(status)
 app.command()(explain)
+app.command()(position)
 
 
 @app.command()

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from ray_canal.errors import ConnectionLost, PositionPurged
+from ray_canal.errors import ConnectionLost, PositionNotFound, PositionPurged
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.start import Start
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.lag import LagMeter
 from ray_canal.source.live import LiveSource
+from ray_canal.source.start import lookup
 from ray_canal.source.start.log_file import MICROS, transactions
 from ray_canal.source.start.search import Search
 from ray_canal.source.start.server_log import ServerLog
@@ -88,6 +89,29 @@ def test_a_time_among_500_files_takes_few_reads(many_files: Server) -> None:
                 read = log.read[:-1]  # the last one was ours
                 assert len(read) <= heads_max + 2, read  # each head once; two files walked
                 assert len(set(read)) <= heads_max
+
+
+def test_a_place_is_looked_up_by_offset_time_and_gtid(many_files: Server) -> None:
+    """What `ray-canal position` says: each name of a transaction leads to it, in few reads."""
+    config = instance(many_files)
+    with lookup.log_of(config) as log:
+        name = log.files()[300][0]
+        some = next(transactions(log, name))
+        place = f"{name}:{some.position[0]}"
+        found = lookup.locate(config.source, log, place)
+        assert (str(found.place), found.commit_us) == (place, some.time_us[0])
+        seconds, micros = divmod(found.commit_us, MICROS)
+        time_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
+        for text in (found.gtid, time_text):
+            assert isinstance(log, ServerLog)
+            log.read.clear()
+            assert lookup.locate(config.source, log, text) == found
+            assert len(set(log.read)) <= math.ceil(math.log2(FILES)) + 4
+        seek = lookup.locate(config.source, log, found.place.gtid, looking=False)
+        assert seek.cursor.position == found.place
+        assert seek.cursor.identity.server_uuid == found.identity.server_uuid != ""
+        with pytest.raises(PositionNotFound, match="past the end"):
+            lookup.locate(config.source, log, f"{name}:{1 << 31}")
 
 
 def test_a_destination_starts_at_a_time(many_files: Server) -> None:

@@ -86,6 +86,22 @@ class Search:
             return None
         return self._first(self._names[low:], lambda some: _not_in(some.gtids, executed))
 
+    def one(self, gtid: str) -> EntryPosition | None:
+        """Where the transaction begins that has this one GTID of MySQL. None: it is not in this
+        log."""
+        name = self._names[self._last(lambda each: _lacks(self.head(each).gtids, gtid))]
+        gtids = self.head(name).gtids
+        if not _lacks(gtids, gtid):
+            return None  # it was executed before the log's beginning
+        number = int(gtid.rpartition(":")[2])
+        for some in transactions(self._log, name):
+            for index in np.flatnonzero(some.gtids["gno"] == number).tolist():
+                if gtid_set_after("", some.gtids[index : index + 1]) == gtid:
+                    gtids = gtid_set_after(gtids, some.gtids[:index])
+                    return self._at(name, int(some.position[index]), gtids)
+            gtids = gtid_set_after(gtids, some.gtids)
+        return None
+
     def commit(
         self, original_us: int, window_us: int, *, inside: bool = False
     ) -> EntryPosition | None:
@@ -253,6 +269,10 @@ class Search:
                 gtids = gtid_set_after(gtids, some.gtids)
         self.found_us, self.found_gtid = 0, ""
         return self.end()
+
+
+def _lacks(executed: str, gtid: str) -> bool:
+    return bool(missing_gtids(gtid, executed))
 
 
 def _not_in(gtids: Records, executed: str) -> Bools:
