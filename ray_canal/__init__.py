@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ray_canal.model.timeline import row_id as row_id
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
+    from ray_canal.snapshot.read import read_snapshot as read_snapshot
     from ray_canal.views.masking import Keep as Keep
 
 __version__ = "0.1.0"
@@ -68,6 +69,7 @@ _WHERE = {
     "stop_flight": "ray_canal.flight.actor",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
+    "read_snapshot": "ray_canal.snapshot.read",
     "row_id": "ray_canal.model.timeline",
     "decode_entries": "ray_canal.offline",
 }
@@ -84,6 +86,7 @@ __all__ = [
     "destinations",
     "explain",
     "load_config",
+    "read_snapshot",
     "row_id",
     "serve",
     "serve_flight",

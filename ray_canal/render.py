@@ -215,11 +215,7 @@ def write_decoded(
         "lower_case_table_names": lower_case_table_names,
     }  # fmt: skip
     if format == "arrow":
-        if output is None:
-            raise ConfigError(
-                "--format arrow writes one IPC file per table: give --output DIRECTORY"
-            )
-        _write_arrow(offline.decode_files(files, **read), output)
+        _write_arrow(offline.decode_files(files, **read), _directory(output))
         return
     with _opened(output) as out, _progress(files, output) as advance:
         if format == "entries":
@@ -232,6 +228,24 @@ def write_decoded(
             for change in changes(batches):
                 line = json.dumps(change, ensure_ascii=False) + "\n"
                 out.write(line.encode())
+
+
+def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path | None) -> None:
+    """`ray-canal snapshot read`: JSON lines to a file or standard output, Arrow IPC to a
+    directory."""
+    if format == "arrow":
+        _write_arrow(batches, _directory(output))
+        return
+    with _opened(output) as out:
+        for batch in batches:
+            for change in changes([batch]):
+                out.write(json.dumps(change, ensure_ascii=False).encode() + b"\n")
+
+
+def _directory(output: Path | None) -> Path:
+    if output is None:
+        raise ConfigError("--format arrow writes one IPC file per table: give --output DIRECTORY")
+    return output
 
 
 def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:

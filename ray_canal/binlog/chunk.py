@@ -67,6 +67,8 @@ EVENT_ROLLED_BACK = 8
 """Set on an END that is a ROLLBACK: what its rows changed in transactional tables is undone."""
 EVENT_ONE_PHASE = 16
 """Set on the END of an XA transaction that was committed in one phase: no XA COMMIT follows."""
+EVENT_READ = 32
+"""Set on rows that were read from a table, not written: they are in it at the event's place."""
 EVENT_CLOSES = 4
 """Set in ENTRY on what ends a transaction: END, and a statement that stands alone (a DDL); of
 several entries that one event makes (DROP TABLE a, b), or one GTID names, the last one. Rows

@@ -424,6 +424,7 @@ class ChunkCutter:
     def _enter(self, journal_name: str, position: int) -> None:
         self.journal_name = journal_name
         self.created_s = 0
+        self.heartbeat_position = 0  # it was one of the file before
         state = self._state
         state[walk.POSITION] = position
         state[walk.IN_TRANSACTION] = 0

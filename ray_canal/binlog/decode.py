@@ -326,7 +326,7 @@ def _fill(work: _Work, count: int) -> DecodedChunk:
     layouts = []
     for version, plan, shape in zip(parsed.tables, work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
-        layouts.append(table_layout(version, plan, shape, work.dest[mine]))
+        layouts.append(table_layout(version.meta, plan, shape, work.dest[mine]))
     arena = _add_diffs(work, deferred, arena, layouts)
     layout = ChunkLayout(
         work.raw.head.journal_name,

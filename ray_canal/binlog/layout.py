@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.binlog.chunk import QUERY, ColumnLayout, TableLayout
-from ray_canal.binlog.parsed import QueryRecord, TableVersion
+from ray_canal.binlog.parsed import QueryRecord
 from ray_canal.binlog.plan import Plan
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.rows import rows, wire
 from ray_canal.model.arrays import Int64s, Records
+from ray_canal.model.table_meta import TableMeta
 
 
 def aligned(size_bytes: int) -> int:
@@ -32,11 +33,11 @@ class ArenaSketch:
         return offset
 
 
-def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s) -> TableLayout:
+def table_layout(meta: TableMeta, plan: Plan, shape: Int64s, dest: Int64s) -> TableLayout:
     """The finished layout, after the kernel has filled the columns: `shape` is the table's line,
     `dest` its columns'."""
     count, row_event = int(shape[rows.S_ROWS]), int(shape[rows.S_ROW_EVENT])
-    shown = len(version.meta.columns)  # hidden ones are behind them
+    shown = len(meta.columns)  # hidden ones are behind them
 
     def side(filled: int, base: int) -> tuple[ColumnLayout, ...] | None:
         if not filled:
@@ -58,7 +59,7 @@ def table_layout(version: TableVersion, plan: Plan, shape: Int64s, dest: Int64s)
 
     before = side(int(shape[rows.S_BEFORE]), 0)
     after = side(int(shape[rows.S_AFTER]), wire.DEST_FIELDS)
-    return TableLayout(version.meta, count, row_event, before, after)
+    return TableLayout(meta, count, row_event, before, after)
 
 
 def place_queries(

@@ -1,8 +1,8 @@
 """The `ray-canal` command. Thin: each command parses its options and calls the public API.
 
-How it goes is in status.py, commands about subscribers are in subscribers.py, the comparison with
-another decoder in verify.py. What prints changes as JSON lives in `ray_canal/render.py`, the demo
-in `ray_canal/demo/`.
+How it goes is in status.py, commands about subscribers are in subscribers.py, those about snapshots
+in snapshot.py, the comparison with another decoder in verify.py. What prints changes as JSON lives
+in `ray_canal/render.py`, the demo in `ray_canal/demo/`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ray_canal.cli.options import (
     Tables,
 )
 from ray_canal.cli.position import position
+from ray_canal.cli.snapshot import snapshot
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.verify import verify
@@ -255,6 +256,7 @@ def decode(
 
 
 app.command()(verify)
+app.add_typer(snapshot)
 
 
 @app.command("import")

@@ -29,7 +29,7 @@ _PAUSE_S = 0.05
 _READINGS_MAX = 20
 _CHUNK_BYTES = 4 << 20
 
-_NOT_SYSTEM = (
+NOT_SYSTEM = (
     "TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys',"
     " 'mysql_innodb_cluster_metadata')"
 )
@@ -70,12 +70,12 @@ class CatalogTables:
     def snapshot(self) -> CatalogSnapshot:
         """Every table that the user may see. Raises ServerSettingRefused: tables change faster
         than they can be read."""
-        before = self._read(_NOT_SYSTEM)
+        before = self._read(NOT_SYSTEM)
         for _ in range(_READINGS_MAX):
             self._sleep(_PAUSE_S)
             position = self._catalog.position()
             self._sleep(_PAUSE_S)
-            after = self._read(_NOT_SYSTEM)
+            after = self._read(NOT_SYSTEM)
             if before == after:
                 tables, charsets = after
                 return CatalogSnapshot(
@@ -98,6 +98,11 @@ class CatalogTables:
         self._sleep(_PAUSE_S)
         position = self._catalog.position()
         return CatalogSnapshot(position.journal_name, position.position, tables, charsets)
+
+    def table(self, schema: str, table: str) -> TableState | None:
+        """One table as it is now; None: there is none, or the user may not see it."""
+        tables, _ = self._read("TABLE_SCHEMA = %s AND TABLE_NAME = %s", schema, table)
+        return tables[0] if tables else None
 
     def lower_case_table_names(self) -> int:
         """Return how the server compares names."""

@@ -20,8 +20,8 @@ from ray_canal.model.arrays import Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 
-EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT)
-"""Of rows, then of whole tables (views/table_events.py)."""
+EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT, "READ")
+"""Of rows, of whole tables (views/table_events.py), of rows that a snapshot has read."""
 _EVENT_TYPES = pa.array(EVENT_TYPES)
 
 _INSTANT = pa.timestamp("us", "UTC")

@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "log": "errors config filter model binlog",
     "meta": "errors config model source",
     "source": "errors config filter model kernels binlog",
+    "snapshot": "errors malloc config filter model kernels binlog views schema source",
     "limits": "malloc config binlog log",
     "server": "errors config filter model canal binlog views",
     "destination": "errors config filter model binlog log meta source schema",
@@ -49,9 +50,9 @@ MAY_IMPORT = {
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model binlog views schema source offline",
     "cli": "errors malloc config model source meta destination client offline render demo spark "
-    "__init__ redrive migration verify",
+    "__init__ redrive migration snapshot verify",
     "warm": "config model binlog schema source views demo",
-    "__init__": "config model client flight offline spark views",
+    "__init__": "config model client flight offline snapshot spark views",
 }
 
 ONLY_IN = {
@@ -78,7 +79,7 @@ ONLY_IN = {
     "tomli": "config",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client flight offline redrive spark render demo warm",
+    "pyarrow": "binlog views client flight offline redrive snapshot spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
@@ -186,6 +187,13 @@ TESTED_ELSEWHERE = {
     "kernels/rows/text_check": "tests/unit/binlog/test_hostile.py",
     "kernels/render/protobuf": "tests/golden/test_entries.py",
     "kernels/framing/scan": "tests/unit/binlog/test_cutter.py",
+    "kernels/result/rows": "tests/unit/snapshot/test_result.py",
+    "snapshot/tables": "tests/integration/test_snapshot.py",
+    "snapshot/session": "tests/integration/test_snapshot.py",
+    "snapshot/planner": "tests/integration/test_snapshot.py",
+    "snapshot/log_watch": "tests/integration/test_snapshot.py",
+    "snapshot/read_views": "tests/integration/test_snapshot.py",
+    "cli/snapshot": "tests/integration/test_snapshot.py",
 }
 
 WITHOUT_TEST = {

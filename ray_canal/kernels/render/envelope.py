@@ -23,6 +23,8 @@ from ray_canal.kernels.rows.records import closes
 _INSERT: Final = 1
 _DELETE: Final = 3
 _MICROSECONDS: Final = 1_000_000
+_READ: Final = 7  # in views/envelope.py's EVENT_TYPES
+_FLAG_READ: Final = 32  # binlog/chunk.py's EVENT_READ
 
 @bare
 def row_numbers(numbers, owners, out):
@@ -93,14 +95,14 @@ def row_envelopes(events, gtids, owners, before, low, out, regions, numbers, bit
     `owners` says which event each row is of, `before` how many rows of its transaction come before
     each event. Per row: position and ordinal as int64 (the ordinal within the event, for one that
     was compressed its offset in there added); execution time in microseconds; index of the GTID as
-    int32 (0 where there is none); event type (0 INSERT, 1 UPDATE, 2 DELETE) as int8; the row's
-    number in its transaction; three bits.
+    int32 (0 where there is none); event type (0 INSERT, 1 UPDATE, 2 DELETE, _READ) as int8; the
+    row's number in its transaction; three bits.
     """
     size = (owners.size + 7) // 8
     for i in range(owners.size):
         event = events[owners[i]]
         kind = event["event_type"]
-        store8(out, regions[KIND] + i, kind - 1)
+        store8(out, regions[KIND] + i, _READ if event["flags"] & _FLAG_READ else kind - 1)
         store64(out, regions[POSITION] + 8 * i, event["position"])
         in_event = low + i - event["row"]
         store64(out, regions[ORDINAL] + 8 * i, event["inner"] + in_event)

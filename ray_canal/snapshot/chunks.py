@@ -1,0 +1,137 @@
+"""Rows of a result as a decoded chunk: what row events of the same rows would have become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ray_canal.binlog import types
+from ray_canal.binlog.charset_tables import tables as charset_tables
+from ray_canal.binlog.chunk import (
+    EVENT,
+    EVENT_IN_TRANSACTION,
+    EVENT_READ,
+    ChunkLayout,
+    DecodedChunk,
+    TableLayout,
+)
+from ray_canal.binlog.layout import ArenaSketch, table_layout
+from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.kernels.base import codes
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.result import rows as k
+from ray_canal.kernels.rows import fill as f
+from ray_canal.kernels.rows import rows as r
+from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.regions import place_tables
+from ray_canal.malloc import large
+from ray_canal.model.arrays import Bytes, Int64s, Records
+from ray_canal.model.canal_types import ROWDATA
+from ray_canal.snapshot.columns import Selection
+from ray_canal.snapshot.result import Piece, broken
+
+EVENT_ROWS = 1000
+"""Rows of one event: what becomes one entry for Canal's clients."""
+_INSERT = 1
+_TEXT_BYTES_MAX = (1 << 31) - 1
+_UTF8_FACTOR = 3  # what is broken, byte by byte: three bytes each
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where and when rows were read: the place of the log at which they are so."""
+
+    journal_name: str
+    position: int
+    server_id: int = 0
+    timestamp: int = 0
+    flavor: str = "mysql"
+
+
+def decoded(selection: Selection, piece: Piece, origin: Origin, ordinal: int) -> DecodedChunk:
+    """A chunk of a piece's rows, the first of which has this ordinal in its snapshot."""
+    lines = selection.plan.lines
+    while True:  # twice at most
+        chunk, shape, dest = _fill(selection, lines, piece, origin, ordinal)
+        if not has_broken_text(lines, shape, dest, chunk.arena):
+            _refuse_broken_json(selection, piece.rows, dest, chunk.arena)
+            return chunk
+        lines = lines.copy()
+        read_by_character(lines)
+        piece = piece._replace(sizes=piece.sizes * _UTF8_FACTOR)
+
+
+def _fill(
+    selection: Selection, lines: Int64s, piece: Piece, origin: Origin, ordinal: int
+) -> tuple[DecodedChunk, Int64s, Int64s]:
+    rows, columns = piece.rows, len(lines)
+    if piece.sizes.size and piece.sizes.max() > _TEXT_BYTES_MAX:
+        raise UnsupportedEvent(f"{selection.meta.full_name}: over 2 GiB of one column in a piece")
+    shape = np.zeros((1, r.SHAPE_FIELDS), np.int64)
+    shape[0, [r.S_COLUMNS, r.S_ROWS, r.S_AFTER]] = columns, rows, rows
+    dest = np.zeros((columns, wire.COLUMN_DEST), np.int64)
+    events = -(-rows // EVENT_ROWS)
+    sketch = ArenaSketch()
+    events_at = sketch.take(events * EVENT.itemsize)
+    end, _ = place_tables(lines, shape, piece.sizes, dest, sketch.size_bytes)
+    arena = large(end)
+    arena[: sketch.size_bytes] = 0
+    code, _ = k.fill_rows(
+        read_only(piece.source),
+        rows,
+        shape,
+        lines.reshape(-1),
+        charset_tables(),
+        dest.reshape(-1),
+        piece.cells,
+        0,
+        EVENT_ROWS,
+        arena,
+    )
+    if code < 0:
+        raise broken(selection, code)
+    f.close_tables(shape, lines.reshape(-1), dest.reshape(-1), arena)
+    layout = ChunkLayout(
+        origin.journal_name,
+        events_at,
+        events,
+        events_at,
+        0,
+        events_at,
+        0,
+        (_table_layout(selection, shape, dest),),
+        origin.flavor,
+    )
+    chunk = DecodedChunk(layout, arena)
+    _write_events(chunk.events, piece, origin, ordinal)
+    return chunk, shape, dest
+
+
+def _table_layout(selection: Selection, shape: Int64s, dest: Int64s) -> TableLayout:
+    return table_layout(selection.meta, selection.plan, shape[0], dest)
+
+
+def _write_events(events: Records, piece: Piece, origin: Origin, ordinal: int) -> None:
+    first = np.arange(len(events)) * EVENT_ROWS
+    events["position"] = origin.position
+    events["present"] = -1
+    events["inner"] = ordinal + first
+    events["timestamp"] = origin.timestamp
+    events["length"] = min(piece.size_bytes // len(events), 0xFFFFFFFF)
+    events["server_id"] = origin.server_id
+    events["row"] = first
+    events["rows"] = np.minimum(piece.rows - first, EVENT_ROWS)
+    events["gtid"] = -1
+    events["kind"] = ROWDATA
+    events["event_type"] = _INSERT
+    events["type_code"] = types.WRITE_ROWS_EVENT
+    events["flags"] = EVENT_IN_TRANSACTION | EVENT_READ
+
+
+def _refuse_broken_json(selection: Selection, rows: int, dest: Int64s, arena: Bytes) -> None:
+    """CorruptEvent where a document is not UTF-8: servers have no such."""
+    for line, code in zip(dest, selection.plan.codes, strict=True):
+        if code == codes.JSON and broken_row(line, wire.DEST_FIELDS, rows, arena) >= 0:
+            raise CorruptEvent(f"rows of {selection.meta.full_name}: a JSON value is broken")

@@ -1,0 +1,204 @@
+"""All rows of tables as they are at one place of the log.
+
+Each reader is a connection whose transaction sees that moment, and a thread that reads tables, or
+parts of large ones, one after the other. Nothing is locked and nothing written; but the server
+keeps old versions of rows until the last one is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import ConfigError, TableMetaMismatch
+from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.chunks import Origin, decoded
+from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.planner import condition_of, has_integer_key, integer_ranges
+from ray_canal.snapshot.read_views import open_views
+from ray_canal.snapshot.result import ResultReader
+from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.tables import SnapshotTable, choose_tables, described_now
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import CatalogTables
+
+logger = logging.getLogger(__name__)
+
+_PART_BYTES = 64 << 20
+"""What one reader reads of a large table at once."""
+_WAITING_CHUNKS = 4  # of each reader
+_WAIT_S = 0.1
+
+
+class _Part(NamedTuple):
+    """What one statement reads. `number`: of all parts of the snapshot."""
+
+    number: int
+    table: SnapshotTable
+    selection: Selection
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows of a table, in one chunk."""
+
+    table: SnapshotTable
+    chunk: DecodedChunk
+    rows: int
+
+
+class ConsistentSnapshot:
+    """Rows of all tables at `position`. `left_out`: what the patterns match that is no table, and
+    why. Close it after use."""
+
+    def __init__(
+        self, config: InstanceConfig, tables: str, readers: int = 1, may_lock: bool = False
+    ) -> None:
+        """Raises ConfigError: no such table, or one that cannot be read so; SourceError kinds,
+        UnsupportedEvent."""
+        if not config.source.address:
+            raise ConfigError(
+                f"destination {config.destination!r} has no source.address: a snapshot is read "
+                "from a server"
+            )
+        if readers < 1:
+            raise ConfigError(f"a snapshot has at least one reader, not {readers}")
+        self._config = config
+        self._catalog = Catalog(config.source)
+        self._described = CatalogTables(config.source)
+        self._connections: list[Any] = []
+        self._threads: list[threading.Thread] = []
+        self._stopped = threading.Event()
+        self._waiting: queue.Queue[Read | BaseException | None] = queue.Queue(
+            readers * _WAITING_CHUNKS
+        )
+        self._lock = threading.Lock()
+        try:
+            chosen = choose_tables(self._catalog, self._described, tables)
+            self._refuse(chosen.tables)
+            for _ in range(readers):
+                self._connections.append(open_session(config.source, self._catalog))
+            self.position = open_views(config, self._catalog, self._connections, may_lock)
+            chosen = choose_tables(self._catalog, self._described, tables)  # as they are there
+            self._refuse(chosen.tables)
+            self.tables, self.left_out = chosen.tables, chosen.left_out
+            self._selections = {table: selection(table.meta) for table in self.tables}
+            self._parts = self._cut(readers)
+            self._origin = self._origin_at(self.position)
+        except BaseException:
+            self.close()
+            raise
+        for name, why in self.left_out:
+            logger.warning("%s is not read: it is %s", name, why)
+
+    def _refuse(self, tables: tuple[SnapshotTable, ...]) -> None:
+        without = [table.meta.full_name for table in tables if not table.transactional]
+        if without:
+            raise ConfigError(
+                f"{', '.join(without)}: the engine has no read view, so its rows of one moment "
+                "cannot be read; leave the table out of the patterns"
+            )
+
+    def _origin_at(self, position: EntryPosition) -> Origin:
+        return Origin(
+            position.journal_name,
+            position.position,
+            int(self._catalog.variable("server_id") or 0),
+            int(time.time()),
+            FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL,
+        )
+
+    def _cut(self, readers: int) -> Iterator[_Part]:
+        """The largest table first, so that no reader is left with it at the end."""
+        number = 0
+        for table in sorted(self.tables, key=lambda t: -t.rows * t.row_bytes):
+            conditions: Iterator[str] = iter([""])
+            is_large = table.rows * table.row_bytes > 2 * _PART_BYTES
+            if readers > 1 and is_large and has_integer_key(table):
+                rows = max(_PART_BYTES // max(table.row_bytes, 1), 1)
+                found = integer_ranges(self._catalog, table, rows)
+                conditions = (condition_of(table, part) for part in found)
+            for condition in conditions:
+                yield _Part(number, table, self._selections[table], condition)
+                number += 1
+
+    def chunks(self) -> Iterator[Read]:
+        """All rows, once; parts of several readers mixed. Raises SourceError and DecodeError kinds;
+        TableMetaMismatch: a table was altered meanwhile."""
+        if self._threads:
+            raise ConfigError("a snapshot is read once")
+        for connection in self._connections:
+            reader = ResultReader(connection, self._config.source)
+            thread = threading.Thread(target=self._run, args=(reader,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        running = len(self._threads)
+        while running:
+            found = self._waiting.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                running -= 1
+            else:
+                yield found
+        self._refuse_altered()
+
+    def _run(self, reader: ResultReader) -> None:
+        try:
+            while not self._stopped.is_set():
+                with self._lock:
+                    part = next(self._parts, None)
+                if part is None:
+                    break
+                self._read(reader, part)
+            self._hand_out(None)
+        except BaseException as error:
+            self._hand_out(error)
+
+    def _read(self, reader: ResultReader, part: _Part) -> None:
+        name = quoted(part.table.meta.schema, part.table.meta.table)
+        sql = f"SELECT {part.selection.expressions} FROM {name}"
+        if part.condition:
+            sql += f" WHERE {part.condition}"
+        ordinal = part.number << 32
+        pieces = reader.pieces(sql, part.selection)
+        with contextlib.closing(pieces):
+            for piece in pieces:
+                chunk = decoded(part.selection, piece, self._origin, ordinal)
+                ordinal += piece.rows
+                self._hand_out(Read(part.table, chunk, piece.rows))
+                if self._stopped.is_set():
+                    return
+
+    def _hand_out(self, found: Read | BaseException | None) -> None:
+        while not self._stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                self._waiting.put(found, timeout=_WAIT_S)
+                return
+
+    def _refuse_altered(self) -> None:
+        for table in self.tables:
+            now = described_now(self._described, table.meta.schema, table.meta.table)
+            if now != table.meta:
+                raise TableMetaMismatch(
+                    f"{table.meta.full_name} was altered while it was read; read it again"
+                )
+
+    def close(self) -> None:
+        """End all readers and connections."""
+        self._stopped.set()
+        for connection in self._connections:
+            close(connection)
+        for thread in self._threads:
+            thread.join()
+        self._catalog.close()
+        self._described.close()

@@ -1,0 +1,152 @@
+"""Transactions of several connections that all see one moment, and which place of the log it is.
+
+MariaDB (and Percona Server) say with each read view at which place of the log it is. MySQL says
+only what is executed. So there a view is opened between two questions, and the log itself is asked
+whether it had, where it ended after the view was opened, anything beyond what was executed before:
+if not, the view has exactly that. Beside many writers this takes tries; and none, under a lock that
+lasts some milliseconds, for who may lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import ServerSettingRefused, SourceError
+from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.log_watch import LogWatch
+from ray_canal.snapshot.session import close
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import connect, query
+from ray_canal.source.gtid_sets import missing_gtids, union
+
+_TRY_S = 30.0
+_OLD_STATEMENT_S = 2
+"""A statement that runs for so long would keep a lock waiting, and the lock all writers."""
+_BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+
+
+def open_views(
+    config: InstanceConfig, catalog: Catalog, connections: Sequence[Any], may_lock: bool = False
+) -> EntryPosition:
+    """Begin a transaction in each connection, so that all see the rows of one place of the log, and
+    return it. Raises ServerSettingRefused: no log, or no such place was found; SourceError."""
+    for connection in connections:
+        query(
+            connection, config.source, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+        )
+    with contextlib.ExitStack() as cleanup:
+        if may_lock:
+            return _locked(config, catalog, connections)
+        tries = _told if _tells_its_place(config, connections[0]) else _watched
+        for place in tries(config, catalog, connections, cleanup):
+            if place is not None:
+                return place
+    raise ServerSettingRefused(
+        f"MySQL at {config.source.address}: in {_TRY_S:g} s it never stood still long enough for "
+        f"read views of {len(connections)} connections at one moment; take fewer readers, or allow "
+        "a short lock (may_lock, --may-lock)"
+    )
+
+
+def _tells_its_place(config: InstanceConfig, connection: Any) -> bool:
+    return bool(_snapshot_status(config, connection))
+
+
+def _snapshot_status(config: InstanceConfig, connection: Any) -> dict[str, str]:
+    rows = query(connection, config.source, "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
+    return {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+
+
+def _told(
+    config: InstanceConfig,
+    catalog: Catalog,
+    connections: Sequence[Any],
+    cleanup: contextlib.ExitStack,
+) -> Iterator[EntryPosition | None]:
+    """Of a server that says at which place a view is."""
+    deadline = time.monotonic() + _TRY_S
+    while time.monotonic() < deadline:
+        places = set()
+        for connection in connections:
+            query(connection, config.source, _BEGIN)
+            found = _snapshot_status(config, connection)
+            name = found.get("binlog_snapshot_file", "")
+            places.add((name, int(found.get("binlog_snapshot_position") or 0)))
+        if ("", 0) in places:
+            catalog.position()  # says that there is no log
+        if len(places) > 1:
+            yield None
+            continue
+        [(name, position)] = places
+        yield EntryPosition(name, position, gtid=_gtid_at(catalog, name, position))
+
+
+def _gtid_at(catalog: Catalog, name: str, position: int) -> str:
+    if not catalog.is_mariadb:
+        return ""
+    rows = catalog.rows("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", name, position)
+    return str(rows[0]["gtid"] or "")
+
+
+def _watched(
+    config: InstanceConfig,
+    catalog: Catalog,
+    connections: Sequence[Any],
+    cleanup: contextlib.ExitStack,
+) -> Iterator[EntryPosition | None]:
+    if (catalog.variable("gtid_mode") or "OFF").upper() != "ON":
+        raise ServerSettingRefused(
+            f"MySQL at {config.source.address} runs without GTIDs: which place of the log a read "
+            "view is cannot be told; allow a short lock (may_lock, --may-lock), or set gtid_mode=ON"
+        )
+    began = _executed(catalog)
+    watch = LogWatch(config, began, catalog.binlogs()[0][0])
+    cleanup.callback(watch.close)
+    deadline = time.monotonic() + _TRY_S
+    while time.monotonic() < deadline:
+        executed = _executed(catalog)
+        for connection in connections:
+            query(connection, config.source, _BEGIN)
+        place = catalog.position()
+        if place.gtid != executed or missing_gtids(
+            union(began, watch.up_to(place)), executed
+        ):
+            yield None
+        else:
+            yield EntryPosition(place.journal_name, place.position, gtid=executed)
+
+
+def _executed(catalog: Catalog) -> str:
+    """As Catalog.gtid_executed, in one question."""
+    rows = catalog.rows("SELECT @@GLOBAL.gtid_executed AS gtids")
+    return str(rows[0]["gtids"]).replace("\n", "")
+
+
+def _locked(
+    config: InstanceConfig, catalog: Catalog, connections: Sequence[Any]
+) -> EntryPosition:
+    """Under FLUSH TABLES WITH READ LOCK, which ends before this returns."""
+    old = catalog.rows(
+        "SELECT ID, TIME, INFO FROM information_schema.PROCESSLIST WHERE COMMAND IN"
+        " ('Query', 'Execute') AND TIME > %s AND ID <> CONNECTION_ID()", _OLD_STATEMENT_S
+    )  # fmt: skip
+    if old:
+        raise SourceError(
+            f"MySQL at {config.source.address}: connection {old[0]['ID']} runs a statement since "
+            f"{old[0]['TIME']} s, for which a lock would keep all writers waiting; try later"
+        )
+    locker = connect(config.source)
+    try:
+        query(locker, config.source, "SET SESSION lock_wait_timeout = 2")
+        query(locker, config.source, "FLUSH TABLES WITH READ LOCK")
+        for connection in connections:
+            query(connection, config.source, _BEGIN)
+        place = catalog.position()
+        query(locker, config.source, "UNLOCK TABLES")
+        return place
+    finally:
+        close(locker)

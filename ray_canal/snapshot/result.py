@@ -1,0 +1,242 @@
+"""Result sets in MySQL's binary protocol, read from the socket into one buffer.
+
+PyMySQL connects and sends the commands; from the first byte of an answer on its socket is read
+here. Rows come out as pieces: whole packets in the buffer, and where each of their values lies.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ray_canal.binlog.charset_tables import tables as charset_tables
+from ray_canal.config import SourceConfig
+from ray_canal.errors import CanalError, ConnectionLost, CorruptEvent
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.result import rows as k
+from ray_canal.kernels.rows import wire
+from ray_canal.model.arrays import Bytes, Int64s
+from ray_canal.snapshot.columns import ResultColumn, Selection
+from ray_canal.source.connection import server_error, translated
+
+_COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
+_BUFFER_BYTES = 1 << 20
+"""What the processor's cache keeps: four times as much is slower."""
+_FULL = 0.75  # of the buffer: then rows are looked at
+_PAUSE_S = 0.02
+"""Where nothing comes for so long, what has come is looked at: an error packet is the last one."""
+_SLACK_BYTES = 64
+_ROWS_TIMEOUT_S = 60.0  # no heartbeat comes while a server looks for rows
+_BODY_MAX = 0xFFFFFF
+_CELLS = 1 << 19
+_END_PACKET_BYTES = 9
+
+_MESSAGES = {
+    wire.TRUNCATED: "a value ends behind its row",
+    wire.BAD_WIDTH: "a row is longer than its columns",
+    wire.BAD_DECIMAL: "a decimal has impossible digits",
+    wire.BAD_TEMPORAL: "a date or time has impossible fields",
+    wire.BAD_PACKED: "a vector is broken",
+}
+
+
+class Piece(NamedTuple):
+    """Rows of a result, valid until the next ones are asked for: `cells` says where in `source`
+    each value lies, `sizes` how many bytes of text each column has (int64[columns, 2])."""
+
+    source: Bytes
+    cells: Int64s
+    sizes: Int64s
+    rows: int
+    size_bytes: int
+
+
+def broken(selection: Selection, code: int) -> CorruptEvent:
+    """The error that a kernel's code means."""
+    return CorruptEvent(f"rows of {selection.meta.full_name}: {_MESSAGES[code]}")
+
+
+class ResultReader:
+    """Statements over one connection, each read to its end before the next one."""
+
+    def __init__(
+        self, connection: Any, config: SourceConfig, buffer_bytes: int = _BUFFER_BYTES
+    ) -> None:
+        self._connection = connection
+        self._config = config
+        self._buffer: Bytes = np.zeros(buffer_bytes + _SLACK_BYTES, np.uint8)
+        self._size = buffer_bytes
+        self._at = self._end = 0
+        self._cells: Int64s = np.empty(_CELLS, np.int64)
+        self._statement = b""
+        self._timeout_s = max(config.read_timeout_s, _ROWS_TIMEOUT_S)
+        self.received_bytes = 0
+
+    def pieces(self, sql: str, selection: Selection) -> Generator[Piece, None, None]:
+        """Run a statement; its rows. Raises SourceError kinds, TableMetaMismatch, CorruptEvent:
+        the connection can be used again after what the server said, and after no other error."""
+        with translated(self._config, logged_in=True):
+            selection.check(self._execute(sql))
+            yield from self._rows(selection)
+            self._command(_COM_STMT_CLOSE, self._statement)
+
+    def _command(self, code: int, body: bytes) -> None:
+        self._connection._execute_command(code, body)
+        self._at = self._end = 0
+
+    def _execute(self, sql: str) -> list[ResultColumn]:
+        self._command(_COM_STMT_PREPARE, sql.encode("utf-8"))
+        answer = self._packet()
+        number, columns, parameters = struct.unpack_from("<IHH", answer, 1)
+        self._statement = struct.pack("<I", number)
+        for count in (parameters, columns):
+            if count:
+                self._columns(count)
+        self._command(_COM_STMT_EXECUTE, self._statement + struct.pack("<BI", 0, 1))
+        count, _ = _packed(self._packet(), 0)
+        return self._columns(count)
+
+    def _columns(self, count: int) -> list[ResultColumn]:
+        found = [_column(self._packet()) for _ in range(count)]
+        self._packet()  # the end of the definitions
+        return found
+
+    def _packet(self) -> bytes:
+        """The next packet's body. Raises what an error packet says."""
+        while True:
+            left = self._end - self._at
+            size = int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")
+            if left >= 4 and left >= 4 + size:
+                body = self._buffer[self._at + 4 : self._at + 4 + size].tobytes()
+                self._at += 4 + size
+                if body[:1] == b"\xff":
+                    raise self._said(body)
+                return body
+            self._receive(self._timeout_s)
+
+    def _said(self, body: bytes) -> CanalError:
+        number = int.from_bytes(body[1:3], "little")
+        text = body[9:] if body[3:4] == b"#" else body[3:]
+        return server_error(
+            self._config, number, text.decode("utf-8", "replace"), logged_in=True
+        )
+
+    def _receive(self, wait_s: float) -> bool:
+        """Read once into the buffer; False: nothing came in that time. Raises ConnectionLost."""
+        if self._at and self._end == self._size:
+            left = self._end - self._at
+            self._buffer[:left] = self._buffer[self._at : self._end].copy()
+            self._at, self._end = 0, left
+        if self._end == self._size:
+            self._grow(2 * self._size)
+        socket = self._connection._sock
+        socket.settimeout(wait_s)
+        try:
+            count = int(socket.recv_into(self._buffer.data[self._end : self._size]))
+        except TimeoutError:
+            if wait_s < self._timeout_s:
+                return False
+            raise ConnectionLost(
+                f"MySQL at {self._config.address}: no rows for {wait_s:g} s"
+            ) from None
+        if not count:
+            raise ConnectionLost(f"MySQL at {self._config.address}: it closed the connection")
+        self._end += count
+        self.received_bytes += count
+        return True
+
+    def _grow(self, size: int) -> None:
+        buffer = np.zeros(size + _SLACK_BYTES, np.uint8)
+        buffer[: self._end] = self._buffer[: self._end]
+        self._buffer, self._size = buffer, size
+
+    def _is_end(self) -> bool:
+        """Whether an end packet seems to be the last thing that came."""
+        tail = self._buffer[max(self._end - _END_PACKET_BYTES, 0) : self._end].tobytes()
+        return tail[:3] == b"\x05\0\0" and tail[4:5] == b"\xfe"
+
+    def _gather(self) -> None:
+        """Receive until the buffer is full enough, or the result has ended, or pauses."""
+        self._receive(self._timeout_s)
+        while self._end - self._at < self._size * _FULL and not self._is_end():
+            if not self._receive(_PAUSE_S):
+                return
+
+    def _rows(self, selection: Selection) -> Generator[Piece, None, None]:
+        columns = len(selection.plan.codes)
+        if len(self._cells) < columns:
+            self._cells = np.empty(columns, np.int64)
+        while True:
+            code, piece = self._locate(selection, self._buffer, self._at, self._end, 0)
+            if piece.rows:
+                self._at += piece.size_bytes
+                yield piece
+            if code == k.FULL:
+                continue
+            if code == k.END:
+                return
+            if code == k.ERROR:
+                self._packet()
+            if code == k.LONG:
+                yield self._long_row(selection)
+            elif not piece.rows:
+                self._gather()
+
+    def _locate(
+        self, selection: Selection, source: Bytes, at: int, end: int, body: int
+    ) -> tuple[int, Piece]:
+        sizes = np.zeros((len(selection.plan.codes), 2), np.int64)
+        code, stop, rows = k.locate_rows(
+            read_only(source),
+            at,
+            end,
+            body,
+            selection.plan.lines.reshape(-1),
+            charset_tables(),
+            self._cells,
+            sizes.reshape(-1),
+        )
+        if code < 0:
+            raise broken(selection, code)
+        return code, Piece(source, self._cells, sizes, rows, stop - at)
+
+    def _long_row(self, selection: Selection) -> Piece:
+        """One row of several packets."""
+        count, at, size = 0, 0, 0
+        while True:  # `at`: from the first packet's beginning
+            start = self._at + at
+            if self._end - start >= 4:
+                body = int.from_bytes(self._buffer[start : start + 3].tobytes(), "little")
+                if self._end - start - 4 >= body:
+                    count, at, size = count + 1, at + 4 + body, size + body
+                    if body < _BODY_MAX:
+                        break
+                    continue
+            self._receive(self._timeout_s)
+        whole = np.zeros(size + _SLACK_BYTES, np.uint8)
+        k.join_packets(read_only(self._buffer), self._at, count, whole)
+        self._at += at
+        _, piece = self._locate(selection, whole, 0, size, size)
+        return piece
+
+
+def _packed(body: bytes, at: int) -> tuple[int, int]:
+    """(packed integer, offset behind it)."""
+    first = body[at]
+    if first < 251:
+        return first, at + 1
+    count = {252: 2, 253: 3}.get(first, 8)
+    return int.from_bytes(body[at + 1 : at + 1 + count], "little"), at + 1 + count
+
+
+def _column(body: bytes) -> ResultColumn:
+    at, texts = 0, []
+    for _ in range(6):  # catalog, schema, table and its own name, column and its own name
+        size, at = _packed(body, at)
+        texts.append(body[at : at + size])
+        at += size
+    _, _, kind, flags, _ = struct.unpack_from("<HIBHB", body, at + 1)
+    return ResultColumn(texts[4].decode("utf-8", "replace"), kind, flags)

@@ -1,0 +1,128 @@
+"""Which tables a snapshot reads, and what it has to know of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.errors import ConfigError, PrivilegeMissing
+from ray_canal.filter import TableFilter
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.ddl.create_table import is_sequence
+from ray_canal.schema.records import with_period
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import NOT_SYSTEM, CatalogTables
+
+_TABLES = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH"
+    f" FROM information_schema.TABLES WHERE {NOT_SYSTEM} ORDER BY TABLE_SCHEMA, TABLE_NAME"
+)
+_KEYS = (
+    "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE, NON_UNIQUE, INDEX_TYPE"
+    " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
+)
+_ROW_BYTES = 100
+"""Of a table of which the server does not know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTable:
+    """A table to read. `key`: the columns of its primary key, else of its first unique one that is
+    never NULL, in the order of `index`; empty: it has none. `rows` and `row_bytes` are estimates;
+    `transactional`: it can be read as of one moment."""
+
+    meta: TableMeta
+    key: tuple[str, ...]
+    index: str
+    rows: int
+    row_bytes: int
+    transactional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The tables of a list of patterns, and what it matches besides: (name, why it is no table)."""
+
+    tables: tuple[SnapshotTable, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def choose_tables(catalog: Catalog, described: CatalogTables, tables: str) -> Chosen:
+    """What `tables`, Canal's regex list over `schema.table`, stands for. Raises ConfigError: it
+    matches no table; the text says what it does match."""
+    wanted = TableFilter(tables)
+    found, left_out = [], []
+    for row in catalog.rows(_TABLES):
+        schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
+        if not wanted.admits(schema, table):
+            continue
+        why = _no_table(row)
+        described_table = None if why else _described(catalog, described, row)
+        if described_table is not None:
+            found.append(described_table)
+        else:
+            left_out.append((f"{schema}.{table}", why or "a sequence: it has no rows"))
+    if not found:
+        reasons = "; ".join(f"{name} is {why}" for name, why in left_out)
+        raise ConfigError(f"no table to read matches {tables!r}" + (reasons and f": {reasons}"))
+    return Chosen(tuple(found), tuple(left_out))
+
+
+def described_now(described: CatalogTables, schema: str, table: str) -> TableMeta | None:
+    """A table's columns as they are now; None: there is no such table any more."""
+    state = described.table(schema, table)
+    return None if state is None else with_period(state).meta
+
+
+def _no_table(row: dict[str, Any]) -> str:
+    kind = str(row["TABLE_TYPE"]).upper()
+    if "VIEW" in kind:
+        return "a view: read the tables that it shows"
+    return "a sequence: it has no rows" if kind == "SEQUENCE" else ""
+
+
+def _described(
+    catalog: Catalog, described: CatalogTables, row: dict[str, Any]
+) -> SnapshotTable | None:
+    """None: it is a sequence. Raises PrivilegeMissing: its columns cannot be seen."""
+    schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
+    state = described.table(schema, table)
+    if state is None:
+        raise PrivilegeMissing(
+            f"the columns of {schema}.{table} cannot be seen; run: GRANT SELECT ON "
+            f"`{schema}`.`{table}` TO the user of this source"
+        )
+    if is_sequence(state):
+        return None
+    index, key = _key(catalog, schema, table)
+    engine = str(row["ENGINE"] or "")
+    return SnapshotTable(
+        with_period(state).meta,
+        key,
+        index,
+        int(row["TABLE_ROWS"] or 0),
+        int(row["AVG_ROW_LENGTH"] or _ROW_BYTES),
+        engine.upper() in ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"),
+    )
+
+
+def _key(catalog: Catalog, schema: str, table: str) -> tuple[str, tuple[str, ...]]:
+    """(index, its columns) that tell each row from all others."""
+    indexes: dict[str, list[dict[str, Any]]] = {}
+    for row in catalog.rows(_KEYS, schema, table):
+        indexes.setdefault(str(row["INDEX_NAME"]), []).append(row)
+    for name, parts in indexes.items():
+        if all(_tells_rows_apart(part) for part in parts):
+            return name, tuple(str(part["COLUMN_NAME"]) for part in parts)
+    return "", ()
+
+
+def _tells_rows_apart(part: dict[str, Any]) -> bool:
+    return (
+        not int(part["NON_UNIQUE"])
+        and part["COLUMN_NAME"] is not None  # an expression
+        and not part["SUB_PART"]
+        and str(part["NULLABLE"] or "") != "YES"
+        and part["INDEX_TYPE"] == "BTREE"
+    )
