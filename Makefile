@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -32,10 +32,12 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# Unit and golden tests share nothing and run in parallel; the rest has servers, Ray and Spark and runs in order.
+# Files of tests without Ray run in parallel, each worker with servers of its own; then the others in order.
+PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
 test: setup servers lint
-	$(BIN)/python -m pytest -n 2 -m 'not soak and not benchmark' tests/unit tests/golden $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m 'not soak and not benchmark' --ignore tests/unit --ignore tests/golden $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(foreach folder,$(PARALLEL),--ignore $(folder)) $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (seconds)
@@ -49,6 +51,10 @@ fuzz: setup
 ## make fault    kill, stop, cut, stall, fail over, reset and purge for an hour, and prove that nothing is lost
 fault: setup servers
 	$(BIN)/python -m tests.fault --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
+
+## make soak-fault  nodes that die with chunks, in each way (minutes; a short choice is part of `make test`)
+soak-fault: setup servers
+	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
 
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup

@@ -38,7 +38,7 @@ def run(server: Server, folder: Path, how: str, **settings: str) -> dict[str, An
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("how", ["decoded", "slow"])
+@pytest.mark.parametrize("how", ["decoded", pytest.param("slow", marks=pytest.mark.soak)])
 def test_chunks_of_a_node_that_dies_are_decoded_again(
     how: str, mysql97: Server, tmp_path: Path
 ) -> None:
@@ -50,7 +50,7 @@ def test_chunks_of_a_node_that_dies_are_decoded_again(
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("how", ["told", "noticed"])
+@pytest.mark.parametrize("how", ["told", pytest.param("noticed", marks=pytest.mark.soak)])
 def test_chunks_that_cannot_be_decoded_again_are_read_from_the_server(
     how: str, mysql97: Server, tmp_path: Path
 ) -> None:

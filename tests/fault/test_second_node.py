@@ -10,6 +10,7 @@ from tests.fault.run import FaultRun
 from tests.servers import start
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_node_that_dies_with_chunks_costs_no_row(tmp_path: Path) -> None:
     """B1: while rows are written, and four subscribers read them."""

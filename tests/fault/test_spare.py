@@ -31,6 +31,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         wait_for(reserve.is_ready, 180, "a spare is ready")
         wait_for(lambda: running(SPARE), 30, "its process has its title")  # a moment later
         (ready,) = running(SPARE)
+        wait_for(lambda: set(running(FETCHER)) - others, 30, "so has the fetcher's")
         (old,) = set(running(FETCHER)) - others
         if os.geteuid() == 0:  # others may not
             ours = (old, ready, *running(STORE))

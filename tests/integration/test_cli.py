@@ -17,6 +17,8 @@ from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.demo import binlog_files, expected
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
+pytestmark = pytest.mark.ray
+
 
 def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(

@@ -9,6 +9,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.ray
+
 _CHUNKS = """
 import ray, time
 from ray_canal.actors.ray_settings import use_ray_settings
