@@ -23,7 +23,7 @@ measured, files that processes share not counted)."""
 
 _DECODING_CHUNKS = 6
 """A process that cuts and decodes has one chunk being received, two being decoded, with their
-columns (actors/upstreams.py), and what their rows measure."""
+columns (destination/fetcher_thread.py), and what their rows measure."""
 _PASSING_CHUNKS = 3
 """A process that takes a chunk in and gives it out: its parts, pickled, read."""
 _READING_CHUNKS = 2
@@ -54,7 +54,7 @@ class Limits:
 
 def chunks_ahead(decoders: int) -> int:
     """Return how many chunks may be called for before the oldest of them is in the log
-    (actors/pump.py)."""
+    (destination/pump.py)."""
     return 2 if decoders == 0 else 2 * decoders + 1
 
 

@@ -8,7 +8,6 @@ pytest_plugins = [
     "tests.fixture_servers",
     "tests.fixture_ray",
     "tests.fixture_canal_python",
-    "tests.fixture_in_process",
 ]
 
 

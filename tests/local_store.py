@@ -1,7 +1,7 @@
 """A destination in this process: a real EventStore over really decoded binlog files, no Ray.
 
 What the TCP server asks of a store (ray_canal/server/ports.py), with the waits, epochs and restarts
-of actors/store.py. So the server's tests need neither a cluster nor a MySQL.
+of destination/delivery.py. So the server's tests need neither a cluster nor a MySQL.
 """
 
 from __future__ import annotations

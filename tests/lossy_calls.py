@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayTaskError
 
 from ray_canal.actors import calls
-from ray_canal.actors.store import Store
+from ray_canal.destination.delivery import Store
 from ray_canal.errors import CanalError
 
 Call = Callable[[], Coroutine[Any, Any, Any]]
@@ -80,8 +80,8 @@ class LossyCalls:
 
     def outstanding(self, client_id: int) -> list[int]:
         async def listed() -> list[int]:
-            line = await self.store._line_of(client_id)
-            return line.store.batch_ids(client_id)
+            pipeline = await self.store._pipeline_of(client_id)
+            return pipeline.store.batch_ids(client_id)
 
         ids: list[int] = self.ask(listed())
         return ids

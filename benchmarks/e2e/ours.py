@@ -28,8 +28,8 @@ import ray_canal as canal
 from benchmarks.e2e import clusters
 from benchmarks.e2e.peers.saying import say
 from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
-from ray_canal.actors import reserve
-from ray_canal.actors.places import share_of
+from ray_canal.actors import standby_record
+from ray_canal.actors.placement_table import share_of
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.errors import InstanceNotFound
@@ -105,7 +105,7 @@ def await_spare() -> None:
     if share_of("auto", 1, int(ray.cluster_resources()["CPU"])):
         return
     deadline = time.monotonic() + _SPARE_S
-    while not reserve.free_name() and time.monotonic() < deadline:
+    while not standby_record.free_name() and time.monotonic() < deadline:
         time.sleep(0.1)
 
 

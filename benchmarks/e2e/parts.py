@@ -35,7 +35,7 @@ _PIPELINE = frozenset(
     {"Controller", "StoreActor", "Fetcher", "Parser", "TransactionBufferActor", "Spiller",
      "decode_chunk"}
 )  # fmt: skip
-"""What Ray calls the processes of the actors and tasks of ray_canal.actors.spawn."""
+"""What Ray calls the processes of the actors and tasks of ray_canal.actors."""
 
 
 def latency(per_s: float, seconds: float, telling: Telling) -> Figures:

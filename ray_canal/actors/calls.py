@@ -29,12 +29,12 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from ray_canal.actors.lending import Lent, reference_of
+from ray_canal.actors.answers import answered, raised_by_actor
 from ray_canal.actors.lost_chunks import may_be_lost
-from ray_canal.actors.spawn import NAMESPACE, find_store
+from ray_canal.actors.ray_internals import Untracked, reference_of
+from ray_canal.actors.registry import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.destination.signal import answered
 from ray_canal.errors import (
     CanalError,
     InstanceNotFound,
@@ -51,12 +51,6 @@ _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
-
-
-def unwrapped(error: RayTaskError) -> Exception:
-    """The CanalError that an actor raised, or Ray's own error if it was none of ours."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, CanalError) else error
 
 
 def _pauses() -> Iterator[float]:
@@ -179,7 +173,7 @@ class StoreCalls:
         """Return if the call should be repeated, else raise what the caller should see."""
         in_time = time.monotonic() < deadline
         if isinstance(error, RayTaskError):
-            cause = unwrapped(error)
+            cause = raised_by_actor(error)
             # The store answers. Nothing was done if it could not reach the cursors, or if the
             # call may be repeated anyway.
             again = isinstance(cause, MetaUnavailable) or (
@@ -236,7 +230,7 @@ class StoreCalls:
 
     @staticmethod
     def _to_tell(error: RayError, payloads: list[Any]) -> list[Any]:
-        """The chunks that the store should look for. It may let go of what is only lent."""
+        """The chunks that the store should look for. It may let go of what is untracked."""
         references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
         return references if may_be_lost(error) else []
 
@@ -248,7 +242,7 @@ class StoreCalls:
                 "go; the destination reads it again, and the message will be delivered again"
             ).at(destination=self.destination)
         if isinstance(error, RayTaskError):
-            return unwrapped(error)
+            return raised_by_actor(error)
         return self.gone() if isinstance(error, RayActorError | OwnerDiedError) else plain
 
     def gone(self) -> InstanceRestarted:
@@ -271,6 +265,6 @@ async def _loaded(payload: Any) -> Any:
 
 def _reference(payload: Any) -> Any:
     """A chunk's reference; one that is on disk is read by who put it there, and ours."""
-    if isinstance(payload, Lent):
+    if isinstance(payload, Untracked):
         return reference_of(payload)
     return payload.spiller.read.remote(payload.segment) if isinstance(payload, OnDisk) else payload

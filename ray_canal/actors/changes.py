@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ray_canal.actors.places import Place
+from ray_canal.actors.placement_table import Place
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
 from ray_canal.config.changes import changed_keys, parsed
 from ray_canal.config.kept_secrets import revealed

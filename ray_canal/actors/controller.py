@@ -1,13 +1,13 @@
 """The controller actor: keeps the configured destinations running.
 
-What should run is what was applied and not stopped: what has a place (places.py). The controller's
-restart is no event for destinations; the head's is, and there the configuration says it anew. If
-`apply` returns, every destination of the configuration has a store actor; whether that store has
-reached its source is the store's answer, not ours.
+What should run is what was applied and not stopped: what has a place (placement_table.py). The
+controller's restart is no event for destinations; the head's is, and there the configuration says
+it anew. If `apply` returns, every destination of the configuration has a store actor; whether that
+store has reached its source is the store's answer, not ours.
 
 An actor whose process ends is restarted by Ray. One whose process is there but does not answer
 (stopped, or its machine thrashes) is killed from here, so that Ray restarts it. Destinations whose
-common process ends again and again get one each (starts.py).
+common process ends again and again get one each (process_starts.py).
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from dataclasses import replace
 from typing import Any
 
 import ray
+from ray.actor import ActorHandle
 
-from ray_canal.actors import spawn
+from ray_canal.actors import launch, registry
+from ray_canal.actors.answers import answered
 from ray_canal.actors.changes import changes, refused
-from ray_canal.actors.places import Place, Places, process_for, share_here
+from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
+from ray_canal.actors.placement_table import Place, PlacementTable, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
-from ray_canal.actors.reserve import keep_one
-from ray_canal.actors.starts import ENDS_MAX, Starts
+from ray_canal.actors.process_starts import ENDS_MAX, Starts
+from ray_canal.actors.ray_internals import actor_id
+from ray_canal.actors.standby_pool import keep_one
 from ray_canal.config import CanalConfig, kept_secrets
-from ray_canal.destination.signal import answered
 from ray_canal.errors import InstanceNotFound
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,26 @@ _STALL_S = 15.0
 """An actor that answered before and does not for so long is replaced."""
 
 
+def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
+    """Return the cluster's one controller; made if there is none. Ray restarts it, indefinitely.
+    `spare`: whether to keep a standby ready."""
+    handle: ActorHandle[Any] = (
+        ray.remote(Controller)
+        .options(
+            name=registry.CONTROLLER_NAME,
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=ACTOR_CPUS,
+            resources=ON_HEAD,
+            max_restarts=-1,
+            max_task_retries=0,
+        )
+        .remote(namespace, spare)
+    )
+    return handle
+
+
 class Controller:
     """Starts, stops and lists destinations; re-creates a store actor that is gone."""
 
@@ -47,7 +70,7 @@ class Controller:
     async def __init__(self, namespace: str, spare: bool) -> None:  # type: ignore[misc]
         as_ray_itself()
         self._namespace = namespace
-        self._places = Places(namespace)
+        self._places = PlacementTable(namespace)
         self._starts = Starts(namespace)
         self._answered: dict[str, str] = {}
         self._wants_spare = False
@@ -65,15 +88,15 @@ class Controller:
         for instance in config.instance:
             name = instance.destination
             if name not in places:
-                process = process_for(name, places, share, spawn.STORE_PREFIX)
+                process = process_for(name, places, share, registry.STORE_PREFIX)
                 places[name] = Place.of(process, share > 0, instance, config.meta)
                 self._places.put(name, places[name])
         return names
 
     def _ensure(self, place: Place) -> Any:
-        found = spawn.find_store_process(place.process, self._namespace)
+        found = registry.find_store_process(place.process, self._namespace)
         if found is None:
-            found = spawn.store_process(place.process, self._namespace, place.shared)
+            found = launch.store_process(place.process, self._namespace, place.shared)
         return found
 
     async def apply(self, config_json: str, replace: bool = True) -> dict[str, list[str]]:
@@ -116,7 +139,7 @@ class Controller:
             kept_secrets.drop(place.secrets)
         actor = None
         if place is not None:
-            actor = spawn.find_store_process(place.process, self._namespace)
+            actor = registry.find_store_process(place.process, self._namespace)
         if place is None or actor is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
         dropped = False
@@ -160,7 +183,7 @@ class Controller:
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
             calls.append(self._replace_if_stalled(process, actor, actor.hold, destinations))
-        for number, server in enumerate(spawn.find_servers(self._namespace)):
+        for number, server in enumerate(registry.find_servers(self._namespace)):
             calls.append(self._replace_if_stalled(f"TCP server {number}", server, server.alive))
         await asyncio.gather(*calls)
 
@@ -176,11 +199,11 @@ class Controller:
         )
         held = {}
         for name in destinations:
-            places[name] = replace(places[name], process=spawn.STORE_PREFIX + name)
+            places[name] = replace(places[name], process=registry.STORE_PREFIX + name)
             self._places.put(name, places[name])
             held[places[name].process] = [name]
         self._starts.forget(process)
-        actor = spawn.find_store_process(process, self._namespace)
+        actor = registry.find_store_process(process, self._namespace)
         if actor is not None:
             ray.kill(actor, no_restart=True)
         return held
@@ -193,7 +216,7 @@ class Controller:
 
     async def _replace_if_stalled(self, name: str, handle: Any, ask: Any, *arguments: Any) -> None:
         """Kill an actor that answered once and does not now. One that starts may take its time."""
-        which = handle._actor_id.hex()
+        which = actor_id(handle)
         reply = ask.remote(*arguments)
         try:
             await answered(_STALL_S, reply)

@@ -9,18 +9,15 @@ binlog has it still, so the log begins anew from its subscribers' cursors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import ray
 from ray.exceptions import ObjectLostError, OwnerDiedError, RayError
-from ray.experimental import get_local_object_locations
 
-from ray_canal.destination.signal import answered
-from ray_canal.errors import InstanceNotRunning
+from ray_canal.actors.answers import answered
+from ray_canal.actors.ray_internals import nodes_of
 
-CHECK_S = 3.0
-"""So often a log looks whether a node took chunks along: a look-up each, no call."""
 _READ_S = 30.0
 """A chunk that cannot be read in this time is tried again later: it may wait for a CPU to be
 decoded."""
@@ -30,14 +27,6 @@ def may_be_lost(error: RayError) -> bool:
     """Whether a chunk is not to be had although its owner lives. (A decode task that lacks its raw
     chunk fails with what that one's reader would have seen.)"""
     return isinstance(error, ObjectLostError) and not isinstance(error, OwnerDiedError)
-
-
-def begins_anew() -> InstanceNotRunning:
-    """Why the log that had these chunks ends."""
-    return InstanceNotRunning(
-        "chunks of the log were lost with the node that had them; they are read from the server "
-        "again"
-    )
 
 
 class ChunkWatch:
@@ -50,11 +39,11 @@ class ChunkWatch:
     async def lost(self, payloads: Iterable[Any]) -> bool:
         """Whether some of these are. Only those are read that are where they were not before: what
         was lost with a node is now at its owner's, as an error, or decoded again."""
-        return await self.unreadable(self._moved(payloads))
+        return await self._any_unreadable(self._moved(payloads))
 
     def _moved(self, payloads: Iterable[Any]) -> list[Any]:
         references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
-        found = _nodes_of(references)
+        found = nodes_of(references)
         self._nodes = {each: self._nodes[each] for each in found if each in self._nodes}
         moved = []
         for reference in references:
@@ -65,8 +54,13 @@ class ChunkWatch:
                 moved.append(reference)
         return moved
 
-    async def unreadable(self, references: Iterable[Any]) -> bool:
-        """Whether some of these cannot be read. One after the other: they are large."""
+    async def unreadable(self, payloads: Iterable[Any], told: Sequence[Any]) -> bool:
+        """Return whether some of `told`, which a client could not read, are the log's and lost."""
+        mine = {each for each in payloads if isinstance(each, ray.ObjectRef)}
+        return await self._any_unreadable(mine.intersection(told))
+
+    async def _any_unreadable(self, references: Collection[Any]) -> bool:
+        """One after the other: they are large."""
         for reference in references:
             if await self._is_unreadable(reference):
                 return True
@@ -79,12 +73,6 @@ class ChunkWatch:
             return False
         except RayError:
             return True
-        self._nodes.update(_nodes_of([reference]))
+        self._nodes.update(nodes_of([reference]))
         return False
 
-
-def _nodes_of(references: Sequence[Any]) -> dict[bytes, frozenset[str]]:
-    found = get_local_object_locations(list(references)) if references else {}
-    return {
-        each.binary(): frozenset(found.get(each, {}).get("node_ids", ())) for each in references
-    }

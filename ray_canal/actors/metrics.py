@@ -11,8 +11,6 @@ from typing import Any
 
 from ray.util.metrics import Counter, Gauge
 
-FIRST_S, PERIOD_S = 2.0, 10.0  # Ray's agent collects no more often
-
 # name: (key of status, what it is)
 _GAUGES = {
     "canal_lag_seconds": ("lag_seconds", "Age of the last event read; 0 at the log's end"),

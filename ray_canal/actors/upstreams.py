@@ -1,91 +1,45 @@
-"""A destination's fetcher as its pump sees it: a process of its own, or a thread of the store's.
+"""Upstreams of Ray's actors and tasks: a fetcher in a process of its own, and the split upstream.
 
-The process fails alone and has a CPU to itself; each chunk costs two calls of Ray's. The thread
-takes a destination without calls and with half the memory, and what ends it ends the store, too.
-Either way the store's process owns what comes.
+    fetcher.next_raw ─reading─┐
+         raw ref ─────────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> the log
+                              └──────────────────────────^    └──decoded ref──────────^
+
+The fetcher process fails alone and has a CPU to itself; each chunk costs two calls of Ray's. The
+destination's process makes all calls, so it owns what comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from collections import deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import ray
 
-from ray_canal.actors import spawn
-from ray_canal.actors.reserve import fetcher_of
+from ray_canal.actors import stages
+from ray_canal.actors.answers import answered
+from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.signal import answered, within
-from ray_canal.limits import chunks_ahead
+from ray_canal.destination.ports import Answer, Fetched, Fetcher
+from ray_canal.errors import InstanceNotRunning
+from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
-from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
-
-if TYPE_CHECKING:
-    from ray_canal.actors.fetcher import Fetcher
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions, begun
+from ray_canal.source.port import SourceStatus
 
 _END_S = 2.0
-_SWITCH_S = 0.0005
-"""So long a thread that runs Python may keep another from it; by default a tenth of a small chunk's
-latency each time."""
-_ASIDE_BYTES = 512 << 10
-"""From this size on, decoding takes much longer than handing it to another thread."""
-T = TypeVar("T")
-Found = Callable[[], Awaitable[tuple[Any, Any]]]
-"""To be awaited for what a call will bring that was made already: what is said of a chunk (only a
-Reading: there is none), and the chunk or its reference."""
 
 
-class Upstream(Protocol):
-    """Calls begin in their order; `status` and `close` pass a waiting read."""
+class FetcherProcess:
+    """The handle of a fetcher actor. See destination/ports.py `Fetcher`."""
 
-    actor: Any
-    """Whose process may stop or end by itself; None: it is ours."""
-    coming: deque[int]
-    """Bytes of the chunks that are read and perhaps not in the log yet, oldest first; the pump
-    takes them off. 0: a small one, which nobody waits for. Empty where only another
-    process knows."""
-
-    async def open(
-        self,
-        cursors: tuple[LogPosition, ...],
-        delivered: str,
-        records: Records,
-        options: StartOptions = ALL_CURSORS,
-    ) -> tuple[Start, SourceIdentity, Records]:
-        """See Fetcher.open."""
-
-    def next_raw(self) -> Found:
-        """See Fetcher.next_raw; the chunk as a reference."""
-
-    def next_decoded(self) -> Found:
-        """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
-
-    async def status(self, oldest: EntryPosition | None) -> Any:
-        """See Fetcher.status. None: it is being closed."""
-
-    async def close(self) -> None:
-        """End it, in the middle of a read, too."""
-
-
-async def upstream_of(config: InstanceConfig, *, fused: bool, within: bool) -> Upstream:
-    """A new one; `within` this process. Raises ConfigError: a password is not kept any more."""
-    if within:
-        return ThreadUpstream(config.model_dump_json(), fused)
-    return ActorUpstream(await fetcher_of(config, fused))
-
-
-class ActorUpstream:
-    """In a process of its own."""
+    decoding: Sequence[int] = ()
 
     def __init__(self, actor: Any) -> None:
-        self.actor = actor
-        self.coming: deque[int] = deque()
+        self._actor = actor
 
     async def open(
         self,
@@ -94,136 +48,125 @@ class ActorUpstream:
         records: Records,
         options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
-        opened: tuple[Start, SourceIdentity, Records] = await self.actor.open.remote(
+        opened: tuple[Start, SourceIdentity, Records] = await self._actor.open.remote(
             cursors, delivered, records, options
         )
         return opened
 
-    def next_raw(self) -> Found:
-        return _awaited(self.actor.next_raw)
+    def next_raw(self) -> Answer:
+        return _answer(self._actor.next_raw)
 
-    def next_decoded(self) -> Found:
-        return _awaited(self.actor.next_decoded)
+    def next_decoded(self) -> Answer:
+        return _answer(self._actor.next_decoded)
 
-    async def status(self, oldest: EntryPosition | None) -> Any:
-        reply = self._beside(self.actor.status).remote(oldest)
-        return await asyncio.wrap_future(reply.future())
+    def delivered(self) -> None:
+        """Only the fetcher's process knows what is being decoded."""
+
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        return {"fetcher": partial(_is_alive, self._actor)}
+
+    async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
+        reply = self._control(self._actor.status).remote(oldest)
+        with contextlib.suppress(ray.exceptions.RayError):
+            found: SourceStatus = await asyncio.wrap_future(reply.future())
+            return found
+        return None
 
     async def close(self) -> None:
-        interrupted = self._beside(self.actor.interrupt).remote()
+        interrupted = self._control(self._actor.interrupt).remote()
         with contextlib.suppress(asyncio.TimeoutError, ray.exceptions.RayError):
             await answered(_END_S, interrupted)
-        spawn.end(self.actor)
+        stages.end(self._actor)
 
     @staticmethod
-    def _beside(method: Any) -> Any:
-        return method.options(concurrency_group=spawn.CONTROL_GROUP)
+    def _control(method: Any) -> Any:
+        return method.options(concurrency_group=CONTROL_GROUP)
 
 
-def _awaited(method: Any) -> Found:
-    found_ref, chunk_ref = method.options(num_returns=2).remote()
+def _answer(method: Any) -> Answer:
+    info_ref, chunk_ref = method.options(num_returns=2).remote()
 
-    async def found() -> tuple[Any, Any]:
-        said = await found_ref
-        return said if isinstance(said, tuple) else (said, chunk_ref)  # a small chunk is with it
+    async def answer() -> tuple[Any, Any]:
+        info = await info_ref
+        return info if isinstance(info, tuple) else (info, chunk_ref)  # a small chunk is with it
 
-    return found
+    return answer
 
 
-class ThreadUpstream:
-    """In this process: calls in order on one thread, those that must pass on another, and two that
-    decode large chunks while the next one is read."""
+def _is_alive(actor: Any) -> Awaitable[Any]:
+    reply = actor.alive.options(concurrency_group=HEALTH_GROUP).remote()
+    return asyncio.wrap_future(reply.future())
 
-    actor = None
 
-    def __init__(self, instance_json: str, fused: bool) -> None:
-        sys.setswitchinterval(_SWITCH_S)
-        self.coming: deque[int] = deque()
-        self._thread, self._decoders, self._beside = (
-            ThreadPoolExecutor(count, thread_name_prefix=name)
-            for count, name in ((1, "upstream"), (chunks_ahead(0), "decoder"), (1, "beside"))
-        )
-        self._fetcher: Future[Fetcher] = self._thread.submit(_new_fetcher, instance_json, fused)
-        self._closed = False
+class SplitUpstream:
+    """Parser and transaction buffer are actors, decoders are tasks on any node. See
+    destination/ports.py `Upstream`."""
+
+    calls_ahead = 1
+    decoding_bytes = 0
+
+    def __init__(self, config: InstanceConfig, fetcher: Fetcher) -> None:
+        self._config = config
+        self._fetcher = fetcher
+        self._decode = stages.decode_task()
+        self._parser: Any = None
+        self._buffer: Any = None
 
     async def open(
         self,
         cursors: tuple[LogPosition, ...],
         delivered: str,
         records: Records,
-        options: StartOptions = ALL_CURSORS,
+        options: StartOptions,
     ) -> tuple[Start, SourceIdentity, Records]:
-        return await self._call(lambda fetcher: fetcher.open(cursors, delivered, records, options))
+        start, identity, _ = await self._fetcher.open(cursors, delivered, records, options)
+        position = start.position
+        self._parser = stages.parser(self._config.at(identity.address))
+        self._buffer = stages.transaction_buffer(self._config, position, position.gtid)
+        at = cursors or begun(options)
+        new: Records = await self._parser.begin.remote(at, records, start, identity)
+        return start, identity, new
 
-    def next_raw(self) -> Found:
-        called = self._submit(lambda fetcher: _kept(*fetcher.next_raw()))
-        return lambda: asyncio.wrap_future(called)
+    def next(self) -> Callable[[], Awaitable[Fetched]]:
+        answer = self._fetcher.next_raw()
 
-    def next_decoded(self) -> Found:
-        called = self._submit(self._next_decoded)
+        async def fetched() -> Fetched:
+            reading, raw_ref = await answer()
+            if not reading.has_chunk:
+                return Fetched(reading, None, None)
+            parsed_ref = self._parser.parse.remote(raw_ref)
+            info_ref, decoded_ref = self._decode.remote(raw_ref, parsed_ref)
+            return Fetched(reading, info_ref, decoded_ref)
 
-        async def found() -> tuple[Any, Any]:
-            answer = await asyncio.wrap_future(called)
-            return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
+        return fetched
 
-        return found
-
-    async def status(self, oldest: EntryPosition | None) -> Any:
-        if self._closed:
-            return None
-        asked = self._beside.submit(lambda: self._fetcher.result().status(oldest))
+    async def add(self, info: Any) -> LogChunk:
+        """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
+        limit_s = self._config.decode_timeout_s
+        reply = self._buffer.add.remote(info)
         try:
-            return await asyncio.wrap_future(asked)
-        except Exception:
-            if self._closed:  # meanwhile
-                return None
-            raise
+            added: LogChunk = await answered(limit_s, reply)
+            return added
+        except asyncio.TimeoutError:
+            ray.cancel(info, force=True)  # a worker that runs, but hangs, keeps no CPU
+            raise InstanceNotRunning(
+                f"a chunk was not decoded in {limit_s:g} s (decode_timeout_s): no CPU was free for "
+                "it, or its worker was stopped"
+            ) from None
+
+    def delivered(self) -> None:
+        """Nobody waits for what is being decoded elsewhere."""
+
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        own = {"parser": self._parser, "buffer": self._buffer}
+        found = {name: partial(_is_alive, one) for name, one in own.items() if one is not None}
+        return {**self._fetcher.processes(), **found}
+
+    async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
+        return await self._fetcher.status(oldest)
 
     async def close(self) -> None:
-        """The threads end by themselves, when what they are at has ended."""
-        self._closed = True
-        interrupted = self._beside.submit(lambda: self._fetcher.result().interrupt())
-        self._thread.submit(self._last)
-        self._beside.shutdown(wait=False)
-        with contextlib.suppress(Exception):  # whatever keeps it from that, it ends
-            await within(_END_S, asyncio.wrap_future(interrupted))
-
-    def _last(self) -> None:
-        self._thread.shutdown(wait=False)
-        self._decoders.shutdown(wait=False)
-        self._fetcher.result().close()
-
-    async def _call(self, work: Callable[[Fetcher], T]) -> T:
-        return await asyncio.wrap_future(self._submit(work))
-
-    def _submit(self, work: Callable[[Fetcher], T]) -> Future[T]:
-        return self._thread.submit(lambda: work(self._fetcher.result()))
-
-    def _next_decoded(self, fetcher: Fetcher) -> tuple[Any, Any] | Future[tuple[Any, Any]]:
-        from ray_canal.actors.fetcher import decoded
-
-        reading, chunk = fetcher.next_parsed()
-        if chunk is None:
-            return reading, None
-        if chunk[0].size_bytes < _ASIDE_BYTES:
-            self.coming.append(0)
-            return _kept(*decoded(reading, *chunk))
-        self.coming.append(chunk[0].size_bytes)
-        waiting = [chunk]
-        del chunk  # it goes when it is decoded, not when its columns have been put, too
-        return self._decoders.submit(lambda: _kept(*decoded(reading, *waiting.pop())))
-
-
-def _new_fetcher(instance_json: str, fused: bool) -> Fetcher:
-    # Where each fetcher has a process, a store's does without what they need.
-    from ray_canal.actors.fetcher import Fetcher
-
-    return Fetcher(instance_json, fused)
-
-
-def _kept(said: Any, chunk: Any) -> tuple[Any, Any]:
-    """What is said of a chunk, and the chunk where others can read it: large ones in the object
-    store, whose owner is this process as it is of what it calls for."""
-    if isinstance(said, tuple):  # a small chunk is with it
-        return said
-    return said, None if chunk is None else ray.put(chunk)
+        await self._fetcher.close()
+        for stage in (self._parser, self._buffer):
+            if stage is not None:
+                stages.end(stage)

@@ -11,10 +11,11 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from ray_canal.actors import spawn
-from ray_canal.actors.calls import unwrapped
-from ray_canal.actors.places import Places, process_for, share_here
-from ray_canal.actors.reserve import start_one
+from ray_canal.actors import launch, registry
+from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.controller import controller as find_controller
+from ray_canal.actors.placement_table import PlacementTable, process_for, share_here
+from ray_canal.actors.standby_pool import start_one
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, ServerConfig, load
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
@@ -45,9 +46,9 @@ def start(
     """
     canal = load(config)
     connect_ray(canal)
-    known = set(spawn.destinations(canal.ray.namespace))
+    known = set(registry.destinations(canal.ray.namespace))
     _start_processes(canal)
-    controller = spawn.controller(canal.ray.namespace, canal.ray.spare)
+    controller = find_controller(canal.ray.namespace, canal.ray.spare)
     names = [instance.destination for instance in canal.instance]
     # Passwords in clear text go no further than to the head node, and by memory alone.
     config_json = canal.model_dump_json()
@@ -62,7 +63,7 @@ def start(
     if wait:
         for name in names:
             try:
-                _get(spawn.find_store(name, canal.ray.namespace).wait_running.remote(timeout))
+                _get(registry.find_store(name, canal.ray.namespace).wait_running.remote(timeout))
             except CanalError as error:
                 if name not in known and not error.retryable:
                     stop(name, namespace=canal.ray.namespace)
@@ -77,14 +78,14 @@ def _start_processes(canal: CanalConfig) -> None:
     destinations that do not share one, and the spare."""
     namespace = canal.ray.namespace
     names = {instance.destination for instance in canal.instance}
-    placed = set(Places(namespace).names())
+    placed = set(PlacementTable(namespace).names())
     share = share_here(canal.ray.destinations_per_process, names, placed)
     if not share and canal.ray.spare:
         start_one()
     if share <= 1:
         for name in sorted(names - placed):
-            process = process_for(name, {}, share, spawn.STORE_PREFIX)
-            spawn.store_process(process, namespace, share == 1)
+            process = process_for(name, {}, share, registry.STORE_PREFIX)
+            launch.store_process(process, namespace, share == 1)
 
 
 def serve(
@@ -107,7 +108,7 @@ def serve(
         )
     connect_ray(canal)
     _close_if_changed(canal.server, canal.ray.namespace, replace)
-    handles = spawn.servers(canal.server, canal.ray.namespace)
+    handles = launch.servers(canal.server, canal.ray.namespace)
     try:
         return [_get(handle.address.remote(timeout)) for handle in handles]
     except CanalError:
@@ -118,8 +119,8 @@ def serve(
 def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> None:
     """Close the TCP port if it is served otherwise than this says. Raises ConfigError: this cannot
     be served, or may not replace it."""
-    server_json = spawn.server_json(server)
-    asked = [handle.compare.remote(server_json) for handle in spawn.find_servers(namespace)]
+    server_json = launch.server_json(server)
+    asked = [handle.compare.remote(server_json) for handle in registry.find_servers(namespace)]
     keys: set[str] = set()
     for reply in asked:
         try:
@@ -141,40 +142,40 @@ def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> No
     )
     stop_serving(namespace=namespace)
     deadline = time.monotonic() + _COMPARE_S
-    while spawn.find_servers(namespace) and time.monotonic() < deadline:
+    while registry.find_servers(namespace) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def destinations(*, namespace: str = spawn.NAMESPACE) -> list[str]:
+def destinations(*, namespace: str = registry.NAMESPACE) -> list[str]:
     """Names of the destinations that run in this cluster, sorted."""
     connect_ray()
-    return spawn.destinations(namespace)
+    return registry.destinations(namespace)
 
 
-def stop_serving(*, namespace: str = spawn.NAMESPACE) -> None:
+def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     """Close Canal's TCP port and its connections. The destinations go on."""
     connect_ray()
-    for handle in spawn.find_servers(namespace):
+    for handle in registry.find_servers(namespace):
         with contextlib.suppress(RayActorError):
             ray.get(handle.stop.remote())
         ray.kill(handle, no_restart=True)
 
 
-def server_status(*, namespace: str = spawn.NAMESPACE) -> list[dict[str, Any]]:
+def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     """Of each replica of the TCP server: address, connections, requests, bytes."""
     connect_ray()
-    return [_get(handle.status.remote()) for handle in spawn.find_servers(namespace)]
+    return [_get(handle.status.remote()) for handle in registry.find_servers(namespace)]
 
 
-def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
+def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     """Stop a destination. Cursors stay; a later start resumes without loss. Raises
     InstanceNotFound."""
     connect_ray()
     try:
-        controller = ray.get_actor(spawn.CONTROLLER_NAME, namespace=namespace)
+        controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
     except ValueError:
         controller = None
-    spawn.find_store(destination, namespace)
+    registry.find_store(destination, namespace)
     if controller is None:
         raise InstanceNotRunning(
             f"no controller runs in namespace {namespace!r}; "
@@ -184,15 +185,15 @@ def stop(destination: str, *, namespace: str = spawn.NAMESPACE) -> None:
 
 
 def status(
-    destination: str | None = None, *, namespace: str = spawn.NAMESPACE
+    destination: str | None = None, *, namespace: str = registry.NAMESPACE
 ) -> dict[str, dict[str, Any]]:
     """State of one or all destinations: positions, lag, rates, ring fill, subscribers.
 
     Raises InstanceNotFound for a destination that is not running.
     """
     connect_ray()
-    names = [destination] if destination else spawn.destinations(namespace)
-    handles = {name: spawn.find_store(name, namespace) for name in names}
+    names = [destination] if destination else registry.destinations(namespace)
+    handles = {name: registry.find_store(name, namespace) for name in names}
     found: dict[str, dict[str, Any]] = {}
     for name, handle in handles.items():
         try:
@@ -207,7 +208,7 @@ def set_filter(
     filter: str,
     *,
     client_id: int = DEFAULT_CLIENT_ID,
-    namespace: str = spawn.NAMESPACE,
+    namespace: str = registry.NAMESPACE,
 ) -> None:
     """Change a subscriber's table filter from outside, while it reads.
 
@@ -215,11 +216,11 @@ def set_filter(
     InstanceNotFound, NotSubscribed, ConfigError: a bad filter.
     """
     connect_ray()
-    _get(spawn.find_store(destination, namespace).change_filter.remote(client_id, filter))
+    _get(registry.find_store(destination, namespace).change_filter.remote(client_id, filter))
 
 
 def set_instance_filter(
-    destination: str, *, namespace: str = spawn.NAMESPACE, **changes: Any
+    destination: str, *, namespace: str = registry.NAMESPACE, **changes: Any
 ) -> dict[str, Any]:
     """Change keys of [instance.filter] (`tables`, `dml_delete`, …) of a running destination.
 
@@ -229,20 +230,20 @@ def set_instance_filter(
     ConfigError: a bad key or value; Fenced.
     """
     connect_ray()
-    store = spawn.find_store(destination, namespace)
+    store = registry.find_store(destination, namespace)
     found: dict[str, Any] = _get(store.change_instance_filter.remote(changes))
     return found
 
 
 def call_store(destination: str, namespace: str, method: str, *arguments: Any) -> Any:
     """Call a destination's store, once. Raises InstanceNotFound, and what the store raises."""
-    return _get(getattr(spawn.find_store(destination, namespace), method).remote(*arguments))
+    return _get(getattr(registry.find_store(destination, namespace), method).remote(*arguments))
 
 
 def _get(reference: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
-        raise unwrapped(error) from None
+        raise raised_by_actor(error) from None
     except RayActorError as error:
         raise InstanceNotRunning(f"the actor went away during the call: {error}") from error

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from ray_canal.actors import spawn
+from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.connector import AsyncConnector, Connector
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.tcp import Address, TcpTransport
@@ -19,7 +19,7 @@ def connect(
     destination: str,
     client_id: int | None = DEFAULT_CLIENT_ID,
     *,
-    namespace: str = spawn.NAMESPACE,
+    namespace: str = NAMESPACE,
     address: str = "",
     username: str = "",
     password: str = "",
@@ -43,7 +43,7 @@ def connect_async(
     destination: str,
     client_id: int | None = DEFAULT_CLIENT_ID,
     *,
-    namespace: str = spawn.NAMESPACE,
+    namespace: str = NAMESPACE,
     address: str = "",
     username: str = "",
     password: str = "",

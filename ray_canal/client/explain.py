@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ray_canal.actors import spawn
+from ray_canal.actors import registry
 from ray_canal.client.api import status
 from ray_canal.client.subscribers import subscribers
 from ray_canal.destination.diagnosis import Diagnosis, diagnose
@@ -13,7 +13,7 @@ from ray_canal.errors import ConfigError, InstanceError
 
 
 def explain(
-    destination: str, client_id: int | None = None, *, namespace: str = spawn.NAMESPACE
+    destination: str, client_id: int | None = None, *, namespace: str = registry.NAMESPACE
 ) -> Diagnosis:
     """Return why nothing (more) comes from a destination, to one of its subscribers if `client_id`
     names it: the stage, the evidence, what to do. Its `str` is one paragraph.

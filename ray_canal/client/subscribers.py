@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ray_canal.actors import spawn
+from ray_canal.actors import registry
 from ray_canal.client.api import call_store
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, load
@@ -19,7 +19,7 @@ def subscribers(
     destination: str | None = None,
     *,
     config: Config | None = None,
-    namespace: str = spawn.NAMESPACE,
+    namespace: str = registry.NAMESPACE,
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the subscribers of one or all destinations, by destination: client id, filter, cursor,
     policy, when it last called, how far it is behind, what keeps it from going on.
@@ -44,7 +44,7 @@ def unsubscribe(
     client_id: int,
     *,
     config: Config | None = None,
-    namespace: str = spawn.NAMESPACE,
+    namespace: str = registry.NAMESPACE,
 ) -> None:
     """Remove a subscriber and its cursor, whoever has it: the log no longer waits for it.
 
@@ -78,4 +78,4 @@ def _running(canal: CanalConfig | None, namespace: str) -> list[str]:
         if canal is None:
             raise
         return []
-    return spawn.destinations(_namespace(canal, namespace))
+    return registry.destinations(_namespace(canal, namespace))

@@ -1,6 +1,6 @@
 """How a connector reaches a destination: by a Ray handle here, by TCP in tcp.py.
 
-Both carry the same calls (those of actors/store.py) and make the same messages.
+Both carry the same calls (those of destination/delivery.py) and make the same messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import ray
 
 from ray_canal.actors.calls import GETS, OF_BATCHES, StoreCalls
-from ray_canal.actors.spawn import NAMESPACE
+from ray_canal.actors.registry import NAMESPACE
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
@@ -31,7 +31,7 @@ class Transport(Protocol):
 
     @property
     def lends(self) -> bool:
-        """Whether chunks that are fetched at once may be lent (actors/lending.py)."""
+        """Whether chunks that are fetched at once may be lent (actors/ray_internals.py)."""
 
     def call(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
 

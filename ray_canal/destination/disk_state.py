@@ -7,7 +7,7 @@ import logging
 import time
 from typing import Any
 
-from ray_canal.destination.signal import NEVER
+from ray_canal.destination.wakeup import NEVER
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from ray_canal.actors import spawn
-from ray_canal.actors.calls import unwrapped
+from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.placement import ON_HEAD
+from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.api import destinations
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
@@ -106,7 +107,7 @@ def serve_flight(
             namespace=canal.ray.namespace,
             lifetime="detached",
             num_cpus=0,
-            resources=spawn.ON_HEAD,
+            resources=ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
             max_concurrency=_CALLS_MAX,
@@ -120,7 +121,7 @@ def serve_flight(
         raise
 
 
-def stop_flight(*, namespace: str = spawn.NAMESPACE) -> None:
+def stop_flight(*, namespace: str = NAMESPACE) -> None:
     """Close the Arrow Flight port, if it is open. The destinations go on."""
     connect_ray()
     handle = _find(namespace)
@@ -143,6 +144,6 @@ def _answer(reference: Any, timeout: float) -> Any:
     try:
         return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
-        raise unwrapped(error) from None
+        raise raised_by_actor(error) from None
     except (RayActorError, GetTimeoutError) as error:
         raise ConfigError(f"the Flight server does not start: {error}") from None

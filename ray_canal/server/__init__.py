@@ -1,4 +1,4 @@
 """Canal's TCP server: sockets, limits and turns around canal/session.py. No Ray here.
 
-A destination's store is behind the port `Store` (ports.py); actors/tcp_server.py gives it Ray's.
+A destination is behind the port `Store` (ports.py); actors/tcp_server_actor.py gives it Ray's.
 """

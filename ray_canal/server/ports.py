@@ -13,8 +13,8 @@ class Store(Protocol):
     """One destination, by name. Raises CanalError; InstanceNotFound only when it is looked up."""
 
     async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """subscribe, unsubscribe, ack, rollback as in actors/store.py, each with its holder;
-        `repeat`: also after a restart."""
+        """subscribe, unsubscribe, ack, rollback as in destination/delivery.py, each with its
+        holder; `repeat`: also after a restart."""
 
     async def take(
         self, client_id: int, batch_size: int, timeout: float | None, holder: str

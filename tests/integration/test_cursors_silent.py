@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.store import Store
 from ray_canal.config import MetaConfig
+from ray_canal.destination.delivery import Store
 from ray_canal.errors import InstanceRestarted, MetaUnavailable
 from ray_canal.model.message import EMPTY_BATCH
-from tests.fixture_in_process import store_of
+from tests.local_destination import store_of
 from tests.proxy import Proxy
-
-pytestmark = pytest.mark.usefixtures("no_ray")
 
 CLIENTS = range(1, 6)
 SILENT_S = 8.0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.delivery import Store
 from ray_canal.errors import CorruptEvent
 from tests.integration.test_driver import instance
+from tests.local_destination import ALL, run, running, take
 from tests.proxy import Proxy
-from tests.real_store import ALL, run, running, take
 from tests.servers import Server
 
 TEXT = b"a row whose bytes are changed"

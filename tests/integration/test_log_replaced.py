@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 
-from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.kept_schemas import KeptSchemas
+from ray_canal.destination.delivery import Store
+from ray_canal.destination.schema_records import SchemaRecords
 from ray_canal.errors import ConnectionLost, MetaUnavailable
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id
@@ -22,7 +22,7 @@ from ray_canal.views.arrow import batches
 from tests.integration.test_driver import instance
 from tests.integration.test_log_identity import GTIDS_OFF, reading, reset, serving, write
 from tests.integration.test_positions import log_of
-from tests.real_store import ALL, run, running, take
+from tests.local_destination import ALL, run, running, take
 from tests.servers import Server
 
 RowId = tuple[int, int, int, int]
@@ -54,7 +54,7 @@ def test_the_catalog_is_kept_before_cursors_move(tmp_path: Path) -> None:
         server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
         server.execute("INSERT INTO l.t VALUES (1, 7)")
         with (
-            mock.patch.object(KeptSchemas, "append", side_effect=MetaUnavailable("no room")),
+            mock.patch.object(SchemaRecords, "append", side_effect=MetaUnavailable("no room")),
             pytest.raises(MetaUnavailable),
         ):
             run_columns(config, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.actors.parser import event_parser
+from ray_canal.destination.parsing import event_parser
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.subscriber import consumed
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer

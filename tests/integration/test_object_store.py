@@ -50,7 +50,7 @@ _LENT = """
 import time
 import numpy as np, ray
 from ray.exceptions import ObjectLostError, OwnerDiedError
-from ray_canal.actors.lending import lent, reference_of
+from ray_canal.actors.ray_internals import untracked, reference_of
 from ray_canal.actors.ray_settings import use_ray_settings
 
 use_ray_settings()
@@ -60,7 +60,7 @@ ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memo
 class Owner:
     def put(self, start):
         self.references = [ray.put(np.arange(start, start + (1 << 20)))]
-        return lent(self.references[0])
+        return untracked(self.references[0])
 
     def let_go(self):
         self.references.clear()

@@ -6,14 +6,10 @@ import asyncio
 import uuid
 from pathlib import Path
 
-import pytest
-
 from ray_canal.config import MetaConfig
 from ray_canal.model.message import EMPTY_BATCH
-from tests.fixture_in_process import store_of
+from tests.local_destination import store_of
 from tests.servers import Server
-
-pytestmark = pytest.mark.usefixtures("no_ray")
 
 ALL = r".*\..*"
 QUIET_S = 12.0

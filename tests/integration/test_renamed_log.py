@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.actors.store import Store
 from ray_canal.config import InstanceConfig, StoreConfig
+from ray_canal.destination.delivery import Store
 from ray_canal.errors import LogRenamed, PositionNotFound, PositionPurged, TransactionsMissing
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id
@@ -25,7 +25,7 @@ from tests.integration.test_log_identity import (
     serving,
     write,
 )
-from tests.real_store import ALL, run, running, take
+from tests.local_destination import ALL, run, running, take
 from tests.servers import Server
 
 RowId = tuple[int, int, int, int]

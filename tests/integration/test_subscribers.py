@@ -12,7 +12,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal import errors
-from ray_canal.actors.lending import Lent
+from ray_canal.actors.ray_internals import Untracked
 from ray_canal.model.position import EntryPosition
 from tests.integration.test_driver import purge_all
 from tests.integration.test_main_job import deployment
@@ -245,7 +245,7 @@ def test_messages_can_be_read_after_the_log_has_let_them_go(
         rows = lent = 0
         for message in connector.messages(1024):
             assert message.head.lent
-            lent += sum(isinstance(part.payload, Lent) for part in message.head.parts)
+            lent += sum(isinstance(part.payload, Untracked) for part in message.head.parts)
             kept.append(message)
             rows += message.row_count
             if rows >= 4 * ROWS:

@@ -20,7 +20,7 @@ import pytest
 import ray
 
 import ray_canal as canal
-from ray_canal.actors import spawn
+from ray_canal.actors import registry
 from ray_canal.demo import binlog_files, expected
 from ray_canal.errors import (
     AuthenticationFailed,
@@ -100,7 +100,7 @@ def test_our_client_receives_the_files_and_a_restarted_store_is_told(served: str
         connector.ack(first.id)
         held = connector.get_without_ack(100, timeout=2.0)
         epoch = canal.status("tcp-shop")["tcp-shop"]["epoch"]
-        ray.kill(spawn.find_store("tcp-shop").actor, no_restart=False)
+        ray.kill(registry.find_store("tcp-shop").actor, no_restart=False)
         until(lambda: canal.status("tcp-shop")["tcp-shop"].get("epoch", epoch) > epoch)
         with pytest.raises(InstanceRestarted):
             connector.ack(held.id)
@@ -114,7 +114,7 @@ def test_our_client_receives_the_files_and_a_restarted_store_is_told(served: str
         connector.subscribe()
         connector.get_without_ack(100, timeout=2.0)
         requests = canal.server_status()[0]["requests"]
-        ray.kill(spawn.find_servers()[0], no_restart=False)
+        ray.kill(registry.find_servers()[0], no_restart=False)
         until(lambda: restarted(requests))
         with pytest.raises(InstanceRestarted):
             connector.get_without_ack(100, timeout=2.0)

@@ -18,7 +18,7 @@ import pytest
 import ray
 
 import ray_canal as canal
-from ray_canal.actors import spawn
+from ray_canal.actors import registry
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.generated import EntryProtocol_pb2 as entry_pb
 from ray_canal.demo import binlog_files
@@ -93,9 +93,9 @@ def test_canal_python_resumes_when_store_and_servers_die(
         for victim in ("store", "first server", "second server", "store"):
             for _ in range(2):  # it receives something between the blows
                 client.stderr.readline()
-            servers = spawn.find_servers()
+            servers = registry.find_servers()
             chosen = {"first server": servers[0], "second server": servers[1]}
-            ray.kill(chosen.get(victim) or spawn.find_store(NAME).actor, no_restart=False)
+            ray.kill(chosen.get(victim) or registry.find_store(NAME).actor, no_restart=False)
             until(lambda: len(served()) == 2 and all(served()))
         output, errors = client.communicate(timeout=150)
     assert client.returncode == 0, errors[-2000:]
@@ -135,7 +135,7 @@ def test_a_waiting_get_outlives_its_store(replicated: int) -> None:
             client.confirm(NAME, message.batch_id, "51")
         client.ask(NAME, "51", timeout=8000)
         await asyncio.sleep(0.5)
-        await asyncio.to_thread(ray.kill, spawn.find_store(NAME).actor, no_restart=False)
+        await asyncio.to_thread(ray.kill, registry.find_store(NAME).actor, no_restart=False)
         message = await client.messages()  # the open end of the files may come again
         if message.batch_id != -1:
             client.confirm(NAME, message.batch_id, "51")

@@ -7,13 +7,13 @@ import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
-from ray_canal.actors.spiller import OnDisk
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.errors import (
     CanalError,
 )
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import journal_key
+from tests.simulation.disk import OnDisk
 from tests.simulation.servers import ROWDATA, SCHEMA, TABLES
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Client:
         for part in message.head.parts:
             payload = part.payload
             if isinstance(payload, OnDisk):
-                payload = payload.spiller._read(payload.segment)
+                payload = payload.read()
             journal = journal_key(payload.journal_name)[1]
             for k in range(part.first, part.last):
                 entry = payload.entries[k]

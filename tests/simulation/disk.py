@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.processes import Outside, Reply, task_error
+from tests.simulation.processes import Outside, Payload
 
 
 @dataclass(frozen=True)
@@ -14,54 +15,52 @@ class DiskSegment:
     size_bytes: int
 
 
-class SimulatedSpiller:
-    """The process that has a log's part on disk."""
+@dataclass(frozen=True)
+class OnDisk:
+    """The payload of a chunk on disk."""
+
+    spill: SimulatedSpill
+    segment: DiskSegment
+
+    def read(self) -> Payload:
+        return self.spill.read(self.segment)
+
+
+class SimulatedSpill:
+    """The part of one log on disk; see destination/ports.py `Spill`."""
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
         self._segments: dict[int, tuple[Any, Any]] = {}
         self._number = 0
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _SpillerMethod(self, name)
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._outside.random.choice((0.0, 0.001, 0.05)))
 
-    def call(self, name: str, arguments: tuple[Any, ...]) -> Reply:
-        reply = Reply(self._outside.loop)
-        try:
-            found = getattr(self, f"_{name}")(*arguments)
-        except OSError as error:
-            reply.set(error=task_error(error))
-        else:
-            wait_s = self._outside.random.choice((0.0, 0.001, 0.05))
-            self._outside.loop.call_later(wait_s, lambda: reply.set(found))
-        return reply
-
-    def _write(self, chunk: Any, payload: Any) -> DiskSegment:
+    async def write(self, chunk: Any, payload: Any) -> Any:
         if self._outside.disk_full:
             raise OSError(28, "No space left on device")
         self._number += 1
+        segment = DiskSegment(self._number, chunk.info.size_bytes)
         self._segments[self._number] = (chunk, payload)
-        return DiskSegment(self._number, chunk.info.size_bytes)
+        await self._pause()
+        return segment
 
-    def _read_log_chunk(self, segment: DiskSegment) -> Any:
-        return self._segments[segment.number][0]
+    async def read_log_chunk(self, segment: Any) -> Any:
+        chunk = self._segments[segment.number][0]
+        await self._pause()
+        return chunk
 
-    def _read(self, segment: DiskSegment) -> Any:
-        return self._segments[segment.number][1]
+    def payload(self, segment: Any) -> OnDisk:
+        return OnDisk(self, segment)
 
-    def _drop(self, segments: Any) -> None:
+    def read(self, segment: DiskSegment) -> Payload:
+        payload: Payload = self._segments[segment.number][1]
+        return payload
+
+    def drop(self, segments: Any) -> None:
         for segment in segments:
             del self._segments[segment.number]
 
-    def _close(self) -> None:
+    async def close(self) -> None:
         self._segments.clear()
-
-
-class _SpillerMethod:
-    def __init__(self, spiller: SimulatedSpiller, name: str) -> None:
-        self._spiller, self._name = spiller, name
-
-    def remote(self, *arguments: Any) -> Reply:
-        return self._spiller.call(self._name, arguments)

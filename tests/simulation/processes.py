@@ -17,11 +17,11 @@ from ray.exceptions import (
 )
 
 from ray_canal.actors.calls import StoreCalls
-from ray_canal.actors.store import Store
 from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.destination.delivery import Store
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     CanalError,
@@ -56,6 +56,7 @@ class Outside:
         self.answers_lost = 0.0  # the part of answers that do not arrive
         self.owner: Owner | None = None  # who the cluster's handle leads to
         self.owners: list[Owner] = []
+        self.runtime: Any = None  # see runtime.py
         loop.set_task_factory(self._new_task)
 
     def server(self, address: str) -> Server:
@@ -176,7 +177,7 @@ class Owner:
         token = OWNER.set(self)
         try:
             meta = MetaConfig(backend="memory")
-            self.store = Store(config.model_dump_json(), meta.model_dump_json(), True, claim)
+            self.store = Store(config, meta, outside.runtime, claim)
         finally:
             OWNER.reset(token)
 

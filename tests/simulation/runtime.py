@@ -14,32 +14,33 @@ from unittest import mock
 import ray
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import (
-    InstanceNotFound,
-)
-from tests.simulation.disk import SimulatedSpiller
+from ray_canal.destination.fused_upstream import FusedUpstream
+from ray_canal.destination.ports import Upstream
+from ray_canal.errors import InstanceNotFound
+from tests.local_runtime import LocalRuntime
+from tests.simulation.disk import SimulatedSpill
 from tests.simulation.processes import OWNER, Handle, Outside, OwnersBackend, SimulatedThread
-from tests.simulation.upstream import SimulatedUpstream
+from tests.simulation.upstream import SimulatedFetcher
 
 
-class _NoMetrics:
-    def __init__(self, destination: str) -> None:
-        pass
+class SimulatedRuntime(LocalRuntime):
+    """Makes what a simulated destination runs on."""
 
-    def publish(self, status: dict[str, Any]) -> None:
-        pass
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
 
-    def gone(self) -> None:
-        pass
+    async def upstream(self, config: InstanceConfig) -> Upstream:
+        return FusedUpstream(config, SimulatedFetcher(self._outside, config))
+
+    def spill(self, folder: str) -> Any:
+        return SimulatedSpill(self._outside)
 
 
 @contextmanager
 def in_place(outside: Outside) -> Iterator[None]:
-    """The program's code finds these where it looks for Ray, the source, the disk and cursors."""
+    """The program's code finds these where it looks for Ray and for cursors."""
     outside.upstreams = []  # type: ignore[attr-defined]
-
-    async def upstream_of(config: InstanceConfig, **_: Any) -> SimulatedUpstream:
-        return SimulatedUpstream(outside, config)
+    outside.runtime = SimulatedRuntime(outside)
 
     def open_backend(*_: Any, **__: Any) -> OwnersBackend:
         return OwnersBackend(outside, OWNER.get())
@@ -50,18 +51,14 @@ def in_place(outside: Outside) -> Iterator[None]:
         return Handle(outside.owner)
 
     replaced = {
-        "ray_canal.actors.pump.upstream_of": upstream_of,
-        "ray_canal.actors.spawn.spiller": lambda folder: SimulatedSpiller(outside),
         "ray_canal.destination.ownership.open_backend": open_backend,
         "ray_canal.destination.ownership.BackendThread": SimulatedThread,
-        "ray_canal.destination.kept_schemas.BackendThread": SimulatedThread,
-        "ray_canal.actors.instance.Metrics": _NoMetrics,
+        "ray_canal.destination.schema_records.BackendThread": SimulatedThread,
         "ray_canal.actors.calls.find_store": find_store,
         "ray_canal.client.transport.keep_joined": lambda *_: None,
         "ray_canal.client.transport.times_joined": lambda: 0,
         "ray.is_initialized": lambda: True,
         "ray.util.get_node_ip_address": lambda *_: "127.0.0.1",  # errors of Ray ask each time
-        "ray.kill": lambda *_, **__: None,
         "ray.cancel": lambda reply: reply.cancel(),
     }
     with mock.patch.object(ray, "init", side_effect=AssertionError("no Ray here")):

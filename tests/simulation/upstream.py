@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,13 +23,12 @@ from tests.simulation.processes import OWNER, Outside, Payload
 from tests.simulation.servers import SearchedLog, Server, chunk_of
 
 
-class SimulatedUpstream:
+class SimulatedFetcher:
     """A fetcher with its parser and decoder: entries of a server's log, cut anywhere."""
 
-    actor = None
+    decoding = ()
 
     def __init__(self, outside: Outside, config: InstanceConfig) -> None:
-        self.coming: deque[int] = deque()
         self._outside, self._config = outside, config
         self._owner = OWNER.get()
         self._server: Server | None = None
@@ -123,6 +121,15 @@ class SimulatedUpstream:
         self._place = EntryPosition(file.name, end)
         self._sequence += 1
         return info, Payload(file.name, taken)
+
+    def next_raw(self) -> Callable[[], Any]:
+        raise NotImplementedError  # it is fused
+
+    def delivered(self) -> None:
+        """Nothing is decoded next to what is read."""
+
+    def processes(self) -> dict[str, Any]:
+        return {}
 
     async def status(self, oldest: EntryPosition | None) -> Any:
         return SourceStatus(self._place.journal_name, self._place.position)

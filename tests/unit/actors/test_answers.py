@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError, WorkerCrashedError
 
-from ray_canal.actors.answers import plain
+from ray_canal.actors.answers import unwrap_ray_error
 from ray_canal.errors import CorruptEvent, InstanceNotRunning
 
 
@@ -15,15 +15,15 @@ def task_error(cause: Exception) -> Exception:
 
 def test_our_errors_come_out_of_any_number_of_tasks() -> None:
     corrupt = CorruptEvent("bad length")
-    assert plain(corrupt) is corrupt
-    assert plain(task_error(corrupt)) is corrupt
-    assert plain(task_error(task_error(corrupt))) is corrupt
+    assert unwrap_ray_error(corrupt) is corrupt
+    assert unwrap_ray_error(task_error(corrupt)) is corrupt
+    assert unwrap_ray_error(task_error(task_error(corrupt))) is corrupt
 
 
 def test_deaths_are_retryable_wherever_they_are_noticed() -> None:
     for death in (ActorDiedError(), WorkerCrashedError(), ObjectLostError("00", None, "")):
         for error in (death, task_error(death), task_error(task_error(death))):
-            found = plain(error)
+            found = unwrap_ray_error(error)
             assert isinstance(found, InstanceNotRunning), error
             assert found.retryable
             assert str(found) == f"a stage of the pipeline died: {type(death).__name__}"
@@ -31,4 +31,4 @@ def test_deaths_are_retryable_wherever_they_are_noticed() -> None:
 
 def test_a_bug_is_shown_as_it_is() -> None:
     bug = task_error(ValueError("a bug"))
-    assert plain(bug) is bug
+    assert unwrap_ray_error(bug) is bug

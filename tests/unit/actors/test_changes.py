@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ray_canal.actors.changes import changes, refused
-from ray_canal.actors.places import Place
+from ray_canal.actors.placement_table import Place
 from ray_canal.config import CanalConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import fetcher
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.demo import binlog_files
-from tests.fixture_in_process import store_of
+from tests.local_destination import store_of
 from tests.lossy_calls import LoopThread, LossyCalls
 
 Row = tuple[Any, ...]
@@ -25,7 +24,6 @@ client_ids = itertools.count(1)
 def _lossy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LossyCalls]:
     """A store whose log holds everything, for as long as the tests run."""
     patch, thread, stack = pytest.MonkeyPatch(), LoopThread(), AsyncExitStack()
-    patch.setattr(fetcher, "SMALL_CHUNK_BYTES", 1 << 30)  # by value: no object store is needed
     folder = tmp_path_factory.mktemp("lost")
     log = {"batch_mode": "ITEMSIZE", "buffer_size": 1 << 16}
     store = thread.run(

@@ -265,7 +265,7 @@ class Quiet:
 
     def __init__(self, lossy: LossyCalls) -> None:
         self._store = lossy.store
-        self._log: Any = lossy.store._line.store  # type: ignore[union-attr]
+        self._log: Any = lossy.store._pipeline.store  # type: ignore[union-attr]
 
     def begin(self) -> None:
         self._log.ready = lambda *_, **__: False

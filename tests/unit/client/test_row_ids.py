@@ -17,7 +17,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, SourceConfig, StoreConfig
-from ray_canal.destination.kept_timeline import KeptTimeline
+from ray_canal.destination.timeline_record import TimelineRecord
 from ray_canal.errors import PositionNotFound, TransactionsMissing
 from ray_canal.filter import TableFilter
 from ray_canal.log.batch import Batch
@@ -109,7 +109,7 @@ class Life:
         log = server.log
         start = decide(source, [*cursors.values()], log, "", StartOptions())
         self._epoch = self._meta.acquire(DESTINATION)
-        timeline = KeptTimeline(DESTINATION)
+        timeline = TimelineRecord(DESTINATION)
         timeline.enter(self._meta, self._epoch, log.identity, start.same_log)
         self.timelines.append(timeline.number)
         self._identity = log.identity

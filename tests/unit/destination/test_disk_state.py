@@ -16,12 +16,11 @@ from ray_canal.log.segment import SegmentFolder
 from ray_canal.model.message import EMPTY_BATCH
 from ray_canal.model.subscription import Subscription
 from ray_canal.offline import decode_chunks
-from tests.fixture_in_process import store_of
+from tests.local_destination import store_of
 
 SMALL_LOG = {"buffer_size": 8, "memunit_bytes": 1024}
 
 
-@pytest.mark.usefixtures("no_ray")
 def test_whole_transactions_go_on_when_the_disk_has_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MetaConfig, SourceConfig
-from ray_canal.destination.kept_start import KeptStart
 from ray_canal.destination.ownership import Claim, Ownership
+from ray_canal.destination.start_record import StartRecord
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
@@ -49,7 +49,7 @@ def test_what_comes_behind_an_own_takeover_is_void_not_fenced(tmp_path: Path) ->
         before = asyncio.ensure_future(ownership.save(old, ME))
         taking = asyncio.ensure_future(ownership.acquire())
         behind = asyncio.ensure_future(ownership.save(old, SubscriberMeta(2, "a", None)))
-        start = KeptStart("orders", SourceConfig(start="earliest", address="a:3306"))
+        start = StartRecord("orders", SourceConfig(start="earliest", address="a:3306"))
         noted = asyncio.ensure_future(ownership.keep(old, start.save, ME.cursor))
         loading = asyncio.ensure_future(ownership.load())
         await before

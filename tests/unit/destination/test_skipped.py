@@ -11,9 +11,9 @@ import pytest
 from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.demo import binlog_files
 from ray_canal.destination.skipped import SkippedEvents
-from tests.real_store import instance, run, running, until
+from tests.local_destination import instance, run, running, until
 from tests.unit.binlog.test_skip_events import ROWS, UNKNOWN, event, places_of, written
-from tests.unit.destination.test_kept_schemas import info
+from tests.unit.destination.test_schema_records import info
 
 
 def test_they_are_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,7 +29,6 @@ def test_they_are_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("destination orders: an event was left out: unknown (200) at") == 2
 
 
-@pytest.mark.usefixtures("no_ray")
 def test_a_destination_stops_at_an_unknown_event_until_it_is_named(tmp_path: Path) -> None:
     """a8: it stops there, with what lets the event pass; then status counts it and rows go on."""
     data = binlog_files()[0].read_bytes()

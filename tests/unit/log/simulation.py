@@ -104,7 +104,7 @@ def world(seed: int) -> World:
 
 
 class Log:
-    """One upstream with its store and its disk: what actors/line.py is, without waiting."""
+    """One upstream with its store and its disk: destination/log_pipeline.py without waits."""
 
     def __init__(
         self, world: World, config: StoreConfig, start: EntryPosition, ids_from: int

@@ -1,0 +1,142 @@
+"""Which store process holds which destination, and with what configuration.
+
+Kept in Ray's own key-value store, one record a destination, so that clients find it, the controller
+knows after its restart what should run, and a store process after its own what it holds. It lives
+as long as the cluster's head; after that the configuration says it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import ray
+
+from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.config.kept_secrets import SCHEME, with_references
+from ray_canal.destination.ownership import Claim
+from ray_canal.errors import InstanceNotRunning
+
+FEW_CPUS = 4
+"""On clusters of so many, a destination fetches and decodes in the process of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`process`: the name of the actor that holds the destination. `shared`: whether its upstream
+    runs there, too, and other destinations may. `owner`: whose the destination is, from a start to
+    a stop."""
+
+    process: str
+    shared: bool
+    instance_json: str
+    meta_json: str
+    owner: str = ""
+
+    @classmethod
+    def of(cls, process: str, shared: bool, instance: InstanceConfig, meta: MetaConfig) -> Place:
+        """A new start of a destination, here where its store will run. Secrets in clear text go to
+        files. Raises ConfigError: they cannot."""
+        given = with_references(instance), with_references(meta)
+        instance_json, meta_json = (each.model_dump_json() for each in given)
+        return cls(process, shared, instance_json, meta_json, uuid.uuid4().hex)
+
+    def configured(self, instance: InstanceConfig, meta: MetaConfig) -> Place:
+        """The same process, and a new start with this configuration."""
+        return self.of(self.process, self.shared, instance, meta)
+
+    @property
+    def secrets(self) -> list[str]:
+        """References to what was put into files for it."""
+        return re.findall(rf'"({SCHEME}:[0-9a-f]+)"', self.instance_json + self.meta_json)
+
+
+class StoredClaim(Claim):
+    """An owner's claim that outlives its process, as long as the cluster's head. So a store that
+    was restarted does not take the destination from who has taken it meanwhile; a new start, whose
+    owner is another one, does."""
+
+    def __init__(self, key: str, owner: str) -> None:
+        super().__init__(owner)
+        self._key = key
+
+    def epoch(self) -> int | None:
+        if self._epoch is None:
+            owner, _, epoch = (kv_get(self._key) or "").partition(" ")
+            if owner == self.owner:
+                self._epoch = int(epoch)
+        return self._epoch
+
+    def note(self, epoch: int) -> None:
+        try:
+            kv_put(self._key, f"{self.owner} {epoch}")
+        except Exception as error:  # Ray's own, of several kinds: its head does not answer
+            raise InstanceNotRunning(f"the epoch cannot be noted in the cluster: {error}") from None
+        super().note(epoch)
+
+
+class PlacementTable:
+    """The records of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"ray_canal:destination:{namespace}:"
+        self._claims = f"ray_canal:claim:{namespace}:"
+
+    def claim(self, destination: str, owner: str) -> Claim:
+        """What the destination's store knows of its ownership."""
+        return StoredClaim(self._claims + destination, owner)
+
+    def put(self, destination: str, place: Place) -> None:
+        kv_put(self._prefix + destination, json.dumps(asdict(place)))
+
+    def get(self, destination: str) -> Place | None:
+        found = kv_get(self._prefix + destination)
+        return None if found is None else Place(**json.loads(found))
+
+    def remove(self, destination: str) -> None:
+        kv_delete(self._prefix + destination)
+        kv_delete(self._claims + destination)
+
+    def names(self) -> list[str]:
+        """Destinations that have a place."""
+        return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
+
+    def all(self) -> dict[str, Place]:
+        """By destination."""
+        found = {name: self.get(name) for name in self.names()}
+        return {name: place for name, place in found.items() if place is not None}
+
+
+def share_of(wanted: int | str, destinations: int, cpus: int) -> int:
+    """How many destinations share a process with their upstreams: `ray.destinations_per_process`,
+    or the choice of "auto". 0: each has a process for its log and one for its upstream.
+
+    "auto": where there are fewer CPUs than destinations, as many as make one process a CPU; else
+    one, on few CPUs, where calls between processes cost more than a second process brings."""
+    if isinstance(wanted, int):
+        return wanted
+    if destinations > cpus:
+        return -(-destinations // max(cpus, 1))
+    return 1 if cpus <= FEW_CPUS else 0
+
+
+def share_here(wanted: int | str, names: Iterable[str], placed: Iterable[str]) -> int:
+    """`share_of` on this cluster, with these destinations beside those that have a place."""
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    return share_of(wanted, len({*names, *placed}), cpus)
+
+
+def process_for(destination: str, places: dict[str, Place], share: int, prefix: str) -> str:
+    """The name of the process that takes one more destination: its own, else the first with room,
+    else a new one."""
+    if share <= 1:
+        return prefix + destination
+    members = [place.process for place in places.values() if place.shared]
+    number = 0
+    while members.count(f"{prefix}shared:{number}") >= share:
+        number += 1
+    return f"{prefix}shared:{number}"

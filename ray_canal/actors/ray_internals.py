@@ -1,0 +1,110 @@
+"""Every private call of Ray's: what Ray offers no public way for. Tested with Ray 2.40 to 2.5x.
+
+Each is looked for when this is imported. Where one is missing, a plain way takes its place that
+costs more (untracked references) or notices less (object locations). The key-value store has no
+public counterpart; without it no deployment can be found, so its absence is an ImportError.
+
+Untracked references: a reference in an answer makes who gets it a borrower of Ray's, which is three
+calls between both processes for each object, two fifths of all that a chunk costs them. An
+untracked one is the object's id and where its owner is. It can be read for as long as the owner has
+a reference of its own; what was read (mapped from shared memory) stays, as with any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray._private import worker as ray_worker
+from ray._raylet import CoreWorker  # type: ignore[attr-defined]
+from ray.experimental.internal_kv import (
+    _internal_kv_del,
+    _internal_kv_get,
+    _internal_kv_list,
+    _internal_kv_put,
+)
+
+try:
+    from ray.experimental import get_local_object_locations
+except ImportError:  # tests/unit/actors/test_ray_internals.py sets it to this, too
+    get_local_object_locations = None
+
+HAS_UNTRACKED = all(
+    hasattr(CoreWorker, name)
+    for name in ("serialize_object_ref", "deserialize_and_register_object_ref")
+)
+"""Else references in answers are Ray's own, tracked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """An object's id, its owner's address and what the owner knew of it, as Ray writes them."""
+
+    object_id: bytes
+    owner: bytes
+    status: bytes
+
+
+def untracked(payload: Any) -> Any:
+    """Return an untracked reference to what a reference of Ray's refers to; anything else as it
+    is. To be called where the object is owned, or borrowed."""
+    if not HAS_UNTRACKED or not isinstance(payload, ray.ObjectRef):
+        return payload
+    found, owner, status = _core().serialize_object_ref(payload)
+    return Untracked(found.binary(), owner, status)
+
+
+def reference_of(each: Untracked) -> ray.ObjectRef[Any]:
+    """Return a reference to be read in this process. Reading raises ObjectLostError when the owner
+    has let the object go, OwnerDiedError when it has ended."""
+    reference = ray.ObjectRef(each.object_id, each.owner, "")
+    _core().deserialize_and_register_object_ref(
+        each.object_id, ray.ObjectRef.nil(), each.owner, each.status
+    )
+    return reference
+
+
+def _core() -> Any:
+    worker = ray_worker.global_worker
+    worker.check_connected()
+    return worker.core_worker
+
+
+def nodes_of(references: Sequence[Any]) -> dict[bytes, frozenset[str]]:
+    """Return by object id the nodes on which objects lie that this process owns: a look-up each, no
+    call. Empty sets where Ray cannot tell: then a loss is noticed when a client cannot read."""
+    found: dict[Any, Any] = {}
+    if references and get_local_object_locations is not None:
+        found = get_local_object_locations(list(references))
+    return {
+        each.binary(): frozenset(found.get(each, {}).get("node_ids", ())) for each in references
+    }
+
+
+def actor_id(handle: Any) -> str:
+    """Return the id of one life of an actor's name."""
+    found: str = handle._actor_id.hex()
+    return found
+
+
+def kv_get(key: str) -> str | None:
+    """Return a value of Ray's key-value store, which lives as long as the cluster's head."""
+    found = _internal_kv_get(key)
+    return None if found is None else found.decode()
+
+
+def kv_put(key: str, value: str, *, overwrite: bool = True) -> bool:
+    """Store a value. Return whether there was one before, which counts without `overwrite`."""
+    return bool(_internal_kv_put(key, value, overwrite=overwrite))
+
+
+def kv_delete(key: str) -> bool:
+    """Delete a value. Return whether there was one: of several who delete it, one is told so."""
+    return bool(_internal_kv_del(key))
+
+
+def kv_keys(prefix: str) -> list[str]:
+    """Return the keys that begin so."""
+    return [key.decode() for key in _internal_kv_list(prefix)]

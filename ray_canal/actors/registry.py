@@ -1,0 +1,60 @@
+"""Names of the actors that outlive who made them, and how they are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from ray_canal.actors.destination_handle import DestinationHandle
+from ray_canal.actors.placement_table import PlacementTable
+from ray_canal.errors import InstanceNotFound
+
+NAMESPACE = "ray_canal"
+CONTROLLER_NAME = "canal-controller"
+STORE_PREFIX = "canal-store:"
+SERVER_PREFIX = "canal-server:"
+
+
+def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
+    """Return the running store actor of that name."""
+    try:
+        handle: ActorHandle[Any] = ray.get_actor(process, namespace=namespace)
+    except ValueError:
+        return None
+    return handle
+
+
+def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandle:
+    """Return a destination's handle, wherever it runs. Raises InstanceNotFound."""
+    place = PlacementTable(namespace).get(destination)
+    actor = None if place is None else find_store_process(place.process, namespace)
+    if actor is None:
+        running = ", ".join(destinations(namespace)) or "none"
+        raise InstanceNotFound(
+            f"no destination {destination!r} is running in this cluster (running: {running}); "
+            "start it with `ray-canal start CONFIG`"
+        )
+    return DestinationHandle(actor, "call", destination)
+
+
+def destinations(namespace: str = NAMESPACE) -> list[str]:
+    """Return the destinations that have a store actor."""
+    running = {
+        entry["name"]
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == namespace
+    }
+    places = PlacementTable(namespace).all()
+    return sorted(name for name, place in places.items() if place.process in running)
+
+
+def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
+    """Return the replicas of the TCP server that there are."""
+    names = sorted(
+        entry["name"]
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == namespace and entry["name"].startswith(SERVER_PREFIX)
+    )
+    return [ray.get_actor(name, namespace=namespace) for name in names]

@@ -1,0 +1,67 @@
+"""The ground of a destination in a Ray cluster: see destination/ports.py `Runtime`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+from ray_canal.actors.answers import unwrap_ray_error
+from ray_canal.actors.disk import SpillProcess
+from ray_canal.actors.lost_chunks import ChunkWatch
+from ray_canal.actors.metrics import Metrics
+from ray_canal.actors.placement_table import FEW_CPUS
+from ray_canal.actors.ray_internals import untracked
+from ray_canal.actors.standby_pool import fetcher_of
+from ray_canal.actors.upstreams import FetcherProcess, SplitUpstream
+from ray_canal.config import InstanceConfig
+from ray_canal.destination.fetcher_thread import FetcherThread
+from ray_canal.destination.fused_upstream import FusedUpstream
+from ray_canal.destination.ports import Fetcher, Upstream
+
+_DECODERS_MAX = 16
+
+
+class RayRuntime:
+    """`shared`: fetchers are threads of the destination's process, which others may share; else
+    each has a process of its own."""
+
+    def __init__(self, shared: bool) -> None:
+        self._shared = shared
+
+    def decoders(self, config: InstanceConfig) -> int:
+        """Return `decoders`, or the choice of "auto": fused on small clusters and where
+        destinations share a process, else most of the CPUs."""
+        if isinstance(config.decoders, int):
+            return config.decoders
+        cpus = int(ray.cluster_resources().get("CPU", 1))
+        return 0 if self._shared or cpus <= FEW_CPUS else min(cpus - 2, _DECODERS_MAX)
+
+    async def upstream(self, config: InstanceConfig) -> Upstream:
+        fused = self.decoders(config) == 0
+        fetcher: Fetcher
+        if self._shared:
+            fetcher = FetcherThread(config, fused, _keep)
+        else:
+            fetcher = FetcherProcess(await fetcher_of(config, fused))
+        return FusedUpstream(config, fetcher) if fused else SplitUpstream(config, fetcher)
+
+    def spill(self, folder: str) -> SpillProcess:
+        return SpillProcess(folder)
+
+    def chunk_watch(self) -> ChunkWatch:
+        return ChunkWatch()
+
+    def untracked(self, payload: Any) -> Any:
+        return untracked(payload)
+
+    def metrics(self, destination: str) -> Metrics:
+        return Metrics(destination)
+
+    def unwrap(self, error: Exception) -> Exception:
+        return unwrap_ray_error(error)
+
+
+def _keep(chunk: Any) -> Any:
+    """Put a chunk into the object store; its owner is the process of its log."""
+    return ray.put(chunk)

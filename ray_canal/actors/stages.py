@@ -1,0 +1,107 @@
+"""Starts the stages of one upstream: fetcher, parser, transaction buffer, spiller, decode tasks.
+
+They are owned by the store actor that makes them: they die with it, and its constructor makes new
+ones. So they need neither name nor restarts. (A standby is owned by nobody until it is adopted.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from ray_canal.actors.placement import ACTOR_CPUS, CONTROL_GROUP, HEALTH_GROUP, ON_HEAD
+from ray_canal.actors.registry import NAMESPACE
+from ray_canal.config import InstanceConfig
+from ray_canal.config.kept_secrets import handed_over, with_references
+from ray_canal.model.position import EntryPosition
+
+
+def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
+    """Start a fetcher. Raises ConfigError: a password is not kept any more."""
+    from ray_canal.actors.fetcher import Fetcher
+
+    given, told = handed_over(config)
+
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .remote(given.model_dump_json(), fused)
+    )
+    handle.remember.remote(told)
+    return handle
+
+
+def standby(name: str) -> ActorHandle[Any]:
+    """Start a standby (standby.py). It belongs to nobody, and ends by itself."""
+    from ray_canal.actors.standby import Fetcher
+
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
+        .options(
+            name=name,
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_cpus=ACTOR_CPUS,
+            max_restarts=0,
+        )
+        .remote(name)
+    )
+    return handle
+
+
+def end(stage: ActorHandle[Any]) -> None:
+    """End a stage. One that cannot be told ends with its owner."""
+    with contextlib.suppress(Exception):
+        ray.kill(stage)
+
+
+def parser(config: InstanceConfig) -> ActorHandle[Any]:
+    """Start a parser. Raises ConfigError: a password is not kept any more."""
+    from ray_canal.actors.parser import Parser
+
+    given, told = handed_over(config)
+
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={HEALTH_GROUP: 1})(Parser)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .remote(given.model_dump_json())
+    )
+    handle.remember.remote(told)
+    return handle
+
+
+def transaction_buffer(
+    config: InstanceConfig, start: EntryPosition, gtid_set: str
+) -> ActorHandle[Any]:
+    """Start a transaction buffer."""
+    from ray_canal.actors.transaction_buffer_actor import TransactionBufferActor
+
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .remote(with_references(config, lambda _: "kept:").model_dump_json(), start, gtid_set)
+    )
+    return handle
+
+
+def spiller(folder: str) -> ActorHandle[Any]:
+    """Start a spiller, next to its store, where the folder is."""
+    from ray_canal.actors.spiller import Spiller
+
+    handle: ActorHandle[Any] = (
+        ray.remote(Spiller)
+        .options(num_cpus=ACTOR_CPUS, resources=ON_HEAD, max_restarts=0)
+        .remote(folder)
+    )
+    return handle
+
+
+def decode_task() -> Any:
+    """Return the stateless DML-decode task: (raw, parsed) -> (info, decoded). Any worker, any
+    chunk; its demand for a CPU is what makes the cluster grow."""
+    from ray_canal.actors.decoder import decode_chunk
+
+    return ray.remote(decode_chunk).options(num_returns=2, num_cpus=1, max_retries=3)

@@ -1,0 +1,58 @@
+"""A standby: a process that has everything loaded and waits to become a destination's fetcher.
+
+The start of a fetcher's process is most of a recovery: the interpreter, Ray, libraries and kernels
+from their cache, seconds of CPU one after the other. So the controller keeps one such process
+ready, for the whole cluster (standby_pool.py).
+
+A standby is owned by nobody, so that it outlives the controller, and who took it must not be
+survived by it: a free one lives as long as its name is in Ray's key-value store, one that was taken
+as long as somebody asks whether it is alive (pump.py does, every few seconds).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import ray
+
+from ray_canal.actors import fetcher, standby_record
+from ray_canal.actors.priority import as_ray_itself
+from ray_canal.destination.fetcher import load_everything
+
+_LEASE_S = 60.0
+_CHECK_PERIOD_S = 5.0
+
+
+class Fetcher(fetcher.Fetcher):
+    """Named so that the process is called what it becomes."""
+
+    def __init__(self, name: str) -> None:
+        as_ray_itself()
+        self._name = name
+        self._taken = False
+        self._asked_at = time.monotonic()
+        type(self).__name__ = "Spare"  # the process's title between calls
+        load_everything()
+        standby_record.announce(name)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def adopt(self, instance_json: str, fused: bool, told: dict[str, str]) -> None:
+        """Be the fetcher of this destination from now on."""
+        self.remember(told)
+        self._taken = True
+        type(self).__name__ = "Fetcher"
+        super().__init__(instance_json, fused)
+
+    def alive(self) -> None:
+        """Answer, and live on."""
+        self._asked_at = time.monotonic()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_CHECK_PERIOD_S)
+            if not self._taken and standby_record.free_name() == self._name:
+                self._asked_at = time.monotonic()
+            if time.monotonic() - self._asked_at > _LEASE_S:
+                ray.kill(ray.get_runtime_context().current_actor)
+                return

@@ -1,0 +1,74 @@
+"""The standby pool: one standby (standby.py) is kept ready; whoever needs a fetcher takes it.
+
+This module is imported by stores, so it imports nothing that fetchers need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import ray
+
+from ray_canal.actors import stages, standby_record
+from ray_canal.actors.answers import answered
+from ray_canal.config import InstanceConfig
+from ray_canal.config.kept_secrets import handed_over
+
+logger = logging.getLogger(__name__)
+
+_CHECK_PERIOD_S = 2.0
+_SETTLE_S = 3.0
+"""So long is waited before a new one is made: its start takes the CPU that a recovery needs."""
+_START_LIMIT_S = 60.0
+_FAILED_PAUSE_S = 60.0
+_ADOPTION_LIMIT_S = 3.0
+
+
+async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
+    """Return the standby, as this destination's fetcher; a new process if there is none. One that
+    is still starting is waited for: it has begun before a new one would. Raises ConfigError: a
+    password is not kept any more."""
+    given, told = handed_over(config)
+    standby, is_ready = await asyncio.to_thread(standby_record.take)
+    if standby is not None:
+        limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
+        adopted = standby.adopt.remote(given.model_dump_json(), fused, told)
+        try:
+            await answered(limit_s, adopted)
+            return standby
+        except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
+            logger.warning("the spare process cannot be used: %s", error)
+            ray.kill(standby)
+    return stages.fetcher(config, fused)
+
+
+def start_one() -> Any:
+    """Begin to start a standby, if there is none. Return it."""
+    found = standby_record.find()
+    if found is not None:
+        return found
+    name = f"canal-spare:{uuid.uuid4().hex}"
+    standby = stages.standby(name)
+    if not standby_record.offer(name):
+        ray.kill(standby)  # somebody else was faster
+        return standby_record.find()
+    return standby
+
+
+async def keep_one(wanted: Callable[[], bool]) -> None:
+    """Keep a standby ready while one is `wanted`, indefinitely."""
+    while True:
+        try:
+            if wanted() and await asyncio.to_thread(standby_record.find) is None:
+                await asyncio.sleep(_SETTLE_S)
+                standby = await asyncio.to_thread(start_one)
+                await answered(_START_LIMIT_S, standby.alive.remote())
+        except Exception as error:
+            # Destinations do without it; the next look comes.
+            logger.warning("no spare process could be started: %s", error)
+            await asyncio.sleep(_FAILED_PAUSE_S)
+        await asyncio.sleep(_CHECK_PERIOD_S)

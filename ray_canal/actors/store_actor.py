@@ -1,0 +1,92 @@
+"""The store actor: a process that holds the stores of one destination, or of several.
+
+Its state is what its stores' is; which they are is in the placement table. The constructor takes up
+all that have their place here, so it is recovery for each of them. Stores share the event loop and
+nothing else: a failure of one is its own, the end of the process is a restart for all. One that
+ends often is given up, and each of them gets a process of its own (process_starts.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ray_canal.actors.placement_table import Place, PlacementTable
+from ray_canal.actors.priority import as_ray_itself
+from ray_canal.actors.process_starts import Starts
+from ray_canal.actors.runtime import RayRuntime
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.destination.delivery import Store
+from ray_canal.errors import InstanceRestarted
+from ray_canal.malloc import give_up_unused
+
+
+class StoreActor:
+    """Passes calls on to stores."""
+
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(  # type: ignore[misc]
+        self, process: str, namespace: str, shared: bool
+    ) -> None:
+        as_ray_itself()
+        self._process = process
+        self._places = PlacementTable(namespace)
+        self._stores: dict[str, Store] = {}
+        if shared:
+            Starts(namespace).note(process)
+            self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
+        for destination, place in self._places.all().items():
+            self._take_up(destination, place)
+
+    def _take_up(self, destination: str, place: Place | None) -> Store | None:
+        if place is None or place.process != self._process:
+            return None
+        claim = self._places.claim(destination, place.owner)
+        config = InstanceConfig.model_validate_json(place.instance_json)
+        meta = MetaConfig.model_validate_json(place.meta_json)
+        store = Store(config, meta, RayRuntime(place.shared), claim)
+        self._stores[destination] = store
+        return store
+
+    async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
+        """A call of one destination's store; see Store. Raises InstanceRestarted: not here."""
+        store = self._stores.get(destination)
+        if store is None:
+            store = self._take_up(destination, self._places.get(destination))
+        if store is None:
+            raise InstanceRestarted(
+                f"{destination} is not held by {self._process} (any more); look it up again"
+            ).at(destination=destination)
+        return await getattr(store, method)(*arguments, **named)
+
+    async def hold(self, destinations: Sequence[str]) -> None:
+        """Answer: this process is not stopped, its event loop turns, and these are held. It is
+        asked every few seconds."""
+        give_up_unused()
+        for destination in destinations:
+            if destination not in self._stores:
+                self._take_up(destination, self._places.get(destination))
+
+    async def renew(self, destination: str) -> None:
+        """Stop a destination and begin it again, as its place says now."""
+        await self.drop(destination)
+        self._take_up(destination, self._places.get(destination))
+
+    async def drop(self, destination: str) -> None:
+        """Stop a destination and forget it."""
+        store = self._stores.pop(destination, None)
+        if store is not None:
+            await store.stop()
+
+    async def stop(self) -> None:
+        """Stop them all."""
+        await asyncio.gather(*(self.drop(destination) for destination in list(self._stores)))
+
+
+def _load_everything() -> None:
+    """That takes as long as opening cursors and source; so it is done beside that."""
+    # Where each fetcher has a process, this one does without what they need.
+    from ray_canal.destination.fetcher import load_everything
+
+    load_everything()

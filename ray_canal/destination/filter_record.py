@@ -1,0 +1,52 @@
+"""The instance's own filter, which may be changed at run time: what counts now, and its record.
+
+The record keeps what the configuration said when it was written. Where the configuration says
+something else since, that counts, and the record goes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ray_canal.config import FilterConfig, InstanceConfig
+from ray_canal.errors import ConfigError
+from ray_canal.meta.manager import MetaManager
+
+
+class FilterRecord:
+    """One destination's. `now` is what counts."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._destination = config.destination
+        self._configured = self.now = config.filter
+        self._out_of_date = False
+
+    def load(self, meta: MetaManager) -> None:
+        """Raises ConfigError: the record is damaged."""
+        text = meta.load_filter(self._destination)
+        if not text:
+            return
+        try:
+            tree = json.loads(text)
+            configured = FilterConfig.model_validate(tree["configured"])
+            self.now = FilterConfig.model_validate(tree["now"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"the record of the instance's filter cannot be read ({error})").at(
+                destination=self._destination
+            ) from None
+        if configured != self._configured:
+            self.now, self._out_of_date = self._configured, True
+
+    def save(self, meta: MetaManager, epoch: int, changes: dict[str, Any]) -> None:
+        """Durable when it returns. Raises ConfigError: not a filter; Fenced."""
+        wanted = self.now.changed(changes)
+        tree = {"configured": self._configured.model_dump(), "now": wanted.model_dump()}
+        meta.save_filter(self._destination, epoch, json.dumps(tree, sort_keys=True))
+        self.now, self._out_of_date = wanted, False
+
+    def forget_old(self, meta: MetaManager, epoch: int) -> None:
+        """A record from before the configuration was changed. Raises Fenced."""
+        if self._out_of_date:
+            meta.save_filter(self._destination, epoch, "")
+            self._out_of_date = False

@@ -1,0 +1,179 @@
+"""What a destination needs of the ground it runs on: `Runtime` and what that makes.
+
+`actors/runtime.py` implements these with Ray's actors, tasks and objects, `tests/local_runtime.py`
+with threads and memory. The life of a destination knows no other ground.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ray_canal.config import InstanceConfig
+from ray_canal.destination.stages import Reading
+from ray_canal.log.segment import Segment
+from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.source.port import SourceStatus
+
+Answer = Callable[[], Awaitable[tuple[Any, Any]]]
+"""Awaited for what a fetcher's call brings that was made already: the chunk's info (a Reading:
+there is no chunk), and the chunk, or its reference."""
+
+
+class Fetcher(Protocol):
+    """A handle of a destination/fetcher.py `Fetcher`, in this process or another.
+
+    Calls begin in their order; `status` and `close` pass a waiting read."""
+
+    @property
+    def decoding(self) -> Sequence[int]:
+        """Sizes in bytes of the chunks that are read and perhaps not in the log yet, oldest first;
+        0 of a small one. Empty where only another process knows."""
+
+    async def open(
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions = ALL_CURSORS,
+    ) -> tuple[Start, SourceIdentity, Records]:
+        """See Fetcher.open."""
+
+    def next_raw(self) -> Answer:
+        """See Fetcher.next_raw; the chunk as a reference."""
+
+    def next_decoded(self) -> Answer:
+        """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
+
+    def delivered(self) -> None:
+        """The oldest of `decoding` is in the log."""
+
+    async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
+        """See Fetcher.status. None: it is being closed."""
+
+    async def close(self) -> None:
+        """End it, also in the middle of a read."""
+
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        """See Upstream.processes."""
+
+
+class Fetched(NamedTuple):
+    """What an upstream brings. `info` and `payload` are both None if no chunk came; each is what
+    the chunk's is, or a reference to it. `reading` is None where the info has
+    the fetcher's times."""
+
+    reading: Reading | None
+    info: Any
+    payload: Any
+
+
+class Upstream(Protocol):
+    """The stages before the log of one generation: fetcher, parser, decoders, transaction buffer.
+
+    Any failure ends it; a new one is made."""
+
+    calls_ahead: int
+    """So many calls of `next` wait at a time, so that the fetcher is not idle between chunks."""
+
+    async def open(
+        self,
+        cursors: tuple[LogPosition, ...],
+        delivered: str,
+        records: Records,
+        options: StartOptions,
+    ) -> tuple[Start, SourceIdentity, Records]:
+        """Stand at the source. Return where, in which log, and new schema records."""
+
+    def next(self) -> Callable[[], Awaitable[Fetched]]:
+        """Begin to fetch the next chunk; to be awaited later."""
+
+    async def add(self, info: Any) -> LogChunk:
+        """Pass a chunk's info through the transaction buffer, in order."""
+
+    @property
+    def decoding_bytes(self) -> int:
+        """Size in bytes of the next large chunk being decoded; 0 if none or unknown."""
+
+    def delivered(self) -> None:
+        """The oldest chunk that is not in the log yet is there now."""
+
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        """By the name that an error gives it: a call that each process of its own answers at once,
+        unless it was stopped."""
+
+    async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
+        """State of the source; None if it is not known now."""
+
+    async def close(self) -> None:
+        """End every stage. What is in flight is dropped; it was not acked, so it comes again."""
+
+
+class Spill(Protocol):
+    """The part of one log that is on disk."""
+
+    async def write(self, chunk: LogChunk, payload: Any) -> Segment:
+        """Move a chunk to disk. Raises OSError: the disk does not take it."""
+
+    async def read_log_chunk(self, segment: Segment) -> LogChunk:
+        """Read back what the log keeps of a chunk. Raises InstanceError."""
+
+    def payload(self, segment: Segment) -> Any:
+        """Return what a message carries for a chunk on disk."""
+
+    def drop(self, segments: Sequence[Segment]) -> None:
+        """Free segments that nobody needs any more."""
+
+    async def close(self) -> None:
+        """Forget it; nothing is waited for longer than a few seconds."""
+
+
+class ChunkWatch(Protocol):
+    """Finds out which chunks of one log are gone with the machine that had them."""
+
+    async def lost(self, payloads: Iterable[Any]) -> bool:
+        """Return whether some of the log's chunks can no longer be read."""
+
+    async def unreadable(self, payloads: Iterable[Any], told: Sequence[Any]) -> bool:
+        """Return whether some of `told`, which a client could not read, are the log's and lost."""
+
+
+class MetricsPublisher(Protocol):
+    """One destination's metrics."""
+
+    def publish(self, status: dict[str, Any]) -> None:
+        """Publish a status."""
+
+    def gone(self) -> None:
+        """The destination was stopped here."""
+
+
+class Runtime(Protocol):
+    """Makes what a destination runs on."""
+
+    def decoders(self, config: InstanceConfig) -> int:
+        """Return the number of decode tasks that may run side by side; 0: the fetcher decodes."""
+
+    async def upstream(self, config: InstanceConfig) -> Upstream:
+        """Make the stages of a new generation. Raises ConfigError: a password is not kept any
+        more."""
+
+    def spill(self, folder: str) -> Spill:
+        """Make the part of a log on disk, in a folder that nobody else uses."""
+
+    def chunk_watch(self) -> ChunkWatch:
+        """Make the watch over one log's chunks."""
+
+    def untracked(self, payload: Any) -> Any:
+        """Return a payload that can be read only while the log keeps its chunk; cheaper, if the
+        ground has such references."""
+
+    def metrics(self, destination: str) -> MetricsPublisher:
+        """Make the publisher of a destination's metrics."""
+
+    def unwrap(self, error: Exception) -> Exception:
+        """Return what happened, without the ground's own wrapping. A stage that died becomes a
+        retryable InstanceNotRunning."""

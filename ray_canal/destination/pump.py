@@ -1,0 +1,170 @@
+"""The pump: pulls chunks through the stages of an upstream, in order, into the log.
+
+It runs in the destination's process, because whoever calls for a chunk owns it: chunks then outlive
+the fetcher and the workers that made them. What is awaited is small: infos, and chunks that are
+small themselves; the rest passes by reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from ray_canal.config import InstanceConfig
+from ray_canal.destination.ports import Fetched, Runtime, Upstream
+from ray_canal.destination.stages import Reading, Stages
+from ray_canal.destination.wakeup import wait_with_timeout
+from ray_canal.errors import InstanceNotRunning
+from ray_canal.limits import chunks_ahead
+from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import Records, SchemaRecord
+from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
+from ray_canal.source.port import SourceStatus
+
+_PING_S_MAX = 3.0
+_START_LIMIT_S = 180.0
+"""A process that starts may take its time, on a machine under load; for longer, it is replaced."""
+
+Deliver = Callable[[LogChunk, Any], Awaitable[None]]
+WaitForRoom = Callable[[int], Awaitable[None]]
+Queue = asyncio.Queue[Fetched | None]
+
+
+class Pump:
+    """One generation of a destination's upstream. Any failure ends it; a new one is made."""
+
+    def __init__(self, config: InstanceConfig, runtime: Runtime) -> None:
+        self._config = config
+        self._runtime = runtime
+        self.decoders = runtime.decoders(config)
+        self._upstream: Upstream | None = None
+        self._closed = False
+        self.stages = Stages()
+
+    @property
+    def decoding_bytes(self) -> int:
+        """Size in bytes of the next large chunk being decoded; 0 if none or unknown."""
+        return 0 if self._upstream is None else self._upstream.decoding_bytes
+
+    async def open(
+        self,
+        cursors: Sequence[LogPosition],
+        records: Sequence[SchemaRecord],
+        delivered: str = "",
+        options: StartOptions = ALL_CURSORS,
+    ) -> tuple[Start, SourceIdentity, Records]:
+        """Stand at the source, with the schema history that is known. Return where (and where the
+        cursors lie there), which log, and new records of its schemas. Raises SourceError,
+        InstanceNotRunning: see _watched."""
+        upstream = self._upstream = await self._runtime.upstream(self._config)
+        work = upstream.open(tuple(cursors), delivered, tuple(records), options)
+        (opened,) = await self._watched(work)
+        return opened  # type: ignore[no-any-return]
+
+    async def run(self, deliver: Deliver, wait_for_room: WaitForRoom) -> None:
+        """Pump until the source ends (binlog files) or something fails.
+
+        `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver`
+        puts one into it. Raises what a stage raised, InstanceNotRunning: see _watched.
+        """
+        assert self._upstream is not None
+        queue = Queue(maxsize=chunks_ahead(self.decoders))
+        produce = self._produce(self._upstream, queue, wait_for_room)
+        await self._watched(produce, self._consume(self._upstream, queue, deliver))
+
+    async def _watched(self, *work: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Run side by side until all are done; what they return.
+
+        Raises what one of them raised; InstanceNotRunning when a stage's process is there, but does
+        not answer (it was stopped, or the machine thrashes): a new generation does without it.
+        """
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        watch = asyncio.create_task(self._watch())
+        try:
+            waiting = {*tasks, watch}
+            while waiting != {watch}:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            return [task.result() for task in tasks]
+        finally:
+            for task in (*tasks, watch):
+                task.cancel()
+            await asyncio.gather(*tasks, watch, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        assert self._upstream is not None
+        limit_s = self._config.source.read_timeout_s
+        started: set[str] = set()
+        while True:
+            for name, ask in self._upstream.processes().items():
+                patience_s = limit_s if name in started else max(limit_s, _START_LIMIT_S)
+                try:
+                    await wait_with_timeout(patience_s, ask())
+                except asyncio.TimeoutError:
+                    raise InstanceNotRunning(
+                        f"the {name} has not answered for {patience_s:.0f} s: its process was "
+                        "stopped or gets no time; another one takes over"
+                    ) from None
+                started.add(name)
+            await asyncio.sleep(min(_PING_S_MAX, limit_s / 5))
+
+    async def _produce(self, upstream: Upstream, queue: Queue, wait_for_room: WaitForRoom) -> None:
+        waiting: list[Callable[[], Awaitable[Fetched]]] = []
+        while True:
+            while len(waiting) < upstream.calls_ahead:
+                await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
+                waiting.append(upstream.next())
+            fetched = await waiting.pop(0)()
+            finished = fetched.reading is not None and self._finished(fetched.reading)
+            if fetched.info is not None:
+                await queue.put(fetched)
+            elif finished:
+                await queue.put(None)
+                return
+
+    async def _room(self, chunks: int, wait_for_room: WaitForRoom) -> None:
+        began_s = time.perf_counter()
+        await wait_for_room(chunks)
+        self.stages.add("store", waiting_s=time.perf_counter() - began_s)
+
+    def _finished(self, reading: Reading) -> bool:
+        self.stages.add("fetch", reading.busy_s, reading.waiting_s)
+        return reading.finished
+
+    async def _consume(self, upstream: Upstream, queue: Queue, deliver: Deliver) -> None:
+        while True:
+            began_s = time.perf_counter()
+            fetched = await queue.get()
+            if fetched is None:
+                return
+            log_chunk = await upstream.add(fetched.info)
+            added_s = time.perf_counter()
+            seconds = log_chunk.info.stage_seconds
+            waited_s = added_s - began_s - seconds.get("buffer", 0.0)
+            self.stages.add("buffer", waiting_s=max(waited_s, 0.0))
+            self.stages.add_chunk(seconds)
+            await deliver(log_chunk, fetched.payload)
+            upstream.delivered()
+            self.stages.add("store", time.perf_counter() - added_s)
+            failure = log_chunk.info.failure
+            if failure is not None:
+                raise failure
+
+    async def source_status(self, oldest: EntryPosition | None = None) -> SourceStatus | None:
+        """Return the fetcher's SourceStatus (see there), or None if it does not answer at once."""
+        if self._upstream is None or self._closed:
+            return None
+        with contextlib.suppress(asyncio.TimeoutError):
+            return await wait_with_timeout(1.0, self._upstream.status(oldest))
+        return None
+
+    async def close(self) -> None:
+        """End every stage. What is in flight is dropped; it is not acked, so it comes again."""
+        self._closed = True
+        if self._upstream is not None:
+            await self._upstream.close()

@@ -1,0 +1,181 @@
+"""What a destination keeps of its schemas: the history, and tables in quarantine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
+from ray_canal.meta.open import open_schema_store
+from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
+from ray_canal.model.position import EntryPosition, SourceIdentity
+from ray_canal.model.schema_record import SNAPSHOT, Quarantined, SchemaRecord
+from ray_canal.schema.history import place_of
+from ray_canal.schema.records import expired, log_number, numbered_log, present_log
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_AGAIN_S = 1.0
+
+
+class SchemaRecords:
+    """One destination's. A write is durable when it returns, and harmless the second time. What
+    talks to the store of the records is awaited (backend_thread.py)."""
+
+    def __init__(self, meta: MetaConfig, config: InstanceConfig) -> None:
+        self._destination = config.destination
+        self._hours = config.tsdb.snapshot_expire_hours
+        self._meta, self._path = meta, config.tsdb.path
+        self._bytes_max = config.tsdb.quarantine_bytes_max
+        self._records_max = config.tsdb.records_max
+        self._quarantined: set[tuple[str, str]] = set()
+        self._sizes: dict[ChunkKey, int] = {}
+        self.quarantine_bytes = 0
+        self._thread = BackendThread(f"schemas of {config.destination}")
+        self._opened: SchemaStore | None = None
+        self.damaged = False
+
+    async def open(self) -> None:
+        """Before any other call but `quarantined`, and again when it is `damaged`. Raises
+        ConfigError: damaged, removed, refused; MetaUnavailable."""
+        await self._thread.run(self._open)
+        self.damaged = False
+
+    def _open(self) -> None:
+        before, must_exist = self._opened, self._opened is not None
+        self._opened = open_schema_store(self._meta, self._path, must_exist=must_exist)
+        if before is not None:
+            before.close()
+        self._measure()
+
+    @property
+    def _store(self) -> SchemaStore:
+        assert self._opened is not None
+        return self._opened
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._thread.run(call)
+        except MetaDamaged:
+            self.damaged = True
+            raise
+
+    async def records(self) -> list[SchemaRecord]:
+        return await self._run(lambda: self._store.records(self._destination))
+
+    async def append(self, records: Sequence[SchemaRecord]) -> None:
+        if records:
+            await self._run(lambda: self._store.append(self._destination, records))
+
+    async def keep(
+        self, info: ChunkInfo, oldest: Callable[[], EntryPosition | None] | None = None
+    ) -> None:
+        """Before anything of the chunk is seen: a cursor behind it needs them. `oldest`: from where
+        on the log may be read again; what was needed before it alone may go. Raises
+        QuarantineFull."""
+        if info.records or info.quarantined:
+            await self._patiently(lambda: self._keep(info))
+        snapshot = next((r for r in info.records if r.kind == SNAPSHOT), None)
+        start = None if snapshot is None or oldest is None else oldest()
+        if snapshot is not None and start is not None:
+            log, place = snapshot.server, start
+            await self._patiently(lambda: self._thin(log, place, None))
+
+    async def _patiently(self, call: Callable[[], T]) -> T:
+        """While the server of the records is away, or the disk is full, the log goes no further:
+        what was handed out stays so, and nothing is read again."""
+        is_told = False
+        while True:
+            try:
+                return await self._run(call)
+            except MetaUnavailable as error:
+                if not is_told:
+                    logger.warning(
+                        "destination %s waits with a change of its schemas: %s",
+                        self._destination, error,
+                    )  # fmt: skip
+                is_told = True
+            await asyncio.sleep(_AGAIN_S)
+
+    def _keep(self, info: ChunkInfo) -> None:
+        self._store.append(self._destination, info.records)
+        if info.quarantined:
+            self._refuse_too_much(info.quarantined)
+            self._store.quarantine(self._destination, info.quarantined)
+            self._count(info.quarantined)
+        self._quarantined.update(table for held in info.quarantined for table in held.tables)
+
+    def _measure(self) -> None:
+        held = self._store.quarantined(self._destination)
+        self._quarantined = {table for chunk in held for table in chunk.tables}
+        self._sizes = {chunk_key(chunk): chunk.size_bytes for chunk in held}
+        self.quarantine_bytes = sum(self._sizes.values())
+
+    def _count(self, chunks: Sequence[Quarantined]) -> None:
+        for chunk in chunks:
+            key = chunk_key(chunk)
+            self.quarantine_bytes += len(chunk.data) - self._sizes.get(key, 0)
+            self._sizes[key] = len(chunk.data)
+
+    def _refuse_too_much(self, chunks: Sequence[Quarantined]) -> None:
+        def total() -> int:
+            more = (len(c.data) - self._sizes.get(chunk_key(c), 0) for c in chunks)
+            return self.quarantine_bytes + sum(more)
+
+        if total() > self._bytes_max:
+            self._measure()  # some of it may have been given back
+        if total() <= self._bytes_max:
+            return
+        names = sorted({f"{schema}.{table}" for c in chunks for schema, table in c.tables})
+        raise QuarantineFull(
+            f"the quarantine is full: events of {', '.join(names)} would make it {total()} bytes, "
+            f"tsdb.quarantine_bytes_max is {self._bytes_max}. Say what its tables looked like "
+            f"(`ray-canal redrive CONFIG {self._destination} --schema FILE`) or raise the limit, "
+            f"then start again. {chunks[0].reason}"
+        ).at(chunks[0].journal_name, chunks[0].position, destination=self._destination)
+
+    async def keep_from(
+        self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
+    ) -> None:
+        """Forget what nobody needs who starts here."""
+        await self._run(lambda: self._forget(start, identity, records))
+
+    def _forget(
+        self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
+    ) -> None:
+        server = identity.server_uuid or identity.address
+        log = present_log(records, server)
+        self._thin(log, start, records)
+        held = {each for of_log, _, _ in self._sizes for each in (of_log, numbered_log(of_log, 1))}
+        for other in {record.server for record in records} - {log} - held:
+            if log_number(server, other) >= 0:  # an older log of this server, which has it no more
+                self._store.forget_log(self._destination, other)
+
+    def _thin(self, log: str, start: EntryPosition, records: Sequence[SchemaRecord] | None) -> None:
+        """Forget what lies before a snapshot that nobody needs older ones than who reads from
+        `start` on: an old one, or where there are too many records, any."""
+        known = self._store.outline(self._destination) if records is None else records
+        count = sum(record.server == log for record in known)
+        hours = self._hours if count <= self._records_max else None
+        needed = [place_of(start.journal_name, start.position)]
+        needed += [
+            place_of(journal_name, position)
+            for of_log, journal_name, position in self._sizes
+            if log in (of_log, numbered_log(of_log, 1))  # redrive reads its other tables, too
+        ]
+        oldest = expired(known, log, time.time(), hours, min(needed))
+        if oldest is not None:
+            self._store.forget_before(self._destination, oldest)
+
+    def quarantined(self) -> list[str]:
+        return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]
+
+    async def close(self) -> None:
+        await self._thread.close(lambda: self._opened.close() if self._opened else None)

@@ -1,0 +1,178 @@
+"""A line over binlog files: which chunks a message waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ray_canal.config import InstanceConfig
+from ray_canal.demo import binlog_files
+from ray_canal.destination import fetcher, fetcher_thread
+from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.wakeup import Wakeup
+from ray_canal.errors import InstanceNotRunning
+from ray_canal.filter import TableFilter
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import LogChunk
+from tests.local_runtime import LocalRuntime
+
+EVERYTHING = Terms(TableFilter())
+
+
+def pipeline_of(changed: Wakeup, **store: Any) -> LogPipeline:
+    source = {"files": [str(binlog_files()[0])], "start": "earliest"}
+    instance = {
+        "destination": "x",
+        "source": source,
+        "chunk_bytes": 4096,
+        "decoders": 0,
+        "store": store,
+        "tsdb": {"enable": False},
+    }
+    config = InstanceConfig.model_validate(instance)
+    return LogPipeline(config, "", changed, None, LocalRuntime())
+
+
+@pytest.mark.parametrize("mode", ["MEMSIZE", "ITEMSIZE"])
+def test_a_message_takes_what_is_being_decoded_if_it_fits(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(fetcher_thread, "_DECODER_BYTES", 0)
+    held, numbers, really = threading.Event(), itertools.count(), fetcher.decoded
+
+    def decoded(*chunk: Any) -> Any:
+        if next(numbers) == 1:
+            assert held.wait(60)
+        return really(*chunk)
+
+    monkeypatch.setattr(fetcher, "decoded", decoded)
+    asyncio.run(asyncio.wait_for(taken(mode, held), 120))
+
+
+async def taken(mode: str, held: threading.Event) -> None:
+    changed = Wakeup()
+    pipeline = pipeline_of(changed, batch_mode=mode)
+    start, _, _ = await pipeline.open((), ())
+    store = pipeline.begin(start.position, 1)
+    store.subscribe(1, EVERYTHING, None)
+
+    async def deliver(chunk: LogChunk, payload: Any) -> None:
+        store.put(chunk, payload)
+        await changed.wake()
+
+    running = asyncio.create_task(pipeline.run(deliver))
+    while not store.ready(1, 1, count_all=True):
+        await changed.wait()
+    while not pipeline.pump.decoding_bytes:
+        await asyncio.sleep(0.001)
+    assert pipeline.may_grow(1, 1 << 10) == (mode == "MEMSIZE")
+    assert not pipeline.may_grow(1, 1)  # there is no room for it beside the first one
+    held.set()
+    while pipeline.may_grow(1, 1 << 20):
+        await changed.wait()
+    await running
+    assert pipeline.pump.decoding_bytes == 0
+    batch = store.get(1, 1 << 20)
+    assert batch is not None
+    assert len(batch.parts) > 10
+    await pipeline.close()
+
+
+def test_two_full_logs_rest() -> None:
+    """A destination's log and that of a catch-up that are both full wait for their subscribers.
+    They woke each other without end, so that a process was busy with nothing."""
+    asyncio.run(asyncio.wait_for(full(), 60))
+
+
+async def full() -> None:
+    changed, wakes = Wakeup(), 0
+    really = changed.wake
+
+    async def counted() -> None:
+        nonlocal wakes
+        wakes += 1
+        await really()
+
+    changed.wake = counted  # type: ignore[method-assign]
+    running = []
+    for _ in range(2):
+        pipeline = pipeline_of(changed, buffer_size=2, memunit_bytes=4096)
+        start, _, _ = await pipeline.open((), ())
+        store = pipeline.begin(start.position, 1)
+        store.subscribe(1, EVERYTHING, None)
+
+        async def deliver(chunk: LogChunk, payload: Any, to: Any = store) -> None:
+            to.put(chunk, payload)
+
+        running.append((pipeline, asyncio.create_task(pipeline.run(deliver))))
+    await asyncio.sleep(1.0)
+    assert all(not pipeline.store.has_room(4096) for pipeline, _ in running)
+    before, _ = wakes, await asyncio.sleep(0.3)
+    assert wakes - before < 20
+    for pipeline, task in running:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await pipeline.close()
+
+
+def test_a_full_log_rests_though_its_disk_has_failed_before() -> None:
+    """B2: a write to disk had failed, and now a subscriber that must not spill keeps the log full:
+    waiting for the disk's next try, which is over, the log went round without end, and nothing
+    else in its process went on."""
+    asyncio.run(asyncio.wait_for(full_of_one(), 120))
+
+
+async def full_of_one() -> None:
+    changed, looks = Wakeup(), 0
+    pipeline = pipeline_of(changed, buffer_size=4, memunit_bytes=1024)
+    start, _, _ = await pipeline.open((), ())
+    store = pipeline.begin(start.position, 1)
+    store.subscribe(1, EVERYTHING, None)
+    really = store.has_room
+
+    def has_room(size_bytes: int) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks > 1000:
+            raise AssertionError("it looks for room again and again")
+        return really(size_bytes)
+
+    store.has_room = has_room  # type: ignore[method-assign]
+    pipeline._disk.failed("No space left on device")
+    pipeline._disk.try_at = 0.0
+
+    async def deliver(chunk: LogChunk, payload: Any) -> None:
+        store.put(chunk, payload)
+        await changed.wake()
+
+    running = asyncio.create_task(pipeline.run(deliver))
+    while not pipeline.full_s and not running.done():
+        await asyncio.sleep(0.01)
+    while not running.done():
+        if (batch := store.get(1, 1 << 20)) is not None:
+            store.ack(1, batch.id)
+        await changed.wake()
+        await asyncio.sleep(0.001)
+    await running
+    await pipeline.close()
+
+
+def test_what_is_on_disk_is_not_read_from_a_log_that_was_closed() -> None:
+    """A get that waited while a generation ended met an AttributeError."""
+
+    async def closed() -> None:
+        pipeline = pipeline_of(Wakeup())
+        start, _, _ = await pipeline.open((), ())
+        store = pipeline.begin(start.position, 1)
+        await pipeline.close()
+        slot = SimpleNamespace(first=0, payload="segment")
+        store.missing = lambda *_: slot  # type: ignore[method-assign, assignment, return-value]
+        with pytest.raises(InstanceNotRunning, match="closed"):
+            await pipeline.read_back(1, 1)
+
+    asyncio.run(asyncio.wait_for(closed(), 60))

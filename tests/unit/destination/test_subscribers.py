@@ -1,0 +1,388 @@
+"""New, leaving and returning subscribers of a real Store: nothing is left out in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.errors import (
+    ConfigError,
+    MetaUnavailable,
+    NotSubscribed,
+    PositionNotFound,
+    SubscriberReplaced,
+)
+from ray_canal.meta.manager import MetaManager
+from ray_canal.model.message import EMPTY_BATCH, Caller
+from ray_canal.model.subscription import TCP_HOLDER, Subscription
+from tests.local_destination import (
+    ALL,
+    NAME,
+    SlowOpening,
+    drain,
+    follow_each_other,
+    instance,
+    lose_source,
+    meta_away,
+    new_store,
+    run,
+    running,
+    take,
+    until,
+)
+
+SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
+
+
+def test_who_subscribes_while_the_upstream_is_opened_gets_no_hole(tmp_path: Path) -> None:
+    """A3: a subscriber that is new while the upstream is being opened anew gets no hole."""
+
+    async def story() -> None:
+        config = instance(binlog_files()[2:], chunk_bytes=32 << 10, store=SMALL_LOG)
+        async with running(tmp_path, config) as store:
+            await store.subscribe(1, ALL)
+            for _ in range(6):
+                assert await take(store, 1, 4, seconds=30)
+            before = store._generations
+            with SlowOpening() as opening:
+                lose_source(store)
+                await opening.began.wait()
+                await store.subscribe(2, ALL)
+                first = await take(store, 2, 2)
+                assert first is not None
+                opening.go.set()
+                await until(lambda: store._generations > before)
+            rest = await drain(store, 2, 4)
+            assert follow_each_other([first, *rest])
+            assert len(rest) > 5
+
+    run(story())
+
+
+def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
+    """A4: durable first, memory second: what an unsubscribe could not remove is still kept for."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            first = await take(store, 7)
+            assert first is not None
+            with meta_away("remove"), pytest.raises(MetaUnavailable):
+                await store.unsubscribe(7)
+            await drain(store, 8)
+            await store.subscribe(7, ALL)
+            second = await take(store, 7)
+            assert second is not None
+            assert follow_each_other([first, second])
+            await store.unsubscribe(7)
+            assert 7 not in await store._cursors.load()
+
+    run(story())
+
+
+def test_a_subscription_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
+    """A4: also where a replication stream of its own was opened for it already."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            await store.subscribe(8, ALL)
+            head = await take(store, 8)
+            assert head is not None
+            assert head.ack is not None
+            start = head.ack.boundary
+            with meta_away("save"), pytest.raises(MetaUnavailable):
+                await store.subscribe(7, ALL, wishes=Subscription(start=start))
+            status = await store.status()
+            assert list(status["store"]["subscribers"]) == ["8"]
+            await store.subscribe(7, ALL, wishes=Subscription(start=start))
+            assert await take(store, 7)
+
+    run(story())
+
+
+def test_a_get_whose_ack_cannot_be_saved_comes_again(tmp_path: Path) -> None:
+    """A4, A5: get acks what has arrived; where that fails, the next get brings it again."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.subscribe(7, ALL)
+            first = await store.get(7, 4, 5.0, "", Caller("it", 1))
+            with meta_away("save"), pytest.raises(MetaUnavailable):
+                await store.ack_and_keep(7, first.id, first.epoch)
+            again = await store.get(7, 4, 5.0, "", Caller("it", 2))
+            assert (again.start, again.end) == (first.start, first.end)
+            assert await store.list_batch_ids(7) == [again.id]
+            await store.ack_and_keep(7, again.id, again.epoch)
+            assert await store.list_batch_ids(7) == []
+
+    run(story())
+
+
+def test_a_filter_that_cannot_be_saved_is_not_used(tmp_path: Path) -> None:
+    """A4: change_filter, too, is durable first."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.subscribe(7, ALL)
+            with meta_away("save"), pytest.raises(MetaUnavailable):
+                await store.change_filter(7, r"nobody\.here")
+            assert store._subscribers[7].filter == ALL
+            assert await take(store, 7)
+
+    run(story())
+
+
+def test_a_cursor_before_the_log_goes_by_a_catch_up(tmp_path: Path) -> None:
+    """A3: wherever such a cursor comes from, its subscriber misses nothing."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            first = await take(store, 7)
+            assert first is not None
+            assert store._pipeline is not None
+            store._pipeline.store.unsubscribe(7)  # as if the log had never heard of it
+            await drain(store, 8)
+            await store.subscribe(7, ALL)
+            rest = await drain(store, 7)
+            assert follow_each_other([first, *rest])
+            assert rest[-1].end == (store._subscribers[8].position)
+
+    run(story())
+
+
+def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> None:
+    """C4: every call names its holder, unsubscribe, list_batch_ids and change_filter, too."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for holder in ("first", "second"):
+                await store.subscribe(7, ALL, holder=holder)
+            out = await take(store, 7, ack=False, holder="second")
+            assert out is not None
+            for call in (
+                lambda holder: store.unsubscribe(7, holder),
+                lambda holder: store.list_batch_ids(7, holder),
+                lambda holder: store.change_filter(7, "shop", holder),
+                lambda holder: store.get_without_ack(7, 1, None, holder),
+                lambda holder: store.get_soon(7, 1, 0.1, (out.id, out.epoch), False, holder),
+                lambda holder: store.get(7, 1, None, holder),
+                lambda holder: store.ack(7, out.id, out.epoch, holder),
+                lambda holder: store.rollback(7, None, None, holder),
+            ):
+                for holder in ("first", TCP_HOLDER + "1", TCP_HOLDER):
+                    with pytest.raises(SubscriberReplaced):
+                        await call(holder)
+            assert await store.list_batch_ids(7, "second") == [out.id]
+            assert (await store._cursors.load())[7].filter == ALL
+            await store.unsubscribe(7, "second")
+            assert await store._cursors.load() == {}
+
+    run(story())
+
+
+def test_a_connection_that_takes_over_gets_what_was_out(tmp_path: Path) -> None:
+    """C4: Canal's clients subscribe without a rollback; batches of another kind of client go
+    back."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.subscribe(7, ALL, holder="a connector")
+            out = await take(store, 7, ack=False, holder="a connector")
+            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "1")
+            again = await take(store, 7, ack=False, holder=TCP_HOLDER + "1")
+            assert out is not None
+            assert again is not None
+            assert again.start == out.start
+            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "2")
+            assert await store.list_batch_ids(7, TCP_HOLDER + "2") == [again.id]
+
+    run(story())
+
+
+def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Path) -> None:
+    """C4: no call takes a client id below 0."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.change_instance_filter({"black_tables": r"shop\.secrets"})
+            await store.wait_running(60)
+            for call in (
+                store.unsubscribe(-1),
+                store.change_filter(-1, ALL),
+                store.subscribe(-1, ALL),
+                store.get_without_ack(-1, 1, None),
+                store.list_batch_ids(-1),
+            ):
+                with pytest.raises(ConfigError, match="ids begin at 0"):
+                    await call
+            with pytest.raises(ConfigError, match="ids begin at 0"):
+                await store._cursors.remove(store._epoch, -1)
+            assert await store._cursors.run(MetaManager.load_filter, NAME)
+        async with running(tmp_path) as store:
+            assert store._config.filter.black_tables == r"shop\.secrets"
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path) -> None:
+    """b2: what keeps the destination from its start can be seen and removed without a log."""
+
+    async def story() -> None:
+        files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL, holder="a connector")
+            assert await take(store, 7, holder="a connector")
+        store = new_store(tmp_path, instance(files[1:]))
+        try:
+            with pytest.raises(PositionNotFound):
+                await store.wait_running(30)
+            (found,) = await store.subscribers()
+            assert (found["client_id"], found["held_by"]) == (7, "ray")
+            assert found["cursor"].startswith(files[0].name)
+            with pytest.raises(SubscriberReplaced):
+                await store.unsubscribe(7, "somebody else")
+            assert await store.unsubscribe(7)
+            assert not await store.unsubscribe(7)
+            await until(lambda: store._state == "running")
+            assert await store.subscribers() == []
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_starts(tmp_path: Path) -> None:
+    """b2: an upstream that takes minutes to open holds up no list and no removal."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with SlowOpening() as opening:
+            store = new_store(tmp_path)
+            try:
+                await opening.began.wait()
+                assert [found["client_id"] for found in await store.subscribers()] == [7, 8]
+                assert await store.unsubscribe(7)
+                assert [found["client_id"] for found in await store.subscribers()] == [8]
+                opening.go.set()
+                await store.wait_running(30)
+                assert list((await store.status())["store"]["subscribers"]) == ["8"]
+            finally:
+                await store.stop()
+
+    run(story())
+
+
+def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
+    """b2: the error names the command, and the command works."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with sqlite3.connect(tmp_path / "meta.db") as database:
+            database.execute("update subscriber set record = '{}' where client_id = 7")
+        store = new_store(tmp_path)
+        try:
+            with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
+                await store.wait_running(30)
+            assert await store.unsubscribe(7)
+            await until(lambda: store._state == "running")
+            assert [found["client_id"] for found in await store.subscribers()] == [8]
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["rollback", "subscribe"])
+def test_a_new_connection_ends_the_get_of_one_that_may_be_gone(tmp_path: Path, how: str) -> None:
+    """D7: also where they came to two servers, which know nothing of each other."""
+
+    async def story() -> None:
+        config = instance(source={"files": [str(binlog_files()[0])], "follow": True})
+        async with running(tmp_path, config) as store:
+            old, new = TCP_HOLDER + "at one server", TCP_HOLDER + "at another"
+            await store.subscribe(7, ALL, rollback=False, holder=old)
+            waiting = asyncio.create_task(store.get_without_ack(7, 1 << 30, 30.0, old))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            if how == "rollback":  # as it begins, before it has subscribed
+                await store.rollback(7, None, None, TCP_HOLDER)
+            else:
+                await store.subscribe(7, ALL, rollback=False, holder=new)
+            done, _ = await asyncio.wait({waiting}, timeout=20)
+            assert done
+            assert waiting.result().id == EMPTY_BATCH
+            assert await store.list_batch_ids(7, new) == []
+            found = await take(store, 7, 4, holder=new)  # and its ack is the first
+            assert found is not None
+
+    run(story())
+
+
+def test_a_filter_by_which_nothing_comes_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """a2: who subscribes to what the destination leaves out is told, not given nothing."""
+
+    async def story() -> None:
+        config = instance(filter={"tables": r"shop\.customers"})
+        async with running(tmp_path, config) as store:
+            with pytest.raises(ConfigError, match=r"would show nothing.*subscribers = .replace"):
+                await store.subscribe(7, r"shop\.orders")
+            await store.subscribe(7, r"shop\.orders,shop\.customers")
+            assert r"subscribes in part to nothing: what shop\.orders admits" in caplog.text
+            with pytest.raises(ConfigError, match="would show nothing"):
+                await store.change_filter(7, r"crm\..*")
+            assert await store.filter_of(7) == r"shop\.orders,shop\.customers"
+
+    run(story())
+
+
+def test_a_filter_takes_the_place_of_the_destinations(tmp_path: Path) -> None:
+    """a2: where the configuration says so, as in Canal; without one, the destination's counts."""
+
+    async def story() -> None:
+        where = {"tables": r"shop\.customers", "black_tables": "", "subscribers": "replace"}
+        async with running(tmp_path, instance(filter=where)) as store:
+            found = {}
+            lists = {1: "", 2: r"shop\.orders", 3: ALL}
+            for client_id, text in lists.items():
+                await store.subscribe(client_id, text)
+            for client_id in lists:
+                heads = await drain(store, client_id, 1 << 20)
+                found[client_id] = sum(head.row_count for head in heads)
+            assert 0 < found[1] < found[3]
+            assert 0 < found[2] < found[3]
+
+    run(story())
+
+
+def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path: Path) -> None:
+    """B3: of two deployments the newer one rested, as nobody had subscribed when it started; who
+    had since, with the older one, was told by it to subscribe first."""
+
+    async def story() -> None:
+        config = instance(binlog_files()[2:], runs="while_subscribed")
+        older, newer = new_store(tmp_path, config), new_store(tmp_path, config)
+        try:
+            await until(lambda: newer._state == "resting")
+            await older.subscribe(1, ALL, holder="me")
+            assert await take(newer, 1, holder="me", seconds=30)
+            with pytest.raises(NotSubscribed):
+                await take(newer, 2)
+        finally:
+            await newer.stop()
+            await older.stop()
+
+    run(story())
