@@ -1,8 +1,9 @@
 """Every private call of Ray's: what Ray offers no public way for. Tested with Ray 2.40 to 2.5x.
 
 Each is looked for when this is imported. Where one is missing, a plain way takes its place that
-costs more (untracked references) or notices less (object locations). The key-value store has no
-public counterpart; without it no deployment can be found, so its absence is an ImportError.
+costs more (untracked references) or notices less (object locations, addresses of a head). The
+key-value store has no public counterpart; without it no deployment can be found, so its absence is
+an ImportError.
 
 Untracked references: a reference in an answer makes who gets it a borrower of Ray's, which is three
 calls between both processes for each object, two fifths of all that a chunk costs them. An
@@ -30,6 +31,11 @@ try:
     from ray.experimental import get_local_object_locations
 except ImportError:  # tests/unit/actors/test_ray_internals.py sets it to this, too
     get_local_object_locations = None
+
+try:
+    from ray._private.services import resolve_ip_for_localhost
+except ImportError:
+    resolve_ip_for_localhost = None
 
 HAS_UNTRACKED = all(
     hasattr(CoreWorker, name)
@@ -81,6 +87,26 @@ def nodes_of(references: Sequence[Any]) -> dict[bytes, frozenset[str]]:
     return {
         each.binary(): frozenset(found.get(each, {}).get("node_ids", ())) for each in references
     }
+
+
+def joined_node() -> Any:
+    """Return what stands for this process's membership in a cluster; None: it has none here (Ray
+    Client), or Ray does not tell."""
+    return getattr(ray_worker, "_global_node", None)
+
+
+def raylet_socket(node: Any) -> str:
+    """Return the path of the socket of the raylet of a `joined_node`; "" if it has none."""
+    return getattr(node, "raylet_socket_name", None) or ""
+
+
+def address_for_others(host: str) -> str:
+    """Return the address by which other machines know this one, of a name of its loopback; any
+    other host as it is."""
+    if resolve_ip_for_localhost is None:
+        return host
+    found: str = resolve_ip_for_localhost(host)
+    return found
 
 
 def actor_id(handle: Any) -> str:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray._private import services
-from ray._private import worker as ray_worker
 
+from ray_canal.actors.ray_internals import address_for_others, joined_node, raylet_socket
 from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
@@ -89,7 +88,7 @@ def keep_joined(timeout: float = _JOIN_LIMIT_S) -> None:
     seconds), leave it and join the one at its address as soon as that stands; all of this process's
     handles and references end with it. Raises InstanceNotRunning after `timeout` seconds.
     """
-    other = ray.is_initialized() and ray_worker._global_node is not _ours.node
+    other = ray.is_initialized() and joined_node() is not _ours.node
     if _ours.address is None or other:
         return
     with _lock:
@@ -138,7 +137,7 @@ def _join(address: str) -> None:
     ray.init(address=_effective(address), **_QUIET)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address
-    _ours.node = ray_worker._global_node
+    _ours.node = joined_node()
     _ours.times += 1
 
 
@@ -147,17 +146,18 @@ def _effective(address: str) -> str:
 
 
 def _raylet_lives() -> bool:
-    if _ours.node is None:  # Ray Client has none here
+    path = raylet_socket(_ours.node)
+    if not path:  # Ray Client has none here
         return True
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
-        return probe.connect_ex(_ours.node.raylet_socket_name) == 0
+        return probe.connect_ex(path) == 0
 
 
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     # Of this machine Ray takes the address by which others know it.
-    hosts = {host.strip("[]"), services.resolve_ip_for_localhost(host or "localhost")}
+    hosts = {host.strip("[]"), address_for_others(host or "localhost")}
     return any(_answers(each, port) for each in hosts)
 
 

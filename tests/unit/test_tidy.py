@@ -313,6 +313,17 @@ def test_libraries_stay_in_their_rooms() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_private_calls_of_ray_are_in_one_file() -> None:
+    wrong = [
+        f"{name_of(path)}.py:{line}: {name}"
+        for path in modules()
+        for line, name in imported(path)
+        if re.match(r"ray\.(_private|_raylet|experimental)\b", name)
+        and name_of(path) not in ("actors/ray_internals", "spark/frames")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_jobs_use_the_public_api_alone() -> None:
     public = {"", ".spark", ".spark.parquet", ".errors", ".config", ".render"}
     public = {f"ray_canal{name}" for name in public}
