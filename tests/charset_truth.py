@@ -1,4 +1,4 @@
-"""What a server makes of every code of a character set: the truth for binlog/charset_data.py.
+"""What a server makes of every code of a character set: the truth for types/charset_data.py.
 
 `python -m tests.charset_truth` asks MySQL 9.7, MySQL 5.6 and MariaDB and writes that module: what
 differs from the Python codec that stands nearest. The servers never contradict each other (checked
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ray_canal.binlog.charsets import CHARSETS
+from ray_canal.types.charsets import CHARSETS
 from tests.servers import KINDS, Server, start
 
 UNDEFINED = 0xFFFD
@@ -110,7 +110,7 @@ def merged(truths: Iterable[dict[bytes, int]]) -> dict[bytes, int]:
     return found
 
 
-HEAD = '''"""Where MySQL's character sets differ from the Python codecs of binlog/charsets.py.
+HEAD = '''"""Where MySQL's character sets differ from the Python codecs of types/charsets.py.
 
 Made by `python -m tests.charset_truth` from the answers of MySQL 9.7, MySQL 5.6 and MariaDB 10.11
 to CONVERT(... USING utf32) for every code; tests/integration/test_charsets.py asks them again.
@@ -127,7 +127,7 @@ DIFFERENCES: Final[dict[str, tuple[tuple[int, int, int], ...]]] = {
 
 
 def module(truths: list[Any]) -> str:
-    """The text of binlog/charset_data.py."""
+    """The text of types/charset_data.py."""
     lines = [HEAD]
     for charset in CHARSETS:
         if charset in NOT_TABLES:

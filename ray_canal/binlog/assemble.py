@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 
 from ray_canal.binlog import types
-from ray_canal.binlog.charsets import decode_text
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
     EVENT_SILENT,
@@ -31,6 +30,7 @@ from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.rows.records import number_tables
 from ray_canal.model.canal_types import QUERY, ROWDATA
 from ray_canal.model.table_meta import TableMeta
+from ray_canal.types.charsets import decode_text
 
 
 class Without(Enum):

@@ -13,7 +13,6 @@ import numpy as np
 
 from ray_canal.binlog import json_diffs, types
 from ray_canal.binlog.assemble import hide
-from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
     EVENT,
     GTID,
@@ -43,6 +42,7 @@ from ray_canal.kernels.rows.records import place_rows, row_events
 from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large, shortened
 from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
+from ray_canal.types.charset_tables import tables as charset_tables
 
 _JSON_FACTOR, _JSON_FACTOR_STEP, _JSON_FACTOR_MAX = 2, 4, 128
 """Text bytes laid out per byte of binary JSON: first guess, growth, and what only hostile bytes

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ray_canal.binlog import types
-from ray_canal.binlog.charsets import charset_of_collation, decode_text
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL
 from ray_canal.errors import CorruptEvent
+from ray_canal.types.charsets import charset_of_collation, decode_text
 
 MAGIC = b"\xfebin"
 _HEADER = struct.Struct("<IBIIIH")

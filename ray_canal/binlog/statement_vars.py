@@ -15,9 +15,9 @@ import struct
 import numpy as np
 
 from ray_canal.binlog import types
-from ray_canal.binlog.charsets import charset_of_collation, decode_text
 from ray_canal.errors import CorruptEvent
 from ray_canal.kernels.base.float_text import MAX_TEXT_BYTES, java_text
+from ray_canal.types.charsets import charset_of_collation, decode_text
 
 _STRING, _REAL, _INTEGER, _DECIMAL = 0, 1, 2, 4  # MySQL's Item_result
 _UNSIGNED_FLAG = 1

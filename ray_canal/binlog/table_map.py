@@ -12,11 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ray_canal.binlog import types
-from ray_canal.binlog.charsets import char_bytes_max, charset_of_collation, decode_text
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.types import mysql
+from ray_canal.types.charsets import charset_of_collation, decode_text
+from ray_canal.types.column_type import MetadataColumn
+from ray_canal.types.registry import field_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,6 @@ class TableMap:
     def full_name(self) -> str:
         return f"{self.schema}.{self.table}"
 
-
-_TWO_BYTE_METADATA = frozenset(
-    {types.BIT, types.VARCHAR, types.NEWDECIMAL, types.STRING, types.VAR_STRING, types.ENUM}
-    | {types.SET, types.MARIADB_VARCHAR_COMPRESSED}
-)
-_ONE_BYTE_METADATA = frozenset(
-    {types.FLOAT, types.DOUBLE, types.JSON, types.GEOMETRY, types.VECTOR, types.TIME2}
-    | {types.DATETIME2, types.TIMESTAMP2, types.MARIADB_BLOB_COMPRESSED}
-    | types.BLOB_TYPES
-)
 
 # Optional metadata fields.
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
@@ -103,21 +95,12 @@ def _name(reader: Reader) -> str:
 
 
 def _column_type(code: int, fields: Reader) -> tuple[int, int]:
-    """(real type, metadata as one integer)."""
-    if code in _ONE_BYTE_METADATA:
-        return code, fields.integer(1)
-    if code not in _TWO_BYTE_METADATA:
-        return code, 0
-    first, second = fields.take(2)
-    if code in (types.VARCHAR, types.MARIADB_VARCHAR_COMPRESSED):
-        return code, first | second << 8
-    if code == types.BIT:
-        return code, second * 8 + first
-    if code == types.NEWDECIMAL:
-        return code, first << 8 | second
-    if first & 0x30 != 0x30:  # lengths over 255 keep two bits in the type byte, inverted
-        return first | 0x30, second | (first & 0x30 ^ 0x30) << 4
-    return first, second
+    """Return the real type, and its metadata as one integer."""
+    field = field_type(code)
+    if field.read_metadata is not None:
+        first, second = fields.take(2)
+        return field.read_metadata(code, first, second)
+    return code, fields.integer(field.metadata_bytes) if field.metadata_bytes else 0
 
 
 def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str, Any]:
@@ -127,7 +110,7 @@ def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str
         raw[field] = reader.take(reader.packed())
     found: dict[str, Any] = {}
     if _SIGNEDNESS in raw:
-        numeric = [c for c, kind in enumerate(kinds) if kind in types.NUMERIC_TYPES]
+        numeric = [c for c, kind in enumerate(kinds) if field_type(kind).has_sign]
         found["unsigned"] = _bits(raw[_SIGNEDNESS], numeric, len(kinds), False)
     collations = _collations(raw, kinds, mariadb)
     if collations is not None:
@@ -142,12 +125,12 @@ def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str
     if _GEOMETRY_TYPE in raw:
         numbers = Reader(raw[_GEOMETRY_TYPE], "TABLE_MAP geometry types")
         found["geometry_types"] = tuple(
-            numbers.packed() if kind == types.GEOMETRY and numbers.left else 0 for kind in kinds
+            numbers.packed() if kind == mysql.GEOMETRY and numbers.left else 0 for kind in kinds
         )
     if _VECTOR_DIMENSIONS in raw:
         numbers = Reader(raw[_VECTOR_DIMENSIONS], "TABLE_MAP vector dimensions")
         found["dimensions"] = tuple(
-            numbers.packed() if kind == types.VECTOR and numbers.left else 0 for kind in kinds
+            numbers.packed() if kind == mysql.VECTOR and numbers.left else 0 for kind in kinds
         )
     key = _primary_key(raw, len(kinds))
     if key is not None:
@@ -162,7 +145,7 @@ def _hashes(kinds: tuple[int, ...], names: tuple[str, ...]) -> int:
     of its long unique keys."""
     count = 0
     for kind, name in zip(reversed(kinds), reversed(names), strict=True):
-        if kind != types.LONGLONG or not _HASH_NAME.fullmatch(name):
+        if kind != mysql.LONGLONG or not _HASH_NAME.fullmatch(name):
             break
         count += 1
     return min(count, len(kinds) - 1)
@@ -181,12 +164,13 @@ def _bits(data: bytes, columns: list[int], count: int, default: bool) -> tuple[b
 def _collations(
     raw: dict[int, bytes], kinds: tuple[int, ...], mariadb: bool
 ) -> tuple[int, ...] | None:
-    characters = types.CHARACTER_TYPES | {types.GEOMETRY if mariadb else types.VECTOR}
+    counted = mysql.GEOMETRY if mariadb else mysql.VECTOR
+    characters = {k for k in kinds if k == counted or field_type(k).has_charset}
     values = [0] * len(kinds)
     known = False
     for default, each, wanted in (
         (_DEFAULT_CHARSET, _COLUMN_CHARSET, characters),
-        (_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, frozenset({types.ENUM, types.SET})),
+        (_ENUM_SET_DEFAULT, _ENUM_SET_CHARSET, {mysql.ENUM, mysql.SET}),
     ):
         columns = [c for c, kind in enumerate(kinds) if kind in wanted]
         if default in raw:
@@ -208,7 +192,7 @@ def _collations(
     if not known:
         return None
     # VECTOR or geometry is counted among them, as binary; it has no characters.
-    bare = {types.VECTOR, types.GEOMETRY}
+    bare = {mysql.VECTOR, mysql.GEOMETRY}
     return tuple(0 if k in bare else v for k, v in zip(kinds, values, strict=True))
 
 
@@ -216,7 +200,7 @@ def _labels(
     raw: dict[int, bytes], kinds: tuple[int, ...], collations: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], ...]:
     values: list[tuple[str, ...]] = [()] * len(kinds)
-    for field, wanted in ((_ENUM_VALUES, types.ENUM), (_SET_VALUES, types.SET)):
+    for field, wanted in ((_ENUM_VALUES, mysql.ENUM), (_SET_VALUES, mysql.SET)):
         reader = Reader(raw.get(field, b""), "TABLE_MAP labels")
         for column, kind in enumerate(kinds):
             if kind == wanted and reader.left:
@@ -247,36 +231,6 @@ def _primary_key(raw: dict[int, bytes], count: int) -> tuple[int, ...] | None:
     return tuple(key)
 
 
-_INTEGER_NAMES = {
-    types.TINY: "tinyint",
-    types.SHORT: "smallint",
-    types.INT24: "mediumint",
-    types.LONG: "int",
-    types.LONGLONG: "bigint",
-    types.FLOAT: "float",
-    types.DOUBLE: "double",
-}
-_PLAIN_NAMES = {
-    types.YEAR: "year",
-    types.DATE: "date",
-    types.NEWDATE: "date",
-    types.TIME: "time",
-    types.DATETIME: "datetime",
-    types.TIMESTAMP: "timestamp",
-    types.JSON: "json",
-}
-_FRACTION_NAMES = {
-    types.TIME2: "time",
-    types.DATETIME2: "datetime",
-    types.TIMESTAMP2: "timestamp",
-}
-_BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
-_GEOMETRY_NAMES = (
-    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-    "geomcollection",
-)  # fmt: skip
-
-
 def table_meta_from_metadata(table_map: TableMap, hidden: int | None = None) -> TableMeta | None:
     """The table's schema as binlog_row_metadata=FULL tells it; None where the event has no names.
 
@@ -290,66 +244,39 @@ def table_meta_from_metadata(table_map: TableMap, hidden: int | None = None) -> 
     return TableMeta(table_map.schema, table_map.table, columns, hidden)
 
 
-def _column_meta(table_map: TableMap, column: int) -> ColumnMeta:
-    kind, meta = table_map.types[column], table_map.metadata[column]
-    collation = table_map.collations[column] if table_map.collations else 0
+def _column_meta(table_map: TableMap, number: int) -> ColumnMeta:
+    kind = table_map.types[number]
+    collation = table_map.collations[number] if table_map.collations else 0
     charset = charset_of_collation(collation) if collation else ""
-    unsigned = bool(table_map.unsigned and table_map.unsigned[column]) and kind != types.YEAR
-    labels = table_map.labels[column] if table_map.labels else ()
-    length = precision = scale = fraction = 0
-    if kind == types.NEWDECIMAL:
-        precision, scale = meta >> 8, meta & 0xFF
-        text = f"decimal({precision},{scale})"
-    elif kind in _INTEGER_NAMES:
-        text = _INTEGER_NAMES[kind]
-    elif kind == types.VECTOR:
-        length = table_map.dimensions[column] if table_map.dimensions else 0
-        text = f"vector({length})" if length else "vector"
-    elif kind in _PLAIN_NAMES:
-        text = _PLAIN_NAMES[kind]
-    elif kind in _FRACTION_NAMES:
-        fraction = meta
-        text = _FRACTION_NAMES[kind] + (f"({meta})" if meta else "")
-    elif kind == types.BIT:
-        length = meta
-        text = f"bit({meta})"
-    elif kind in (types.ENUM, types.SET):
-        quoted = ",".join("'" + label.replace("'", "''") + "'" for label in labels)
-        text = f"{'enum' if kind == types.ENUM else 'set'}({quoted})"
-    elif kind == types.GEOMETRY:
-        number = table_map.geometry_types[column] if table_map.geometry_types else 0
-        text = _GEOMETRY_NAMES[number] if number < len(_GEOMETRY_NAMES) else "geometry"
-    elif kind in types.CHARACTER_TYPES:
-        text, length = _string_type(kind, meta, charset)
-    else:
+    unsigned = bool(table_map.unsigned and table_map.unsigned[number]) and kind != mysql.YEAR
+    labels = table_map.labels[number] if table_map.labels else ()
+    declare = field_type(kind).declare
+    if declare is None:
         raise UnsupportedEvent(
-            f"{table_map.full_name}, column {column + 1}: type {types.type_name(kind)}"
+            f"{table_map.full_name}, column {number + 1}: type {mysql.type_name(kind)}"
         )
-    return ColumnMeta(
-        name=table_map.names[column] if table_map.names else "",
-        type_code=kind,
-        mysql_type=text + (" unsigned" if unsigned else ""),
-        unsigned=unsigned,
-        nullable=table_map.nullable[column],
-        is_key=bool(table_map.primary_key and column in table_map.primary_key),
-        charset=charset,
-        length=length,
-        precision=precision,
-        scale=scale,
-        fraction=fraction,
-        labels=labels,
-        visible=table_map.visible[column] if table_map.visible else True,
+    declared = declare(
+        MetadataColumn(
+            kind,
+            table_map.metadata[number],
+            charset,
+            labels,
+            table_map.geometry_types[number] if table_map.geometry_types else 0,
+            table_map.dimensions[number] if table_map.dimensions else 0,
+        )
     )
-
-
-def _string_type(kind: int, meta: int, charset: str) -> tuple[str, int]:
-    """(column type's text, length in characters or bytes); a blob's length is not in its text."""
-    binary = charset == "binary"
-    if kind in types.BLOB_TYPES or kind == types.MARIADB_BLOB_COMPRESSED:
-        return _BLOB_SIZES.get(meta, "") + ("blob" if binary else "text"), 0
-    if kind == types.MARIADB_VARCHAR_COMPRESSED:
-        meta -= 1  # the byte that says how it is compressed
-    length = meta // char_bytes_max(charset)
-    if kind == types.STRING:
-        return f"{'binary' if binary else 'char'}({length})", length
-    return f"{'varbinary' if binary else 'varchar'}({length})", length
+    return ColumnMeta(
+        name=table_map.names[number] if table_map.names else "",
+        type_code=kind,
+        mysql_type=declared.text + (" unsigned" if unsigned else ""),
+        unsigned=unsigned,
+        nullable=table_map.nullable[number],
+        is_key=bool(table_map.primary_key and number in table_map.primary_key),
+        charset=charset,
+        length=declared.length,
+        precision=declared.precision,
+        scale=declared.scale,
+        fraction=declared.fraction,
+        labels=labels,
+        visible=table_map.visible[number] if table_map.visible else True,
+    )

@@ -1,58 +1,11 @@
-"""Numbers of the binlog: MySQL field types, event types, header flags, row metadata fields.
+"""Numbers of the binlog: event types and header flags.
 
-From MySQL's documented enums enum_field_types and Log_event_type, and MariaDB's additions to them.
+From MySQL's documented enum Log_event_type, and MariaDB's additions to it.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-# enum_field_types
-DECIMAL: Final = 0
-TINY: Final = 1
-SHORT: Final = 2
-LONG: Final = 3
-FLOAT: Final = 4
-DOUBLE: Final = 5
-NULL: Final = 6
-TIMESTAMP: Final = 7
-LONGLONG: Final = 8
-INT24: Final = 9
-DATE: Final = 10
-TIME: Final = 11
-DATETIME: Final = 12
-YEAR: Final = 13
-NEWDATE: Final = 14
-VARCHAR: Final = 15
-BIT: Final = 16
-TIMESTAMP2: Final = 17
-DATETIME2: Final = 18
-TIME2: Final = 19
-TYPED_ARRAY: Final = 20
-MARIADB_BLOB_COMPRESSED: Final = 140
-MARIADB_VARCHAR_COMPRESSED: Final = 141
-VECTOR: Final = 242
-JSON: Final = 245
-NEWDECIMAL: Final = 246
-ENUM: Final = 247
-SET: Final = 248
-TINY_BLOB: Final = 249
-MEDIUM_BLOB: Final = 250
-LONG_BLOB: Final = 251
-BLOB: Final = 252
-VAR_STRING: Final = 253
-STRING: Final = 254
-GEOMETRY: Final = 255
-
-INTEGER_TYPES: Final = frozenset({TINY, SHORT, INT24, LONG, LONGLONG})
-BLOB_TYPES: Final = frozenset({TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB})
-CHARACTER_TYPES: Final = frozenset(
-    {STRING, VAR_STRING, VARCHAR, MARIADB_BLOB_COMPRESSED, MARIADB_VARCHAR_COMPRESSED} | BLOB_TYPES
-)
-"""Types that row metadata gives a character set (ENUM and SET have theirs in a field of their
-own)."""
-NUMERIC_TYPES: Final = INTEGER_TYPES | {FLOAT, DOUBLE, NEWDECIMAL, YEAR}
-"""Types that row metadata gives a sign bit."""
 
 # Log_event_type
 EVENT_NAMES: Final = {
@@ -111,11 +64,3 @@ def may_be_skipped(type_code: int) -> bool:
 def event_name(type_code: int) -> str:
     """`WRITE_ROWS (30)`; an unknown number keeps its number."""
     return f"{EVENT_NAMES.get(type_code, 'unknown')} ({type_code})"
-
-
-def type_name(type_code: int) -> str:
-    """Name of a field type for messages."""
-    for name, value in globals().items():
-        if name.isupper() and value == type_code and type(value) is int:
-            return f"{name} ({type_code})"
-    return f"unknown ({type_code})"

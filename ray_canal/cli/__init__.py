@@ -1,23 +1,20 @@
 """The `ray-canal` command. Thin: each command parses its options and calls the public API.
 
 How it goes is in status.py, commands about subscribers are in subscribers.py, those about snapshots
-in snapshot.py, the comparison with another decoder in verify.py. What prints changes as JSON lives
-in `ray_canal/render.py`, the demo in `ray_canal/demo/`.
+in snapshot.py, the console in console.py, the comparison with another decoder in verify.py. What
+prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/demo/`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli.console import console
 from ray_canal.cli.options import (
     NAMESPACE,
     ConfigPath,
@@ -27,6 +24,7 @@ from ray_canal.cli.options import (
     Tables,
 )
 from ray_canal.cli.position import position
+from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.snapshot import snapshot
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
@@ -257,6 +255,7 @@ def decode(
 
 app.command()(verify)
 app.add_typer(snapshot)
+app.command()(console)
 
 
 @app.command("import")
@@ -385,24 +384,6 @@ def demo(
 
     with _until_signal() as stopped:
         run_demo(spark=spark, show=show, stopped=stopped)
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts at once."""
-    stopped = threading.Event()
-
-    def on_signal(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main() -> None:

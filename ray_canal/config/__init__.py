@@ -6,6 +6,7 @@ may be given as `env:NAME` or `file:PATH` and are read when used, never stored i
 
 from __future__ import annotations
 
+from ray_canal.config.console import ConsoleConfig as ConsoleConfig
 from ray_canal.config.deployment import CanalConfig as CanalConfig
 from ray_canal.config.deployment import InstanceConfig as InstanceConfig
 from ray_canal.config.deployment import RayConfig as RayConfig

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
+from ray_canal.config.console import ConsoleConfig
 from ray_canal.config.filters import FilterConfig
 from ray_canal.config.flight import FlightConfig
 from ray_canal.config.section import Section
@@ -105,6 +106,7 @@ class CanalConfig(Section):
     ray: RayConfig = RayConfig()
     server: ServerConfig | None = None
     flight: FlightConfig | None = None
+    console: ConsoleConfig | None = None
 
     @model_validator(mode="after")
     def _unique(self) -> CanalConfig:

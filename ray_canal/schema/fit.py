@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ray_canal.binlog import types
-from ray_canal.binlog.charsets import canonical, char_bytes_max, charset_of_collation
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.model.schema_record import TableState
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.schema.ddl.column_type import DEFAULT_CHARSET, blob_size, is_text
-
-_KINDS = {
-    types.TIMESTAMP: types.TIMESTAMP2,
-    types.DATETIME: types.DATETIME2,
-    types.TIME: types.TIME2,
-    types.NEWDATE: types.DATE,
-    types.VAR_STRING: types.VARCHAR,
-    types.TINY_BLOB: types.BLOB,
-    types.MEDIUM_BLOB: types.BLOB,
-    types.LONG_BLOB: types.BLOB,
-    types.DECIMAL: types.NEWDECIMAL,
-    types.MARIADB_VARCHAR_COMPRESSED: types.VARCHAR,
-    types.MARIADB_BLOB_COMPRESSED: types.BLOB,
-}
-"""Types that are one type to a schema: old and new temporal formats, sizes of BLOB."""
+from ray_canal.types import mysql
+from ray_canal.types.charsets import canonical, char_bytes_max, charset_of_collation
+from ray_canal.types.registry import field_type, schema_type
 
 _CHARSETS = {4: "utf8mb4", 3: "utf8mb3", 1: "latin1"}
 """Most bytes of a character: the character set that it is taken for, where only that is known (the
 database was made before the log began)."""
 _ELEMENT_BYTES = 4
 """Of a VECTOR, which is a VARBINARY in the rows of MariaDB."""
-_FRACTIONAL = (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
-_OLD_TEMPORAL = (types.TIME, types.DATETIME, types.TIMESTAMP)
+_FRACTIONAL = (mysql.TIME2, mysql.DATETIME2, mysql.TIMESTAMP2)
+_OLD_TEMPORAL = (mysql.TIME, mysql.DATETIME, mysql.TIMESTAMP)
 """Their TABLE_MAP does not tell the digits of fractional seconds (MariaDB has such)."""
 
 
@@ -42,12 +28,12 @@ def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMet
     columns = meta.columns
     if (
         len(table_map.types) != len(columns) + 1
-        or table_map.types[-1] != types.LONGLONG
+        or table_map.types[-1] != mysql.LONGLONG
         or meta.hidden
         or any(column.is_key for column in columns)
     ):
         return meta
-    key = ColumnMeta(name, types.LONGLONG, "bigint", nullable=False, is_key=True, visible=False)
+    key = ColumnMeta(name, mysql.LONGLONG, "bigint", nullable=False, is_key=True, visible=False)
     return replace(meta, columns=(*columns, key))
 
 
@@ -57,8 +43,8 @@ def misfit(table_map: TableMap, meta: TableMeta) -> str:
     if count + meta.hidden != len(table_map.types):
         hashes = f" and {meta.hidden} hidden" * bool(meta.hidden)
         return f"{count} columns{hashes} are known, the rows have {len(table_map.types)}"
-    if any(kind != types.LONGLONG for kind in table_map.types[count:]):
-        return f"the rows have {types.type_name(table_map.types[-1])} where a hidden hash should be"
+    if any(kind != mysql.LONGLONG for kind in table_map.types[count:]):
+        return f"the rows have {mysql.type_name(table_map.types[-1])} where a hidden hash should be"
     for number, column in enumerate(meta.columns):
         problem = _misfit(table_map, number, column)
         if problem:
@@ -68,26 +54,26 @@ def misfit(table_map: TableMap, meta: TableMeta) -> str:
 
 def _misfit(table_map: TableMap, number: int, column: ColumnMeta) -> str:
     kind, size = table_map.types[number], table_map.metadata[number]
-    if column.type_code == types.VECTOR and kind == types.VARCHAR:
+    if column.type_code == mysql.VECTOR and kind == mysql.VARCHAR:
         is_it = size == _ELEMENT_BYTES * column.length
         return "" if is_it else f"{size} bytes"
-    if _kind(column.type_code) != _kind(kind) and not _is_json_text(column, kind):
-        return types.type_name(kind)
-    if kind in (types.STRING, types.VARCHAR) and column.length:
+    if schema_type(column.type_code) != schema_type(kind) and not _is_json_text(column, kind):
+        return mysql.type_name(kind)
+    if kind in (mysql.STRING, mysql.VARCHAR) and column.length:
         charset = _charset(table_map, number) or column.charset
         if charset and size != column.length * char_bytes_max(charset):
             return f"{size} bytes ({charset}: {column.length * char_bytes_max(charset)})"
         if not charset and size / column.length not in _CHARSETS:
             return f"{size} bytes, and its character set is not known"
-    elif kind == types.NEWDECIMAL and size != column.precision << 8 | column.scale:
+    elif kind == mysql.NEWDECIMAL and size != column.precision << 8 | column.scale:
         return f"decimal({size >> 8},{size & 0xFF})"
-    elif kind == types.BIT and size != column.length:
+    elif kind == mysql.BIT and size != column.length:
         return f"{size} bits"
-    elif kind in (types.ENUM, types.SET) and column.labels and size != _label_bytes(kind, column):
+    elif kind in (mysql.ENUM, mysql.SET) and column.labels and size != _label_bytes(kind, column):
         return f"labels of {size} bytes"
     elif kind in _FRACTIONAL and size != column.fraction:
         return f"{size} digits of fractional seconds"
-    elif kind in types.NUMERIC_TYPES and table_map.unsigned and kind != types.YEAR:
+    elif field_type(kind).has_sign and table_map.unsigned and kind != mysql.YEAR:
         unsigned = table_map.unsigned[number]
         if unsigned != column.unsigned:
             return "unsigned numbers" if unsigned else "signed numbers"
@@ -96,7 +82,7 @@ def _misfit(table_map: TableMap, number: int, column: ColumnMeta) -> str:
 
 def _label_bytes(kind: int, column: ColumnMeta) -> int:
     count = len(column.labels)
-    if kind == types.ENUM:
+    if kind == mysql.ENUM:
         return 1 if count < 256 else 2
     size = (count + 7) // 8
     return 8 if size > 4 else size
@@ -114,13 +100,13 @@ def fitted(table_map: TableMap, meta: TableMeta) -> TableMeta:
     usual = _usual_charset(table_map, meta)
     for number, column in enumerate(meta.columns):
         charset = _charset(table_map, number) or column.charset
-        if column.type_code == types.VECTOR:
+        if column.type_code == mysql.VECTOR:
             charset = ""
         if not charset and is_text(column):
             charset = usual
         kind = column.type_code
         if _is_json_text(column, table_map.types[number]):
-            kind, charset = types.BLOB, charset or "utf8mb4"
+            kind, charset = mysql.BLOB, charset or "utf8mb4"
         nullable = table_map.nullable[number]
         if (kind, charset, nullable) != (column.type_code, column.charset, column.nullable):
             column = replace(column, type_code=kind, charset=charset, nullable=nullable)
@@ -132,7 +118,7 @@ def _usual_charset(table_map: TableMap, meta: TableMeta) -> str:
     """What columns without a known character set have, by the bytes that their characters take."""
     for number, column in enumerate(meta.columns):
         kind, size = table_map.types[number], table_map.metadata[number]
-        if kind in (types.STRING, types.VARCHAR) and not column.charset and column.length:
+        if kind in (mysql.STRING, mysql.VARCHAR) and not column.charset and column.length:
             return _CHARSETS[size // column.length]
     return DEFAULT_CHARSET
 
@@ -145,14 +131,14 @@ def _charset(table_map: TableMap, number: int) -> str:
 
 def _is_json_text(column: ColumnMeta, kind: int) -> bool:
     """MariaDB: JSON is a name for LONGTEXT."""
-    return column.type_code == types.JSON and _kind(kind) == types.BLOB
+    return column.type_code == mysql.JSON and schema_type(kind) == mysql.BLOB
 
 
 def lent(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
     """Row metadata's column with what only a known schema has of the same one: its type's text,
     digits that old formats lack, and that MariaDB's VARBINARY is a VECTOR."""
-    if theirs.type_code == types.VECTOR:
-        mine = replace(mine, type_code=types.VECTOR, length=theirs.length, charset="")
+    if theirs.type_code == mysql.VECTOR:
+        mine = replace(mine, type_code=mysql.VECTOR, length=theirs.length, charset="")
     return replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
 
 
@@ -161,13 +147,13 @@ def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
     written."""
     if mine.type_code in _OLD_TEMPORAL:
         mine = replace(mine, fraction=theirs.fraction)
-    if theirs.type_code == types.VECTOR and mine.type_code == types.VARCHAR:
+    if theirs.type_code == mysql.VECTOR and mine.type_code == mysql.VARCHAR:
         return mine.charset == "binary" and mine.length == _ELEMENT_BYTES * theirs.length
-    if _kind(mine.type_code) != _kind(theirs.type_code):
+    if schema_type(mine.type_code) != schema_type(theirs.type_code):
         return _is_json_text(mine, theirs.type_code) or _is_json_text(theirs, mine.type_code)
-    if _kind(mine.type_code) == types.BLOB and blob_size(mine) != blob_size(theirs):
+    if schema_type(mine.type_code) == mysql.BLOB and blob_size(mine) != blob_size(theirs):
         return False
-    if mine.type_code == types.GEOMETRY and _geometry(mine) != _geometry(theirs):
+    if mine.type_code == mysql.GEOMETRY and _geometry(mine) != _geometry(theirs):
         return False
     if mine.length and theirs.length and mine.length != theirs.length:
         return False  # a type of MariaDB's that is stored as bytes (uuid) has none
@@ -187,7 +173,3 @@ def _measures(column: ColumnMeta) -> tuple[object, ...]:
 
 def _geometry(column: ColumnMeta) -> str:
     return column.mysql_type.lower().replace("geometrycollection", "geomcollection")
-
-
-def _kind(code: int) -> int:
-    return _KINDS.get(code, code)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ray_canal.binlog import types
-from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.binlog.chunk import (
     EVENT,
     EVENT_IN_TRANSACTION,
@@ -31,6 +30,7 @@ from ray_canal.model.arrays import Bytes, Int64s, Records
 from ray_canal.model.canal_types import ROWDATA
 from ray_canal.snapshot.columns import Selection
 from ray_canal.snapshot.result import Piece, broken
+from ray_canal.types.charset_tables import tables as charset_tables
 
 EVENT_ROWS = 1000
 """Rows of one event: what becomes one entry for Canal's clients."""

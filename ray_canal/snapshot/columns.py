@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ray_canal.binlog import types as t
-from ray_canal.binlog.charset_tables import UTF8_CHARSETS, table_of
-from ray_canal.binlog.charsets import canonical
 from ray_canal.binlog.plan import Plan
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.result.rows import PACKED, SHORT
 from ray_canal.kernels.rows import wire
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
-from ray_canal.views.sql_types import storage_code
+from ray_canal.types import mysql as t
+from ray_canal.types.charset_tables import UTF8_CHARSETS, table_of
+from ray_canal.types.charsets import canonical
+from ray_canal.types.registry import FIELDS, storage_code
 
 _DIGITS_64 = 18
 _UNSIGNED_FLAG = 32
@@ -63,7 +63,8 @@ _MOMENTS = {
     codes.TIME: (wire.READ_TIME, wire.NULL_64, (t.TIME,)),
 }
 _DECIMALS = (codes.DEC128, codes.DEC256)
-_PACKED_KINDS = t.CHARACTER_TYPES | {t.JSON, t.GEOMETRY, t.VECTOR}
+_PACKED_KINDS = {code for code, field in FIELDS.items() if field.has_charset}
+_PACKED_KINDS |= {t.JSON, t.GEOMETRY, t.VECTOR}
 _ADDRESSES = ("uuid", "inet4", "inet6")
 
 

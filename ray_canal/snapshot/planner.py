@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_canal.binlog import types
 from ray_canal.snapshot.columns import quoted
 from ray_canal.snapshot.tables import SnapshotTable
 from ray_canal.source.catalog import Catalog
+from ray_canal.types.numeric import INTEGERS
 
 
 def has_integer_key(table: SnapshotTable) -> bool:
@@ -19,7 +19,7 @@ def has_integer_key(table: SnapshotTable) -> bool:
     if len(table.key) != 1:
         return False
     kinds = {column.name: column.type_code for column in table.meta.columns}
-    return kinds.get(table.key[0]) in types.INTEGER_TYPES
+    return kinds.get(table.key[0]) in INTEGERS
 
 
 def from_clause(table: SnapshotTable) -> str:

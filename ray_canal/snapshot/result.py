@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ray_canal.binlog.charset_tables import tables as charset_tables
 from ray_canal.config import SourceConfig
 from ray_canal.errors import CanalError, ConnectionLost, CorruptEvent
 from ray_canal.kernels.base.jit import read_only
@@ -21,6 +20,7 @@ from ray_canal.kernels.rows import wire
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.snapshot.columns import ResultColumn, Selection
 from ray_canal.source.connection import server_error, translated
+from ray_canal.types.charset_tables import tables as charset_tables
 
 _COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
 _BUFFER_BYTES = 1 << 20

@@ -9,13 +9,13 @@ import contextlib
 import re
 from typing import Any
 
-from ray_canal.binlog.charsets import canonical
 from ray_canal.config import SourceConfig
 from ray_canal.errors import (
     ConnectionLost,
     PrivilegeMissing,
     ServerSettingRefused,
     SourceError,
+    UnsupportedEvent,
 )
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.table_meta import (
@@ -24,25 +24,11 @@ from ray_canal.model.table_meta import (
     ColumnMeta,
 )
 from ray_canal.source.connection import connect, query
-
-TYPE_CODES = {
-    "tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "integer": 3, "bigint": 8,
-    "float": 4, "double": 5, "decimal": 246, "numeric": 246, "year": 13, "date": 10,
-    "time": 19, "datetime": 18, "timestamp": 17, "bit": 16, "char": 254, "binary": 254,
-    "varchar": 15, "varbinary": 15, "tinytext": 252, "text": 252, "mediumtext": 252,
-    "longtext": 252, "tinyblob": 252, "blob": 252, "mediumblob": 252, "longblob": 252,
-    "enum": 247, "set": 248, "json": 245, "vector": 242, "geometry": 255, "point": 255,
-    "linestring": 255, "polygon": 255, "multipoint": 255, "multilinestring": 255,
-    "multipolygon": 255, "geometrycollection": 255, "geomcollection": 255,
-    "uuid": 254, "inet4": 254, "inet6": 254,
-}  # fmt: skip
-"""information_schema's DATA_TYPE to the type number that TABLE_MAP writes."""
+from ray_canal.types import mysql
+from ray_canal.types.charsets import canonical
+from ray_canal.types.registry import SYNONYMS, WORDS
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
-_BYTE_TYPES = {
-    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6",
-}  # fmt: skip
-
 
 class Catalog:
     """Questions to one server, over one connection that is made when first needed."""
@@ -227,27 +213,31 @@ class Catalog:
 
 
 def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
-    """A column of information_schema.COLUMNS. Not even COLUMN_KEY tells `is_key`: it takes a unique
-    key of a table without a primary one for it."""
+    """Return a column of information_schema.COLUMNS. Not even COLUMN_KEY tells `is_key`: it takes
+    a unique key of a table without a primary one for it. Raises UnsupportedEvent: a type that is
+    not known."""
     data_type, mysql_type = str(row["DATA_TYPE"]).lower(), str(row["COLUMN_TYPE"])
     if isinstance(row["COLUMN_TYPE"], bytes):
         mysql_type = row["COLUMN_TYPE"].decode("utf-8")
+    name = str(row["COLUMN_NAME"])
+    word = WORDS.get(SYNONYMS.get(data_type, data_type))
+    if word is None:
+        raise UnsupportedEvent(f"column {name} has a type that is not known: {mysql_type!r}")
     extra = str(row["EXTRA"] or "").lower()
     labels = ()
     if data_type in ("enum", "set"):
         labels = tuple(label.replace("''", "'") for label in _LABEL.findall(mysql_type))
-    is_bytes = data_type in _BYTE_TYPES
-    fixed = {"bit": "NUMERIC_PRECISION"}.get(data_type, "CHARACTER_MAXIMUM_LENGTH")
-    is_decimal = data_type in ("decimal", "numeric")
+    is_binary, is_decimal = word.charset == "binary", word.code == mysql.NEWDECIMAL
+    length = row["NUMERIC_PRECISION" if word.code == mysql.BIT else "CHARACTER_MAXIMUM_LENGTH"]
     return ColumnMeta(
-        name=str(row["COLUMN_NAME"]),
-        type_code=TYPE_CODES.get(data_type, 254),
+        name=name,
+        type_code=word.code,
         mysql_type=mysql_type,
         unsigned="unsigned" in mysql_type.lower().replace(")", ") ").split(),
         nullable=row["IS_NULLABLE"] == "YES",
         is_key=is_key,
-        charset="binary" if is_bytes else canonical(str(row["CHARACTER_SET_NAME"] or "")),
-        length=int(row[fixed] or 0) // (4 if data_type == "vector" else 1),
+        charset="binary" if is_binary else canonical(str(row["CHARACTER_SET_NAME"] or "")),
+        length=int(length or 0) // (4 if word.code == mysql.VECTOR else 1),
         precision=int(row["NUMERIC_PRECISION"] or 0) if is_decimal else 0,
         scale=int(row["NUMERIC_SCALE"] or 0) if is_decimal else 0,
         fraction=int(row["DATETIME_PRECISION"] or 0),

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ray_canal.binlog.charsets import canonical
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.config import SourceConfig
-from ray_canal.errors import PositionNotFound, ServerSettingRefused
+from ray_canal.errors import PositionNotFound, ServerSettingRefused, UnsupportedEvent
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.source.catalog import Catalog, column_of_row
 from ray_canal.source.start.log_file import read_head
 from ray_canal.source.start.server_log import ServerLog
+from ray_canal.types.charsets import canonical
 
 _PAUSE_S = 0.05
 _READINGS_MAX = 20
@@ -180,12 +180,15 @@ def _state(
 ) -> TableState:
     name = _name(row)
     primary = {key["COLUMN_NAME"] for key in keys if key["INDEX_NAME"] == "PRIMARY"}
-    found = tuple(column_of_row(c, is_key=c["COLUMN_NAME"] in primary) for c in columns)
+    charset = canonical(str(row["TABLE_COLLATION"] or "").partition("_")[0])
+    try:
+        found = tuple(column_of_row(c, is_key=c["COLUMN_NAME"] in primary) for c in columns)
+    except UnsupportedEvent as error:  # of one table; the others can be read
+        return TableState(TableMeta(*name, ()), charset, problem=str(error))
     periods = {
         str(c.get("GENERATION_EXPRESSION") or "").upper(): str(c["COLUMN_NAME"]) for c in columns
     }
     hidden = row["TABLE_TYPE"] == "SYSTEM VERSIONED" and "ROW START" not in periods
-    charset = canonical(str(row["TABLE_COLLATION"] or "").partition("_")[0])
     state = TableState(
         TableMeta(*name, found), charset, hidden, row_end=periods.get("ROW END", "")
     )

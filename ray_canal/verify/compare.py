@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from ray_canal.binlog import types
 from ray_canal.errors import CanalError
 from ray_canal.filter import TableFilter
 from ray_canal.model.table_meta import TableMeta
+from ray_canal.types import mysql
 from ray_canal.verify.rows import SIDES, Image, OurEvent, OurRow, TheirEvent, TheirRow
 from ray_canal.verify.values import equal, not_compared, opinion, plain, type_family
 
-_OLD_TIMES = frozenset({types.TIMESTAMP, types.TIME, types.DATETIME})
+_OLD_TIMES = frozenset({mysql.TIMESTAMP, mysql.TIME, mysql.DATETIME})
 _OLD_FRACTION = "old times with a fraction, unknown to mysql-replication"
 _TEXT_MAX = 200
 

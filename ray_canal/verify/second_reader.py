@@ -20,6 +20,7 @@ from ray_canal.binlog.format import version_numbers
 from ray_canal.config import SourceConfig
 from ray_canal.errors import ConfigError
 from ray_canal.source.connection import connect, query, translated
+from ray_canal.types import mysql
 from ray_canal.verify.rows import ABSENT, Image, TheirColumn, TheirEvent, TheirRow
 
 _MAGIC_BYTES = 4
@@ -29,7 +30,7 @@ _KINDS = {
 }  # fmt: skip
 _COMPRESSED = frozenset({40, *range(166, 172)})
 _KNOWN_TYPES = frozenset({*range(1, 6), *range(7, 14), *range(15, 20), *range(245, 249), 252, 254})
-_KNOWN_TYPES |= {types.VAR_STRING, types.GEOMETRY}
+_KNOWN_TYPES |= {mysql.VAR_STRING, mysql.GEOMETRY}
 _COM_BINLOG_DUMP = 0x12
 _NON_BLOCKING, _SEND_ANNOTATE_ROWS = 1, 2
 _OUT_OF_RANGE = "out of date"  # what its `none_sources` say of a date that Python cannot hold
@@ -200,7 +201,7 @@ class SecondReader:
             return
         unknown = {c.type for c in table.columns} - _KNOWN_TYPES
         if unknown:
-            names = ", ".join(types.type_name(code) for code in sorted(unknown))
+            names = ", ".join(mysql.type_name(code) for code in sorted(unknown))
             self._unknown[table_id] = f"a table with a type unknown to mysql-replication: {names}"
         self._tables[table_id] = table
 

@@ -21,8 +21,10 @@ import json
 import math
 from typing import Any
 
-from ray_canal.binlog import types
 from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.types import mysql
+from ray_canal.types.numeric import INTEGERS
+from ray_canal.types.registry import field_type
 from ray_canal.verify.rows import ABSENT, TheirColumn
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
@@ -32,11 +34,8 @@ _SAME_IN_PYTHON = _UTF8 | {
 _NO_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
 _EPOCH = dt.datetime(1970, 1, 1)
 _AFTER_2038 = dt.datetime(2038, 1, 19, 3, 14, 8)
-_INTEGER_BITS = {
-    types.TINY: 8, types.SHORT: 16, types.INT24: 24, types.LONG: 32, types.LONGLONG: 64,
-}  # fmt: skip
 _DATES = frozenset(
-    {types.DATE, types.DATETIME, types.DATETIME2, types.TIMESTAMP, types.TIMESTAMP2}
+    {mysql.DATE, mysql.DATETIME, mysql.DATETIME2, mysql.TIMESTAMP, mysql.TIMESTAMP2}
 )
 _NO_LABELS = "no labels in the row metadata"
 IRREGULAR = "a date that no calendar has"
@@ -54,7 +53,7 @@ def not_compared(
     if ours is ABSENT or theirs is ABSENT:
         return ""
     code = column.type_code
-    if code in (types.ENUM, types.SET) and not their_column.has_labels:
+    if code in (mysql.ENUM, mysql.SET) and not their_column.has_labels:
         return _NO_LABELS
     if ours is None:
         if irregular and theirs is None:
@@ -63,9 +62,9 @@ def not_compared(
             return "NULL or " + IRREGULAR
         zero = isinstance(theirs, dt.datetime) and theirs <= _EPOCH
         return "the zero TIMESTAMP" if zero else ""
-    if code == types.JSON:
+    if code == mysql.JSON:
         return _json_reason(theirs)
-    if code in (types.ENUM, types.SET):
+    if code in (mysql.ENUM, mysql.SET):
         known = column.charset in _UTF8 or all(label.isascii() for label in column.labels)
         return "" if known else f"labels in {column.charset}"
     if isinstance(ours, str):
@@ -73,10 +72,10 @@ def not_compared(
     if isinstance(ours, list):
         return "a vector, bytes to mysql-replication"
     if isinstance(ours, dt.timedelta) and ours < dt.timedelta(0):
-        if ours.microseconds or code == types.TIME:
+        if ours.microseconds or code == mysql.TIME:
             return "negative TIME, read wrongly by mysql-replication"
         return ""
-    if isinstance(ours, dt.datetime) and code in (types.TIMESTAMP, types.TIMESTAMP2):
+    if isinstance(ours, dt.datetime) and code in (mysql.TIMESTAMP, mysql.TIMESTAMP2):
         late = ours.replace(tzinfo=None) >= _AFTER_2038
         return "TIMESTAMP after 2038" if late else ""
     return ""
@@ -117,9 +116,9 @@ def plain(column: ColumnMeta, ours: Any) -> Any:
     """Return our value in the form of the comparison."""
     if ours is None or ours is ABSENT:
         return ours
-    if column.type_code == types.JSON:
+    if column.type_code == mysql.JSON:
         return json.loads(ours)
-    if column.type_code == types.SET:
+    if column.type_code == mysql.SET:
         return frozenset(ours)
     if isinstance(ours, dt.datetime):
         return ours.replace(tzinfo=None)
@@ -131,23 +130,23 @@ def opinion(column: ColumnMeta, their_column: TheirColumn, theirs: Any, ours: An
     code = column.type_code
     if theirs is ABSENT:
         return theirs
-    if code == types.JSON:
+    if code == mysql.JSON:
         return _decoded(theirs)
-    if code == types.SET:
+    if code == mysql.SET:
         if theirs is None:  # the empty set, too
             return None if ours is None else frozenset()
         return frozenset(theirs)
     if theirs is None:
         return None
-    if code == types.BIT:
+    if code == mysql.BIT:
         return int(theirs, 2)
-    if code == types.YEAR:
+    if code == mysql.YEAR:
         return 0 if theirs == 1900 else theirs
-    if code in _INTEGER_BITS and their_column.name is None and column.unsigned:
-        return theirs % (1 << _INTEGER_BITS[code])  # no sign without row metadata
+    if code in INTEGERS and their_column.name is None and column.unsigned:
+        return theirs % (1 << 8 * field_type(code).size_bytes)  # no sign without row metadata
     if isinstance(ours, bytes) and isinstance(theirs, str):
         theirs = theirs.encode("utf-8" if their_column.charset is None else "latin-1")
-    if isinstance(ours, bytes) and code == types.STRING:
+    if isinstance(ours, bytes) and code == mysql.STRING:
         return theirs.ljust(column.length, b"\0")
     return theirs
 

@@ -27,22 +27,11 @@ from ray_canal.kernels.render import envelope as e
 from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.types.registry import STORAGES, storage_code
 from ray_canal.views.envelope import ENVELOPE, Envelopes
 from ray_canal.views.envelope import load_kernels as load_envelope_kernels
 from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.presence import with_presence
-from ray_canal.views.sql_types import storage_code
-
-_PRIMITIVES = {
-    codes.I8: pa.int8(), codes.U8: pa.uint8(), codes.I16: pa.int16(), codes.U16: pa.uint16(),
-    codes.I24: pa.int32(), codes.U24: pa.uint32(), codes.I32: pa.int32(), codes.U32: pa.uint32(),
-    codes.I64: pa.int64(), codes.U64: pa.uint64(), codes.F32: pa.float32(),
-    codes.F64: pa.float64(), codes.YEAR: pa.uint16(), codes.BIT: pa.uint64(),
-    codes.DATE: pa.date32(), codes.DATETIME: pa.timestamp("us"),
-    codes.TIMESTAMP: pa.timestamp("us", "UTC"), codes.TIME: pa.duration("us"),
-    codes.TEXT: pa.string(), codes.JSON: pa.string(), codes.BYTES: pa.binary(),
-    codes.GEOMETRY: pa.binary(), codes.VECTOR: pa.list_(pa.float32()),
-}  # fmt: skip
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
 _NULLS_MAX = 1 << 16  # rows; kept nulls are a megabyte or two at most
@@ -51,15 +40,7 @@ JSON_DIFF = pa.field("json_diff", pa.string())
 
 def arrow_type(column: ColumnMeta, code: int) -> pa.DataType:
     """The Arrow type of a column with this storage code (docs/reference/types.md has the table)."""
-    if code == codes.DEC128:
-        return pa.decimal128(column.precision, column.scale)
-    if code == codes.DEC256:
-        return pa.decimal256(column.precision, column.scale)
-    if code == codes.ENUM:
-        return pa.dictionary(pa.uint16(), pa.string())
-    if code == codes.SET:
-        return pa.list_(pa.string())
-    return _PRIMITIVES[code]
+    return STORAGES[code].arrow(pa, column)
 
 
 def arrow_schema(meta: TableMeta) -> pa.Schema:

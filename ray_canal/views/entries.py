@@ -26,7 +26,7 @@ from ray_canal.kernels.rows.records import entry_pieces, shown_entries
 from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
-from ray_canal.views.sql_types import null_type, sql_type, widened
+from ray_canal.types.registry import sql_type, sql_type_of_null, sql_type_widened
 
 _EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
 _LENT_BYTES_MIN, _LENT_BYTES_MAX = 1 << 20, 64 << 20
@@ -309,8 +309,8 @@ def _constants(column: ColumnMeta, index: int, code: int) -> tuple[bytes, bytes,
     for an unsigned value with its top bit set; its tail (mysqlType)."""
     name = _field(0x1A, column.name.encode()) + bytes([0x20, column.is_key])
     heads = (
-        b"\x08" + varint(index) + b"\x10" + varint(kind & 0xFFFFFFFFFFFFFFFF) + name
-        for kind in (sql_type(column, code), null_type(column, code), widened(column, code))
+        b"\x08" + varint(index) + b"\x10" + varint(kind(column, code) & 0xFFFFFFFFFFFFFFFF) + name
+        for kind in (sql_type, sql_type_of_null, sql_type_widened)
     )
     value, null, wide = heads
     return value, null, wide, _field(0x52, column.mysql_type.encode())
@@ -341,7 +341,7 @@ def _table_constants(
             *places,
             *_NO_PLACES,
             column.name in HIDDEN_KEYS,
-            sql_type(column, code) != widened(column, code),
+            sql_type(column, code) != sql_type_widened(column, code),
             VALUE_BYTES_MAX + max(map(len, constants)) * 2,
         )
     return read_only(records), b"".join(parts)

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from ray_canal.binlog.charset_tables import table_of, tables
-from ray_canal.binlog.charsets import CHARSETS, canonical, decode_text
 from ray_canal.kernels.rows import charset as k
+from ray_canal.types.charset_tables import table_of, tables
+from ray_canal.types.charsets import CHARSETS, canonical, decode_text
 from tests.charset_truth import NOT_TABLES, UNDEFINED, Truth
 from tests.servers import Server
 

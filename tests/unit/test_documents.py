@@ -28,6 +28,8 @@ NO_DEFAULT = {
     "server.user.password",
     "flight.user.username",
     "flight.user.password",
+    "console.user.username",
+    "console.user.password",
 }
 """Keys for which docs/reference/canal.toml has an example, because something must stand there."""
 

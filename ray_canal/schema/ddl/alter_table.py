@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ray_canal.binlog import types
-from ray_canal.binlog.charsets import char_bytes_max
 from ray_canal.model.schema_record import KeyState
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.column_definition import Definition, read_charset, read_definition
@@ -35,6 +33,8 @@ from ray_canal.schema.ddl.keys import (
 )
 from ray_canal.schema.ddl.words import Dialect, Token, Words, parts
 from ray_canal.schema.table_state import DdlNotApplied, Session, TableState
+from ray_canal.types import mysql
+from ray_canal.types.charsets import char_bytes_max
 
 _NO_COLUMNS = {
     "ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "COMMENT",
@@ -442,7 +442,7 @@ def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
     size = blob_size(column)
     grows = char_bytes_max(charset) > char_bytes_max(column.charset)
     converted = replace(column, charset=charset)
-    if column.type_code == types.BLOB:
+    if column.type_code == mysql.BLOB:
         if grows and size != "long":
             size = _BLOB_ORDER[_BLOB_ORDER.index(size) + 1]
         return column_meta(

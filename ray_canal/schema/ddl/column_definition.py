@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ray_canal.binlog.charsets import canonical
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.column_type import DeclaredType, column_of, read_type
 from ray_canal.schema.ddl.words import Dialect, Words
 from ray_canal.schema.table_state import DdlNotApplied
+from ray_canal.types.charsets import canonical
 
 _SHORT_CHARSETS = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
 _NO_CHARSET = ("default", "uca1400")

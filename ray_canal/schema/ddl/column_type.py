@@ -11,55 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ray_canal.binlog import types
-from ray_canal.binlog.charsets import canonical, char_bytes_max
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.words import MODE_REAL_AS_FLOAT, Token, Words, number_of, unquoted
+from ray_canal.types import mysql
+from ray_canal.types.charsets import canonical, char_bytes_max
+from ray_canal.types.registry import SYNONYMS, WORDS
 
 DEFAULT_CHARSET = "utf8mb4"
 
-# Word of the type -> MySQL field type of the binlog.
-TYPE_CODES = {
-    "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG,
-    "bigint": types.LONGLONG, "float": types.FLOAT, "double": types.DOUBLE,
-    "decimal": types.NEWDECIMAL, "bit": types.BIT, "year": types.YEAR, "date": types.DATE,
-    "time": types.TIME2, "datetime": types.DATETIME2, "timestamp": types.TIMESTAMP2,
-    "char": types.STRING, "varchar": types.VARCHAR, "binary": types.STRING,
-    "varbinary": types.VARCHAR, "tinytext": types.BLOB, "text": types.BLOB,
-    "mediumtext": types.BLOB, "longtext": types.BLOB, "tinyblob": types.BLOB, "blob": types.BLOB,
-    "mediumblob": types.BLOB, "longblob": types.BLOB, "json": types.JSON, "enum": types.ENUM,
-    "set": types.SET, "geometry": types.GEOMETRY, "point": types.GEOMETRY,
-    "linestring": types.GEOMETRY, "polygon": types.GEOMETRY, "multipoint": types.GEOMETRY,
-    "multilinestring": types.GEOMETRY, "multipolygon": types.GEOMETRY,
-    "geometrycollection": types.GEOMETRY, "geomcollection": types.GEOMETRY,
-    "vector": types.VECTOR, "uuid": types.STRING, "inet4": types.STRING, "inet6": types.STRING,
-}  # fmt: skip
-_SYNONYMS = {
-    "double precision": "double", "character": "char", "character varying": "varchar",
-    "char varying": "varchar", "nchar": "char", "nvarchar": "varchar", "nchar varchar": "varchar",
-    "nchar varying": "varchar", "national char": "char", "national character": "char",
-    "national varchar": "varchar", "national char varying": "varchar", "varcharacter": "varchar",
-    "national character varying": "varchar", "national varcharacter": "varchar",
-    "bool": "tinyint", "boolean": "tinyint", "integer": "int", "numeric": "decimal",
-    "dec": "decimal", "fixed": "decimal", "number": "decimal", "real": "double",
-    "int1": "tinyint", "int2": "smallint", "int3": "mediumint", "int4": "int", "int8": "bigint",
-    "middleint": "mediumint", "float4": "float", "float8": "double", "serial": "bigint",
-    "long": "mediumtext", "long varchar": "mediumtext", "long char varying": "mediumtext",
-    "long character varying": "mediumtext", "long varbinary": "mediumblob",
-}  # fmt: skip
-"""Other words for types (one, two or three), and the word that they mean."""
-_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
-_SIZED = {"char", "varchar", "binary", "varbinary", "bit", "vector"}
-_BYTES = {"uuid", "inet4", "inet6"}
 _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
-_TEXT_CODES = (types.STRING, types.VARCHAR, types.BLOB, types.ENUM, types.SET)
+_TEXT_CODES = (mysql.STRING, mysql.VARCHAR, mysql.BLOB, mysql.ENUM, mysql.SET)
 _FLOAT_BITS_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredType:
-    """A type as read: `word` is one of TYPE_CODES, `text` the declared one."""
+    """A type as read: `word` is a key of WORDS, `text` the declared one."""
 
     word: str
     text: str
@@ -75,8 +43,8 @@ class DeclaredType:
 def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
     """The type that comes next. Raises ConfigError: a type that is not known."""
     text = _type_words(words)
-    word = _SYNONYMS.get(text, text)
-    if word not in TYPE_CODES:
+    word = SYNONYMS.get(text, text)
+    if word not in WORDS:
         shown = text + "".join(t.raw for t in _argument(words))
         raise ConfigError(f"type that is not known: {shown!r}")
     if text == "real" and sql_mode & MODE_REAL_AS_FLOAT:
@@ -103,7 +71,7 @@ def _type_words(words: Words) -> str:
     for count in (3, 2):
         run = [words.token(ahead) for ahead in range(count)]
         text = " ".join(token.text.lower() for token in run)
-        if text in _SYNONYMS and all(token.kind == "word" for token in run):
+        if text in SYNONYMS and all(token.kind == "word" for token in run):
             for _ in range(count):
                 words.skip()
             return text
@@ -157,9 +125,9 @@ def column_of(
     """The column that has this type; `charset` is ignored for types without one, and empty where
     it is not known."""
     word, numbers = declared.word, declared.numbers
-    code = TYPE_CODES[word]
-    decimal = code == types.NEWDECIMAL
-    fractional = code in (types.TIME2, types.DATETIME2, types.TIMESTAMP2)
+    code = WORDS[word].code
+    decimal = code == mysql.NEWDECIMAL
+    fractional = code in (mysql.TIME2, mysql.DATETIME2, mysql.TIMESTAMP2)
     return ColumnMeta(
         name=name,
         type_code=code,
@@ -168,7 +136,7 @@ def column_of(
         nullable=nullable and not is_key,
         is_key=is_key,
         charset=_charset(word, canonical(charset)),
-        length=(numbers[0] if numbers else 1) if word in _SIZED else 0,
+        length=(numbers[0] if numbers else 1) if WORDS[word].is_sized else 0,
         precision=((numbers[0] if numbers else 10) or 10) if decimal else 0,
         scale=numbers[1] if decimal and len(numbers) > 1 else 0,
         fraction=numbers[0] if fractional and numbers else 0,
@@ -205,9 +173,8 @@ def column_meta(
 
 
 def _charset(word: str, charset: str) -> str:
-    if word in _TEXTS:
-        return charset
-    return "binary" if word.endswith(("binary", "blob")) or word in _BYTES else ""
+    kind = WORDS[word].charset
+    return charset if kind == "text" else kind
 
 
 def is_text(column: ColumnMeta) -> bool:
@@ -219,7 +186,7 @@ def blob_size(column: ColumnMeta) -> str:
     """`tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is a
     tinytext where 20 characters fit into 255 bytes."""
     word = column.mysql_type.lower()
-    word = _SYNONYMS.get(word, word)
+    word = SYNONYMS.get(word, word)
     for size in ("tiny", "medium", "long"):
         if word.startswith(size):
             return size

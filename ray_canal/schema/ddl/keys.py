@@ -12,26 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ray_canal.binlog import types
-from ray_canal.binlog.charsets import char_bytes_max
 from ray_canal.model.schema_record import KeyState, TableState
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.column_type import DEFAULT_CHARSET, blob_size
 from ray_canal.schema.ddl.words import Token, Words, number_of, parts
+from ray_canal.types import mysql
+from ray_canal.types.charsets import char_bytes_max
+from ray_canal.types.registry import declared_word, field_type
 
 _MEMORY = ("MEMORY", "HEAP")
 """Engines that index hashes themselves."""
 _KEY_BYTES_MAX = {"MYISAM": 1000, "ARIA": 2300}
 _INNODB_KEY_BYTES_MAX = 3072
 _BLOB_BYTES_MAX = {"tiny": 255, "": 65535, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
-_FIXED_BYTES = {
-    types.TINY: 1, types.SHORT: 2, types.INT24: 3, types.LONG: 4, types.LONGLONG: 8,
-    types.FLOAT: 4, types.DOUBLE: 8, types.YEAR: 1, types.DATE: 3, types.ENUM: 2, types.SET: 8,
-}  # fmt: skip
 _OTHER_BYTES = 8  # times and bits; a sum within a few bytes of the limit is beyond us
 _GEOMETRY_PREFIX_BYTES = 8
 _FOREIGN = "FOREIGN"  # in place of an algorithm: a foreign key, which may need a key of its own
-_ADDRESS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
 
 
 def read_key(part: list[Token]) -> KeyState | None:
@@ -146,7 +142,7 @@ def taken_over(state: TableState) -> tuple[KeyState, ...]:
     the prefix that the catalog shows."""
     bare = {
         c.name.lower() for c in state.columns
-        if c.type_code == types.GEOMETRY and c.mysql_type.lower() != "point"
+        if c.type_code == mysql.GEOMETRY and c.mysql_type.lower() != "point"
     }  # fmt: skip
     found = []
     for key in state.keys:
@@ -186,14 +182,15 @@ def _part_bytes(column: ColumnMeta, prefix: int) -> int | None:
     """Bytes of a key's part; None: it has no most."""
     character = char_bytes_max(column.charset or DEFAULT_CHARSET)
     kind = column.type_code
-    if kind == types.GEOMETRY:
+    if kind == mysql.GEOMETRY:
         return 25 if column.mysql_type.lower() == "point" else prefix or None
-    if kind in (types.BLOB, types.JSON):
+    if kind in (mysql.BLOB, mysql.JSON):
         return min(prefix * character, _BLOB_BYTES_MAX[blob_size(column)]) if prefix else None
-    if column.mysql_type.lower() in _ADDRESS_BYTES:
-        return _ADDRESS_BYTES[column.mysql_type.lower()]
-    if kind in (types.STRING, types.VARCHAR):
+    word = declared_word(column.mysql_type)
+    if word and word.key_bytes:
+        return word.key_bytes
+    if kind in (mysql.STRING, mysql.VARCHAR):
         return (prefix or column.length) * character
-    if kind == types.NEWDECIMAL:
+    if kind == mysql.NEWDECIMAL:
         return column.precision // 2 + 2
-    return _FIXED_BYTES.get(kind, _OTHER_BYTES)
+    return field_type(kind).size_bytes or _OTHER_BYTES

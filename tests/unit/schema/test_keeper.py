@@ -7,7 +7,6 @@ import tracemalloc
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.model.position import EntryPosition
@@ -16,6 +15,7 @@ from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.history import place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.table_state import Session
+from ray_canal.types import mysql
 
 FILE = "bin.000003"
 SESSION = Session("db")
@@ -160,7 +160,7 @@ def test_rows_that_do_not_fit_make_it_ask_again() -> None:
     server = FakeServer("create table db.t (a int)", 700)
     keeper = SchemaKeeper(server)
     keeper.begin([], "uuid", EntryPosition(FILE, 500))
-    two = TableMap(1, "db", "t", (types.LONG, types.LONG), (0, 0), (True, True))
+    two = TableMap(1, "db", "t", (mysql.LONG, mysql.LONG), (0, 0), (True, True))
     assert not keeper.found_again(two, head(600, 700), 650), "the catalog does not fit either"
     server.sql = "create table db.t (a int, b int)"
     assert keeper.found_again(two, head(600, 700), 650)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.parsed import QueryEvent
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import TableMetaMismatch
@@ -14,10 +13,11 @@ from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.schema.table_state import Session
+from ray_canal.types import mysql
 
 FILE = "mysql-bin.000009"
 SESSION = Session("Shop", dialect=Dialect(mariadb=False))
-TWO = TableMap(1, "shop", "orders", (types.LONG, types.LONG), (0, 0), (True, True))
+TWO = TableMap(1, "shop", "orders", (mysql.LONG, mysql.LONG), (0, 0), (True, True))
 
 
 def run(setting: int | None, *statements: str) -> SchemaHistory:

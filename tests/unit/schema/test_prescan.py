@@ -7,7 +7,6 @@ import struct
 import numpy as np
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import TableMetaMismatch
@@ -19,6 +18,7 @@ from ray_canal.schema.names import Names
 from ray_canal.schema.prescan import touched
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.schema.table_state import Session
+from ray_canal.types import mysql
 from tests.unit.schema.test_keeper import FILE, SESSION, FakeServer, columns
 
 START = 100
@@ -114,7 +114,7 @@ def test_two_changes_leave_what_lies_between_them_unknown() -> None:
         server, "insert into t values (1)", "alter table t add b int", "alter table t add c int"
     )
     assert [columns(keeper, "t", p) for p in at] == [None, None, "a b c", "a b c"]
-    three = TableMap(1, "db", "t", (types.LONG,) * 3, (0,) * 3, (True,) * 3)
+    three = TableMap(1, "db", "t", (mysql.LONG,) * 3, (0,) * 3, (True,) * 3)
     schemas = SchemaRegistry()
     schemas.use(keeper.history)
     assert len(schemas.resolve(three, FILE, at[2]).columns) == 3
@@ -153,7 +153,7 @@ def test_with_row_metadata_nothing_is_read_and_nothing_is_known_before() -> None
     keeper.begin([], "uuid", EntryPosition(FILE, START))
     assert server.read == []
     assert columns(keeper, "t", START) is None
-    bare = TableMap(1, "db", "t", (types.LONG,), (0,), (True,))
+    bare = TableMap(1, "db", "t", (mysql.LONG,), (0,), (True,))
     schemas = SchemaRegistry()
     schemas.use(keeper.history)
     with pytest.raises(TableMetaMismatch, match="no column names"):

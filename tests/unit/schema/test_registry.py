@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.parsed import TableVersion
 from ray_canal.binlog.plan import make_plan
 from ray_canal.binlog.table_map import TableMap
@@ -15,11 +14,12 @@ from ray_canal.kernels.base import codes
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.views.sql_types import storage_code
+from ray_canal.types import mysql
+from ray_canal.types.registry import storage_code
 
 SQL = "CREATE TABLE shop.item (id int(11), flag tinyint(1), name varchar(20) CHARACTER SET gbk)"
 BARE = TableMap(
-    7, "shop", "item", (types.LONG, types.TINY, types.VARCHAR), (0, 0, 40), (True, True, True)
+    7, "shop", "item", (mysql.LONG, mysql.TINY, mysql.VARCHAR), (0, 0, 40), (True, True, True)
 )
 NAMED = dataclasses.replace(
     BARE,
@@ -132,7 +132,7 @@ def test_a_schema_that_does_not_fit_is_refused(columns: str, problem: str) -> No
 
 
 def test_old_and_new_formats_of_a_type_are_one_type() -> None:
-    kinds = (types.DATETIME, types.TIMESTAMP2, types.LONG_BLOB, types.VAR_STRING)
+    kinds = (mysql.DATETIME, mysql.TIMESTAMP2, mysql.LONG_BLOB, mysql.VAR_STRING)
     table_map = TableMap(1, "s", "t", kinds, (0,) * 4, (True,) * 4)
     registry = SchemaRegistry("CREATE TABLE s.t (a datetime, b timestamp, c text, d varchar(3))")
     assert len(registry.resolve(table_map).columns) == 4
@@ -146,7 +146,7 @@ def test_a_catalogs_error_comes_through() -> None:
         SchemaRegistry(catalog=gone).resolve(BARE)
 
 
-HIDDEN = TableMap(1, "s", "t", (types.LONG, types.LONGLONG), (0, 0), (True, False))
+HIDDEN = TableMap(1, "s", "t", (mysql.LONG, mysql.LONGLONG), (0, 0), (True, False))
 
 
 def test_a_hidden_key_stands_behind_the_columns_of_a_keyless_table() -> None:
@@ -161,8 +161,8 @@ def test_a_hidden_key_stands_behind_the_columns_of_a_keyless_table() -> None:
     [
         ("CREATE TABLE s.t (a int)", "", HIDDEN.types),  # a server that adds none
         ("CREATE TABLE s.t (a int primary key)", "row_id", HIDDEN.types),
-        ("CREATE TABLE s.t (a int)", "row_id", (types.LONG, types.LONG)),
-        ("CREATE TABLE s.t (a int)", "row_id", (types.LONG, types.LONGLONG, types.LONGLONG)),
+        ("CREATE TABLE s.t (a int)", "row_id", (mysql.LONG, mysql.LONG)),
+        ("CREATE TABLE s.t (a int)", "row_id", (mysql.LONG, mysql.LONGLONG, mysql.LONGLONG)),
     ],
 )
 def test_no_hidden_key_is_guessed(sql: str, name: str, kinds: tuple[int, ...]) -> None:
@@ -175,11 +175,11 @@ def test_no_hidden_key_is_guessed(sql: str, name: str, kinds: tuple[int, ...]) -
 def test_mariadbs_vector_is_bytes_in_the_rows(names: tuple[str, ...] | None) -> None:
     collations = None if names is None else (0, 63)
     rows = TableMap(
-        1, "s", "t", (types.LONG, types.VARCHAR), (0, 12), (False, True),
+        1, "s", "t", (mysql.LONG, mysql.VARCHAR), (0, 12), (False, True),
         names=names, collations=collations, unsigned=names and (False, False),
     )  # fmt: skip
     meta = SchemaRegistry("create table s.t (id int, v vector(3))").resolve(rows)
-    assert (meta.columns[1].type_code, meta.columns[1].mysql_type) == (types.VECTOR, "vector(3)")
+    assert (meta.columns[1].type_code, meta.columns[1].mysql_type) == (mysql.VECTOR, "vector(3)")
     assert make_plan(TableVersion(meta, rows)).codes[1] == codes.VECTOR
     assert storage_code(meta.columns[1]) == codes.VECTOR
     other = SchemaRegistry("create table s.t (id int, v vector(4))")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog import types as t
 from ray_canal.config import SourceConfig
 from ray_canal.errors import (
     CanalError,
@@ -24,6 +23,7 @@ from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import ResultColumn, Selection, selection
 from ray_canal.snapshot.result import ResultReader
+from ray_canal.types import mysql as t
 from ray_canal.views.arrow import batches
 
 META = TableMeta(

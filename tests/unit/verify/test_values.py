@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.types import mysql
 from ray_canal.verify.rows import ABSENT, TheirColumn
 from ray_canal.verify.values import equal, not_compared, opinion, plain, type_family
 
@@ -27,24 +27,24 @@ def agree(meta: ColumnMeta, ours: Any, theirs: Any, their: TheirColumn = NAMED) 
 
 
 FORMS = [
-    (column(types.BIT, length=9), 257, "100000001", "100000000"),
-    (column(types.SET, labels=("a", "b"), charset="latin1"), ["a", "b"], {"b", "a"}, {"a"}),
-    (column(types.SET, labels=("a",), charset="latin1"), [], None, {"a"}),
-    (column(types.YEAR), 0, 1900, 2000),
-    (column(types.STRING, "binary(4)", length=4), b"ab\0\0", b"ab", b"ac"),
-    (column(types.VARCHAR, "varbinary(4)"), b"\xe9", "é", "e"),
-    (column(types.VARCHAR, "varchar(9)", charset="utf8mb4"), "é", "é", "e"),
-    (column(types.VARCHAR, "varchar(9)", charset="sjis"), "abc", "abc", "abd"),
+    (column(mysql.BIT, length=9), 257, "100000001", "100000000"),
+    (column(mysql.SET, labels=("a", "b"), charset="latin1"), ["a", "b"], {"b", "a"}, {"a"}),
+    (column(mysql.SET, labels=("a",), charset="latin1"), [], None, {"a"}),
+    (column(mysql.YEAR), 0, 1900, 2000),
+    (column(mysql.STRING, "binary(4)", length=4), b"ab\0\0", b"ab", b"ac"),
+    (column(mysql.VARCHAR, "varbinary(4)"), b"\xe9", "é", "e"),
+    (column(mysql.VARCHAR, "varchar(9)", charset="utf8mb4"), "é", "é", "e"),
+    (column(mysql.VARCHAR, "varchar(9)", charset="sjis"), "abc", "abc", "abd"),
     (
-        column(types.TIMESTAMP2), dt.datetime(2026, 1, 2, tzinfo=UTC), dt.datetime(2026, 1, 2),
+        column(mysql.TIMESTAMP2), dt.datetime(2026, 1, 2, tzinfo=UTC), dt.datetime(2026, 1, 2),
         dt.datetime(2026, 1, 3),
     ),
-    (column(types.JSON), '{"a": [1.5, "x", true]}', {b"a": [1.5, b"x", True]},
+    (column(mysql.JSON), '{"a": [1.5, "x", true]}', {b"a": [1.5, b"x", True]},
      {b"a": [1.5, b"x", 1]}),
-    (column(types.DOUBLE), float("nan"), float("nan"), 1.0),
-    (column(types.LONG), None, None, 0),
-    (column(types.LONG), ABSENT, ABSENT, None),
-    (column(types.LONG), None, None, ABSENT),
+    (column(mysql.DOUBLE), float("nan"), float("nan"), 1.0),
+    (column(mysql.LONG), None, None, 0),
+    (column(mysql.LONG), ABSENT, ABSENT, None),
+    (column(mysql.LONG), None, None, ABSENT),
 ]  # fmt: skip
 
 
@@ -55,28 +55,28 @@ def test_forms_are_brought_together(meta: ColumnMeta, ours: Any, same: Any, othe
 
 
 def test_without_row_metadata_a_number_has_no_sign() -> None:
-    meta = column(types.SHORT, "smallint unsigned", unsigned=True)
+    meta = column(mysql.SHORT, "smallint unsigned", unsigned=True)
     assert agree(meta, 65535, -1, UNNAMED)
     assert not agree(meta, 65535, -1, NAMED)
-    assert not agree(column(types.SHORT, "smallint"), 65535, -1, UNNAMED)
+    assert not agree(column(mysql.SHORT, "smallint"), 65535, -1, UNNAMED)
 
 
 NOT_COMPARED = [
-    (column(types.VARCHAR, charset="hp8"), NAMED, "é", b"\xc5", "no such codec"),
-    (column(types.VARCHAR, charset="sjis"), NAMED, "‾", "~~é", "maps it otherwise"),
-    (column(types.VARCHAR, charset="cp1251"), UNNAMED, "ж", "x", "no character sets"),
-    (column(types.STRING, "uuid", charset="binary"), NAMED, "a-b", b"ab", "bytes to"),
-    (column(types.JSON), NAMED, '"2026-01-01"', dt.datetime(2026, 1, 1), "no JSON type"),
-    (column(types.VECTOR, "vector(1)"), NAMED, [1.0], b"\0\0\0\0", "a vector"),
-    (column(types.ENUM, labels=("a",)), UNNAMED, "a", None, "no labels"),
-    (column(types.ENUM, labels=("é",), charset="latin1"), NAMED, "é", "", "labels in latin1"),
-    (column(types.TIME2), NAMED, -dt.timedelta(microseconds=5), dt.timedelta(0), "negative TIME"),
-    (column(types.TIMESTAMP2), NAMED, None, dt.datetime(1970, 1, 1), "zero TIMESTAMP"),
+    (column(mysql.VARCHAR, charset="hp8"), NAMED, "é", b"\xc5", "no such codec"),
+    (column(mysql.VARCHAR, charset="sjis"), NAMED, "‾", "~~é", "maps it otherwise"),
+    (column(mysql.VARCHAR, charset="cp1251"), UNNAMED, "ж", "x", "no character sets"),
+    (column(mysql.STRING, "uuid", charset="binary"), NAMED, "a-b", b"ab", "bytes to"),
+    (column(mysql.JSON), NAMED, '"2026-01-01"', dt.datetime(2026, 1, 1), "no JSON type"),
+    (column(mysql.VECTOR, "vector(1)"), NAMED, [1.0], b"\0\0\0\0", "a vector"),
+    (column(mysql.ENUM, labels=("a",)), UNNAMED, "a", None, "no labels"),
+    (column(mysql.ENUM, labels=("é",), charset="latin1"), NAMED, "é", "", "labels in latin1"),
+    (column(mysql.TIME2), NAMED, -dt.timedelta(microseconds=5), dt.timedelta(0), "negative TIME"),
+    (column(mysql.TIMESTAMP2), NAMED, None, dt.datetime(1970, 1, 1), "zero TIMESTAMP"),
     (
-        column(types.TIMESTAMP2), NAMED, dt.datetime(2040, 1, 1, tzinfo=UTC),
+        column(mysql.TIMESTAMP2), NAMED, dt.datetime(2040, 1, 1, tzinfo=UTC),
         dt.datetime(1903, 1, 1), "after 2038",
     ),
-    (column(types.DATETIME2), UNNAMED, None, None, "NULL or a date"),
+    (column(mysql.DATETIME2), UNNAMED, None, None, "NULL or a date"),
 ]  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_why_values_are_not_compared(
 
 
 def test_a_date_that_no_calendar_has_is_not_compared() -> None:
-    meta = column(types.DATETIME2)
+    meta = column(mysql.DATETIME2)
     assert "no calendar" in not_compared(meta, NAMED, None, None, True)
     assert not not_compared(meta, NAMED, dt.datetime(2026, 1, 1), None, True)  # a difference
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ray_canal.binlog.charset_tables import tables
 from ray_canal.binlog.plan import Plan, note_runs
 from ray_canal.kernels.rows import fill, rows, wire
+from ray_canal.types.charset_tables import tables
 from tests.unit.plain import compiled_only, run_without_compiler
 
 _ID_BYTES = 6

@@ -9,13 +9,13 @@ import zlib
 import numpy as np
 import pytest
 
-from ray_canal.binlog.charset_tables import table_of, tables
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels.base import codes, memory
 from ray_canal.kernels.base.crc import crc32
 from ray_canal.kernels.base.jit import kernel
 from ray_canal.kernels.rows import charset, temporal
 from ray_canal.kernels.rows.decimals import decimal64, decimal_bytes, decimal_groups, decimal_wide
+from ray_canal.types.charset_tables import table_of, tables
 
 LEFT = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4}
 
@@ -147,7 +147,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_character_sets(name: str) -> None:
-    from ray_canal.binlog.charsets import CHARSETS
+    from ray_canal.types.charsets import CHARSETS
 
     text = TEXTS[name]
     data = buffer(text.encode(CHARSETS[name][0]))

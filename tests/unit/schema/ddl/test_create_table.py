@@ -14,6 +14,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.create_table import column_meta, parse_tables
 from ray_canal.schema.fit import misfit, same_type
+from ray_canal.types import mysql
 from tests.unit.binlog.golden import GOLDEN, needs_golden
 
 
@@ -26,23 +27,23 @@ def column(definition: str, options: str = "") -> ColumnMeta:
 @pytest.mark.parametrize(
     ("definition", "mysql_type", "code", "unsigned"),
     [
-        ("int NOT NULL", "int", types.LONG, False),
-        ("int(11) DEFAULT NULL", "int(11)", types.LONG, False),
-        ("int unsigned", "int unsigned", types.LONG, True),
-        ("tinyint(3) unsigned zerofill", "tinyint(3) unsigned zerofill", types.TINY, True),
-        ("BIGINT(20)  UNSIGNED", "bigint(20) unsigned", types.LONGLONG, True),
-        ("int comment 'unsigned'", "int", types.LONG, False),
-        ("float(7,4)", "float(7,4)", types.FLOAT, False),
-        ("double precision", "double precision", types.DOUBLE, False),
-        ("bool", "bool", types.TINY, False),
-        ("serial", "serial", types.LONGLONG, True),
-        ("year(4)", "year(4)", types.YEAR, False),
-        ("character varying(5)", "character varying(5)", types.VARCHAR, False),
-        ("varchar(5000) /*M!100301 COMPRESSED*/", "varchar(5000)", types.VARCHAR, False),
-        ("point NOT NULL /*!80003 SRID 4326 */", "point", types.GEOMETRY, False),
-        ("vector(3)", "vector(3)", types.VECTOR, False),
-        ("inet6", "inet6", types.STRING, False),
-        ("json DEFAULT (json_array())", "json", types.JSON, False),
+        ("int NOT NULL", "int", mysql.LONG, False),
+        ("int(11) DEFAULT NULL", "int(11)", mysql.LONG, False),
+        ("int unsigned", "int unsigned", mysql.LONG, True),
+        ("tinyint(3) unsigned zerofill", "tinyint(3) unsigned zerofill", mysql.TINY, True),
+        ("BIGINT(20)  UNSIGNED", "bigint(20) unsigned", mysql.LONGLONG, True),
+        ("int comment 'unsigned'", "int", mysql.LONG, False),
+        ("float(7,4)", "float(7,4)", mysql.FLOAT, False),
+        ("double precision", "double precision", mysql.DOUBLE, False),
+        ("bool", "bool", mysql.TINY, False),
+        ("serial", "serial", mysql.LONGLONG, True),
+        ("year(4)", "year(4)", mysql.YEAR, False),
+        ("character varying(5)", "character varying(5)", mysql.VARCHAR, False),
+        ("varchar(5000) /*M!100301 COMPRESSED*/", "varchar(5000)", mysql.VARCHAR, False),
+        ("point NOT NULL /*!80003 SRID 4326 */", "point", mysql.GEOMETRY, False),
+        ("vector(3)", "vector(3)", mysql.VECTOR, False),
+        ("inet6", "inet6", mysql.STRING, False),
+        ("json DEFAULT (json_array())", "json", mysql.JSON, False),
     ],
 )
 def test_types(definition: str, mysql_type: str, code: int, unsigned: bool) -> None:

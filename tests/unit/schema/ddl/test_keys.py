@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.schema_record import CatalogSnapshot
@@ -14,6 +13,7 @@ from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.records import load_history, snapshot_record
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.schema.table_state import Session, TableState
+from ray_canal.types import mysql
 
 MARIADB, MYSQL = Session("s", "utf8mb4", Dialect(True)), Session("s", "utf8mb4", Dialect(False))
 
@@ -168,20 +168,20 @@ def test_a_sequence_is_dropped_as_one() -> None:
 
 
 def table_map(*kinds: int, names: tuple[str, ...] | None = None, hashes: int = 0) -> TableMap:
-    sizes = tuple(2 if kind == types.BLOB else 0 for kind in kinds)
+    sizes = tuple(2 if kind == mysql.BLOB else 0 for kind in kinds)
     nullable = (True,) * len(kinds)
     return TableMap(1, "s", "t", kinds, sizes, nullable, names=names, hashes=hashes)
 
 
 LONG_KEY = "create table s.t (a int, t text unique)"
-ROWS = (types.LONG, types.BLOB, types.LONGLONG)
+ROWS = (mysql.LONG, mysql.BLOB, mysql.LONGLONG)
 
 
 def test_rows_must_have_what_the_keys_hide() -> None:
     registry = SchemaRegistry(LONG_KEY)
     meta = registry.resolve(table_map(*ROWS))
     assert ([c.name for c in meta.columns], meta.hidden) == (["a", "t"], 1)
-    for wrong in (ROWS[:2], (*ROWS, types.LONGLONG), (*ROWS[:2], types.LONG)):
+    for wrong in (ROWS[:2], (*ROWS, mysql.LONGLONG), (*ROWS[:2], mysql.LONG)):
         with pytest.raises(TableMetaMismatch, match="hidden"):
             registry.resolve(table_map(*wrong))
 

@@ -6,7 +6,8 @@ import pytest
 
 from ray_canal.kernels.base import codes
 from ray_canal.schema.ddl.column_type import column_meta
-from ray_canal.views.sql_types import null_type, sql_type, widened
+from ray_canal.types import sql
+from ray_canal.types.registry import sql_type, sql_type_of_null, sql_type_widened
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,10 @@ from ray_canal.views.sql_types import null_type, sql_type, widened
 )
 def test_types(mysql_type: str, code: int, plain: int, wide: int, null: int) -> None:
     column = column_meta("c", mysql_type)
-    assert (sql_type(column, code), widened(column, code), null_type(column, code)) == (
-        plain,
-        wide,
-        null,
-    )
+    assert sql_type(column, code) == plain
+    assert sql_type_widened(column, code) == wide
+    assert sql_type_of_null(column, code) == null
+
+
+def test_the_numbers_are_those_of_java_sql_types() -> None:
+    assert (sql.TINYINT, sql.BIT, sql.OTHER, sql.CLOB) == (-6, -7, 1111, 2005)

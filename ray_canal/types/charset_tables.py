@@ -10,10 +10,10 @@ import threading
 
 import numpy as np
 
-from ray_canal.binlog.charsets import CHARSETS, canonical, character
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels.rows import charset as k
 from ray_canal.model.arrays import Int32s
+from ray_canal.types.charsets import CHARSETS, canonical, character
 
 UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "ascii"})
 """Character sets whose bytes are UTF-8 as they are."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pymysql.charset import _charsets
 
-from ray_canal.binlog.charsets import canonical, charset_of_collation, decode_text
 from ray_canal.errors import UnsupportedEvent
+from ray_canal.types.charsets import canonical, charset_of_collation, decode_text
 
 
 def test_ids_that_pymysql_knows() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from ray_canal.binlog.charset_data import DIFFERENCES
 from ray_canal.errors import UnsupportedEvent
+from ray_canal.types.charset_data import DIFFERENCES
 
 # charset: (the nearest Python codec, "" for none; most bytes per character). charset_data.py says
 # where MySQL differs from it.

@@ -1,0 +1,175 @@
+"""The console as an ASGI application: routes, errors as answers, and the server that runs it."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+import time
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from ray_canal import console
+from ray_canal.config import ConsoleConfig
+from ray_canal.console import pages, rest
+from ray_canal.console.access import Logins
+from ray_canal.console.audit import Audit
+from ray_canal.console.cluster import Cluster
+from ray_canal.console.collector import Collector
+from ray_canal.console.desk import COOKIE, Desk, LoginNeeded
+from ray_canal.console.guard import LOCAL_HOSTS, Guard
+from ray_canal.console.live_tail import Tails
+from ray_canal.errors import (
+    AccessDenied,
+    CanalError,
+    ConfigError,
+    ConsumerError,
+    InstanceNotFound,
+    InstanceNotRunning,
+    NotSubscribed,
+    SourceError,
+)
+
+logger = logging.getLogger(__name__)
+
+_START_LIMIT_S = 30.0
+_STATUS = (
+    (AccessDenied, 403),
+    (InstanceNotFound, 404),
+    (NotSubscribed, 404),
+    (ConfigError, 400),
+    (ConsumerError, 429),
+    (SourceError, 502),
+    (InstanceNotRunning, 503),
+)
+
+
+def application(desk: Desk) -> Guard:
+    """Return the application over these parts."""
+    app = FastAPI(
+        title="ray_canal console",
+        version="1",
+        description=console.__doc__ or "",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+    )
+    app.state.desk = desk
+    app.state.tails = Tails(desk.config.tails_max)
+    app.include_router(rest.router)
+    app.include_router(pages.router)
+    app.add_middleware(GZipMiddleware, minimum_size=2048)
+    app.add_exception_handler(CanalError, _failed)
+    app.add_exception_handler(LoginNeeded, _login_needed)
+    app.add_exception_handler(HTTPException, _http_failed)
+    config = desk.config
+    return Guard(app, () if config.asks_who_comes or config.insecure else LOCAL_HOSTS)
+
+
+def _by_program(request: Request) -> bool:
+    return request.url.path.startswith(("/api/", "/metrics"))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 409)
+    return _answer(request, status, str(error), type(error).__name__)
+
+
+async def _http_failed(request: Request, error: Exception) -> Response:
+    code = error.status_code if isinstance(error, HTTPException) else 500
+    return _answer(request, code, getattr(error, "detail", ""), "HTTPException")
+
+
+def _answer(request: Request, status: int, message: str, kind: str) -> Response:
+    if _by_program(request):
+        return JSONResponse({"error": kind, "message": message}, status)
+    desk: Desk = request.app.state.desk
+    visitor = desk.logins.visitor("", request.cookies.get(COOKIE, ""))
+    return pages.page(request, "error.html", visitor, status, message=message)
+
+
+async def _login_needed(request: Request, error: Exception) -> Response:
+    if _by_program(request) or request.headers.get("x-part"):
+        return JSONResponse(
+            {"error": "LoginNeeded", "message": "say who you are: authorization: Basic"},
+            401,
+            headers={"WWW-Authenticate": 'Basic realm="ray_canal console"'},
+        )
+    return RedirectResponse("/login", 303)
+
+
+class Console:
+    """One console: it asks the destinations and serves pages, from threads of its own."""
+
+    def __init__(self, config: ConsoleConfig, cluster: Cluster, config_path: str) -> None:
+        """Raises ConfigError: a secret cannot be read."""
+        self._config = config
+        self._collector = Collector(cluster, config.refresh_s)
+        desk = Desk(
+            config=config,
+            cluster=cluster,
+            collector=self._collector,
+            logins=Logins(config),
+            audit=Audit(config.audit_log),
+            config_path=config_path,
+        )
+        self._server = uvicorn.Server(_server_config(config, application(desk)))
+        self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
+
+    def start(self) -> str:
+        """Begin to listen; return the URL. Raises ConfigError: the port cannot be had."""
+        self._collector.start()
+        self._thread.start()
+        deadline = time.monotonic() + _START_LIMIT_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.stop()
+                raise ConfigError(
+                    f"the console cannot listen on {self._config.listens_on}:{self._config.port}: "
+                    "is the port taken, or the certificate wrong? (console.port, console.tls)"
+                )
+            time.sleep(0.02)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        host = self._config.listens_on
+        host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        scheme = "https" if self._config.tls.cert else "http"
+        logger.info("the console listens", extra={"event": {"event": "console started"}})
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    def stop(self) -> None:
+        """Close the port and end asking. The destinations go on."""
+        self._server.should_exit = True
+        self._server.force_exit = True  # a live tail would keep it
+        self._collector.stop()
+        if self._thread.is_alive():
+            self._thread.join(_START_LIMIT_S)
+
+
+def _server_config(config: ConsoleConfig, app: Any) -> uvicorn.Config:
+    tls: dict[str, Any] = {}
+    if config.tls.cert:
+        tls = {"ssl_certfile": config.tls.cert, "ssl_keyfile": config.tls.key or None}
+    if config.tls.ca:
+        tls |= {"ssl_ca_certs": config.tls.ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return uvicorn.Config(
+        app,
+        host=config.listens_on,
+        port=config.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        limit_concurrency=config.connections_max,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=32 << 10,
+        **tls,
+    )

@@ -1,0 +1,60 @@
+"""The deployment as the console knows it: calls of the public client API in one namespace.
+
+Every call blocks and may wait for as long as a destination does not answer; who calls bears that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_canal.client import api
+from ray_canal.client.connecting import connect
+from ray_canal.client.connector import Connector
+from ray_canal.client.subscribers import subscribers, unsubscribe
+from ray_canal.config import CanalConfig
+from ray_canal.render import plain
+
+
+class Cluster:
+    """Destinations of one Ray namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def destinations(self) -> list[str]:
+        """Return the names of the destinations that run, sorted."""
+        return api.destinations(namespace=self._namespace)
+
+    def status(self, destination: str) -> dict[str, Any]:
+        """Return what a destination says of itself, as plain values."""
+        found: dict[str, Any] = plain(api.status(destination, namespace=self._namespace))
+        return dict(found[destination])
+
+    def subscribers(self, destination: str) -> list[dict[str, Any]]:
+        """Return the subscribers of a destination, as plain values."""
+        return list(plain(subscribers(destination, namespace=self._namespace)[destination]))
+
+    def stop(self, destination: str) -> None:
+        """Stop a destination; its cursors stay."""
+        api.stop(destination, namespace=self._namespace)
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        """Remove a subscriber and its cursor."""
+        unsubscribe(destination, client_id, namespace=self._namespace)
+
+    def set_filter(self, destination: str, client_id: int, tables: str) -> None:
+        """Change a subscriber's table filter."""
+        api.set_filter(destination, tables, client_id=client_id, namespace=self._namespace)
+
+    def set_destination_filter(self, destination: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change keys of a destination's own filter; return all of them."""
+        return api.set_instance_filter(destination, namespace=self._namespace, **changes)
+
+    def start(self, config: CanalConfig) -> list[str]:
+        """Start the destinations of a configuration in this namespace; return their names."""
+        here = config.ray.model_copy(update={"namespace": self._namespace})
+        return api.start(config.model_copy(update={"ray": here}), replace=False)
+
+    def look_on(self, destination: str) -> Connector:
+        """Return a connector with an ephemeral subscription, which affects no other."""
+        return connect(destination, None, namespace=self._namespace)

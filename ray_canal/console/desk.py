@@ -1,0 +1,117 @@
+"""What pages and REST share: the parts of one console, and how its calls to the cluster are made.
+
+A call that changes something runs in a thread with a time limit: a destination that does not answer
+costs its caller that long, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import Depends, Request
+
+from ray_canal.config import CanalConfig, ConsoleConfig
+from ray_canal.console.access import Logins, Visitor
+from ray_canal.console.audit import Audit
+from ray_canal.console.cluster import Cluster
+from ray_canal.console.collector import Collector, Known
+from ray_canal.errors import AccessDenied, InstanceNotRunning
+
+T = TypeVar("T")
+
+COOKIE = "ray_canal_console"
+CSRF_HEADER = "x-csrf-token"
+_CALL_LIMIT_S = 60.0
+
+
+class LoginNeeded(Exception):
+    """The visitor has to say who they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """The parts of one console. `config_path`: where the first source's canal.toml is written."""
+
+    config: ConsoleConfig
+    cluster: Cluster
+    collector: Collector
+    logins: Logins
+    audit: Audit
+    config_path: str
+    deployment: CanalConfig | None = None
+
+    def visible(self, visitor: Visitor) -> list[Known]:
+        """Return what is known of the destinations that the visitor may see."""
+        return [known for known in self.collector.all() if visitor.sees(known.name)]
+
+    def one(self, visitor: Visitor, destination: str) -> Known:
+        """Return what is known of one. Raises AccessDenied, InstanceNotFound."""
+        visitor.refuse_without("read", destination)
+        return self.collector.one(destination)
+
+    async def call(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Return what a blocking call returns. Raises InstanceNotRunning: no answer in time."""
+        try:
+            with anyio.fail_after(_CALL_LIMIT_S):
+                return await anyio.to_thread.run_sync(
+                    lambda: call(*arguments), abandon_on_cancel=True
+                )
+        except TimeoutError:
+            raise InstanceNotRunning(
+                f"no answer within {_CALL_LIMIT_S:.0f} s; it may still be carried out"
+            ) from None
+
+    async def change(
+        self, visitor: Visitor, action: str, destination: str, call: Callable[..., T], *args: Any
+    ) -> T:
+        """Carry out what somebody changes, tell the audit log, and look at the result."""
+        shown = {"arguments": [str(each) for each in args]} if args else {}
+        try:
+            result = await self.call(call, *args)
+        except Exception as error:
+            self.audit.tell(visitor.name, action, destination, failed=str(error), **shown)
+            raise
+        self.audit.tell(visitor.name, action, destination, **shown)
+        await anyio.to_thread.run_sync(self.collector.refresh, destination)
+        return result
+
+
+def desk_of(request: Request) -> Desk:
+    """Return the console that a request is for."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Return who asks. Raises LoginNeeded."""
+    visitor = desk_of(request).logins.visitor(
+        request.headers.get("authorization", ""), request.cookies.get(COOKIE, "")
+    )
+    if visitor is None:
+        raise LoginNeeded
+    return visitor
+
+
+def changer_of(request: Request) -> Visitor:
+    """Return who asks for a change by REST. Raises LoginNeeded; AccessDenied: a browser may have
+    been made to ask by somebody else's page."""
+    visitor = visitor_of(request)
+    if visitor.by_header or visitor.proves(request.headers.get(CSRF_HEADER, "")):
+        return visitor
+    if not desk_of(request).logins.asks and request.headers.get("content-type", "").startswith(
+        "application/json"
+    ):
+        return visitor  # a page of another site may send no JSON
+    raise AccessDenied(
+        "send name and password with the request (authorization: Basic), or the page's token as "
+        f"{CSRF_HEADER}; without a password on the console, send application/json"
+    )
+
+
+TheDesk = Annotated[Desk, Depends(desk_of)]
+Reader = Annotated[Visitor, Depends(visitor_of)]
+Changer = Annotated[Visitor, Depends(changer_of)]

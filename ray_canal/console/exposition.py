@@ -1,0 +1,100 @@
+"""The console's own Prometheus page: what each destination's last status says, by the table of
+model/metrics.py. The names are those that Ray exports, so rules and boards fit both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ray_canal.console.alerts import answers
+from ray_canal.console.collector import Known
+from ray_canal.model.metrics import ANSWERS, CONNECTED, METRICS, PREFIX, UP, Metric, up, value_at
+
+# Canal's own name: (key of a status, factor, kind, what it is)
+CANAL_NAMES = {
+    "canal_instance_traffic_delay": ("lag_seconds", 1000.0, "gauge", "Lag in milliseconds"),
+    "canal_instance_put_rows": ("rows", 1.0, "counter", "Rows put into the log"),
+    "canal_instance_received_binlog_bytes": (
+        "fetched.received_bytes",
+        1.0,
+        "counter",
+        "Binlog bytes received",
+    ),
+}
+
+Sample = tuple[dict[str, str], float]
+
+
+def exposition(all_known: Sequence[Known], *, canal_names: bool = False) -> str:
+    """Return the metrics of all destinations in Prometheus' text format."""
+    lines: list[str] = []
+    _add(lines, PREFIX + ANSWERS, "gauge", "1 while the destination answers", _answers(all_known))
+    lively = [known for known in all_known if known.status and answers(known)]
+    text = "1 while the destination reads its source"
+    _add(lines, PREFIX + UP, "gauge", text, _up(all_known))
+    text = "1 while the source's connection stands"
+    _add(lines, PREFIX + CONNECTED, "gauge", text, _connected(lively))
+    for metric in METRICS:
+        _add(lines, metric.exported, metric.kind, metric.text, _measured(metric, lively))
+    if canal_names:
+        for name, (key, factor, kind, text) in CANAL_NAMES.items():
+            _add(lines, name, kind, text, _aliased(key, factor, lively))
+        text = "Subscribers"
+        _add(lines, "canal_instance_subscriptions", "gauge", text, _subscriptions(lively))
+    return "\n".join(lines) + "\n"
+
+
+def _add(lines: list[str], name: str, kind: str, text: str, samples: Iterator[Sample]) -> None:
+    head = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        lines += head
+        head = []
+        told = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
+        lines.append(f"{name}{{{told}}} {value:.17g}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _answers(all_known: Sequence[Known]) -> Iterator[Sample]:
+    for known in all_known:
+        yield {"destination": known.name}, answers(known)
+
+
+def _up(all_known: Sequence[Known]) -> Iterator[Sample]:
+    """A destination that does not answer is down."""
+    for known in all_known:
+        value = up(known.status) if known.status and answers(known) else 0.0
+        if value is not None:
+            yield {"destination": known.name}, value
+
+
+def _connected(all_known: Sequence[Known]) -> Iterator[Sample]:
+    for known in all_known:
+        yield {"destination": known.name}, float(bool(known.status.get("connected")))
+
+
+def _subscriptions(all_known: Sequence[Known]) -> Iterator[Sample]:
+    for known in all_known:
+        yield {"destination": known.name}, float(len(known.subscribers))
+
+
+def _aliased(key: str, factor: float, all_known: Sequence[Known]) -> Iterator[Sample]:
+    for known in all_known:
+        value = value_at(known.status, key)
+        if value is not None:
+            yield {"destination": known.name}, float(value) * factor
+
+
+def _measured(metric: Metric, all_known: Sequence[Known]) -> Iterator[Sample]:
+    for known in all_known:
+        if metric.of == "destination":
+            value = value_at(known.status, metric.key)
+            if value is not None:
+                yield {"destination": known.name}, float(value)
+            continue
+        place = "stages" if metric.of == "stage" else "store.subscribers"
+        for each, record in value_at(known.status, place, {}).items():
+            value = record.get(metric.key)
+            if value is not None:
+                yield {"destination": known.name, metric.label: each}, float(value)

@@ -1,0 +1,91 @@
+"""What every request passes first: limits of its size, its host and origin, and safe headers.
+
+Plain ASGI, so that streams pass unbuffered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_BYTES_MAX = 64 << 10
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "testserver"})
+_CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class _TooLarge(Exception):
+    """A body is larger than any that the console takes."""
+
+
+class Guard:
+    """Wraps the application. `hosts`: the names under which it may be called; empty: any. Where no
+    password is asked for, other names would let a page of somebody else in (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refused(scope)
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        passed_bytes = 0
+        began = False
+
+        async def limited() -> Message:
+            nonlocal passed_bytes
+            message = await receive()
+            passed_bytes += len(message.get("body", b""))
+            if passed_bytes > BODY_BYTES_MAX:
+                raise _TooLarge
+            return message
+
+        async def headed(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            await self._app(scope, limited, headed)
+        except _TooLarge:
+            if not began:
+                await _answer(413, "the body is too large")(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts and (urlsplit(f"//{host}").hostname or "") not in self._hosts:
+            return _answer(421, "call the console as localhost, or give it a password")
+        if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
+            return _answer(413, "the body is too large")
+        if scope["method"] in _CHANGING:
+            origin = headers.get("origin")
+            if origin is not None and urlsplit(origin).netloc != host:
+                return _answer(403, "the request comes from a page of another site")
+        return None
+
+
+def _answer(status: int, text: str) -> PlainTextResponse:
+    return PlainTextResponse(text + "\n", status, headers={"Connection": "close"})

@@ -1,0 +1,109 @@
+"""What the pages show of destinations, made of what the collector knows: plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.console.alerts import Problem, problems
+from ray_canal.console.collector import Known
+from ray_canal.model.metrics import value_at
+
+STAGES = (
+    ("fetch", "fetch", "reads the server's stream, or files"),
+    ("parse", "parse", "tables, DDL, transactions"),
+    ("decode", "decode", "rows to columns"),
+    ("buffer", "buffer", "order, transaction boundaries"),
+    ("store", "store", "the log, cursors"),
+    ("get", "get", "what clients take"),
+)
+_BUSY_PERCENT = 80.0
+_WORKING_PERCENT = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the pipeline: percent of the last seconds that it worked, and of all time that
+    it waited. Tasks that run side by side add up to over 100."""
+
+    name: str
+    text: str
+    busy_percent: float
+    waiting_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A destination on the overview."""
+
+    known: Known
+    problems: list[Problem]
+    slowest: dict[str, Any] | None
+    bottleneck: str
+
+    @property
+    def level(self) -> str:
+        """"critical", "warning", "ok", or "asked" before the first answer."""
+        if self.problems:
+            return self.problems[0].severity
+        return "ok" if self.known.status else "asked"
+
+    def value(self, path: str) -> Any:
+        """Return what stands at `store.fill` of the status; None where nothing does."""
+        return value_at(self.known.status, path)
+
+
+_ORDER = {"critical": 0, "warning": 1, "asked": 2, "ok": 3}
+
+
+def row(known: Known) -> Row:
+    """Return a destination's row."""
+    return Row(
+        known=known,
+        problems=problems(known),
+        slowest=slowest(known),
+        bottleneck=bottleneck(known.status),
+    )
+
+
+def rows(all_known: Sequence[Known]) -> list[Row]:
+    """Return the rows of the overview: what is wrong comes first."""
+    return sorted(map(row, all_known), key=lambda each: (_ORDER[each.level], each.known.name))
+
+
+def slowest(known: Known) -> dict[str, Any] | None:
+    """Return the subscriber that is furthest behind; None without one."""
+    behind = [each for each in known.subscribers if each.get("bytes_behind") is not None]
+    return max(behind, key=lambda each: float(each["bytes_behind"]), default=None)
+
+
+def stages(status: dict[str, Any]) -> list[Stage]:
+    """Return the stages of the pipeline in the order in which a chunk passes them."""
+    found = status.get("stages") or {}
+    return [
+        Stage(
+            name=name,
+            text=text,
+            busy_percent=float(found[name].get("busy_percent", 0.0)),
+            waiting_percent=_share(found[name]),
+        )
+        for name, _, text in STAGES
+        if name in found
+    ]
+
+
+def _share(times: dict[str, float]) -> float:
+    both = times["busy_s"] + times["waiting_s"]
+    return 100 * times["waiting_s"] / both if both else 0.0
+
+
+def bottleneck(status: dict[str, Any]) -> str:
+    """Return what limits a destination now: a stage, "subscribers" while the log is full; "" while
+    nothing does."""
+    if value_at(status, "store.full_s", 0.0):
+        return "subscribers"
+    busiest = max(stages(status), key=lambda each: each.busy_percent, default=None)
+    if busiest is None or busiest.busy_percent < _WORKING_PERCENT:
+        return ""
+    return busiest.name if busiest.busy_percent >= _BUSY_PERCENT else ""

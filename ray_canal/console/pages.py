@@ -1,0 +1,283 @@
+"""The pages: rendered here from what the collector knows; our script refreshes parts of them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import mimetypes
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+import anyio
+import jinja2
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+
+from ray_canal.console import text
+from ray_canal.console.access import Visitor
+from ray_canal.console.alerts import problems
+from ray_canal.console.desk import COOKIE, Desk, Reader, TheDesk
+from ray_canal.console.exposition import exposition
+from ray_canal.console.first_source import FirstSource, check_first, start_first
+from ray_canal.console.live_tail import Tails, refuse_hidden, tail
+from ray_canal.console.overview import bottleneck, rows, slowest, stages
+from ray_canal.console.rest import filtered, removed, stopped
+from ray_canal.errors import AccessDenied, CanalError
+
+router = APIRouter(include_in_schema=False)
+
+_FAILED_LOGIN_S = 1.0
+_PARTS = ("overview.html", "destination.html", "error.html")
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("ray_canal.console"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    found.filters.update(text.FILTERS)
+    return found
+
+
+def rendered(template: str, visitor: Visitor | None, **values: Any) -> str:
+    """Return a page's HTML."""
+    page = _templates().get_template(template)
+    return page.render(visitor=visitor, version=assets_version(), **values)
+
+
+def page(
+    request: Request, template: str, visitor: Visitor | None, code: int = 200, **values: Any
+) -> HTMLResponse:
+    """Return a page; its inner part alone if the page's own script asks."""
+    name = f"_{template}" if template in _PARTS and request.headers.get("x-part") else template
+    return HTMLResponse(rendered(name, visitor, code=code, **values), code)
+
+
+@functools.cache
+def _asset(name: str) -> bytes | None:
+    if name.startswith(".") or "/" in name or "\\" in name:
+        return None
+    file = resources.files("ray_canal.console") / "static" / name
+    return file.read_bytes() if file.is_file() else None
+
+
+@functools.cache
+def assets_version() -> str:
+    """Return what changes when the script or the style does."""
+    both = (_asset("console.css") or b"") + (_asset("console.js") or b"")
+    return hashlib.sha256(both).hexdigest()[:12]
+
+
+@router.get("/static/{name}")
+async def static(name: str) -> Response:
+    """Return a style, script or picture of the package."""
+    content = _asset(name)
+    if content is None:
+        return PlainTextResponse("not here\n", 404)
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Response(content, media_type=kind, headers={"Cache-Control": "max-age=86400"})
+
+
+@router.get("/healthz")
+async def healthz() -> PlainTextResponse:
+    """Say that the console runs; for probes."""
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/metrics")
+async def metrics(desk: TheDesk, visitor: Reader) -> PlainTextResponse:
+    """Return the metrics of the destinations that the visitor may see, for Prometheus."""
+    body = exposition(desk.visible(visitor), canal_names=desk.config.canal_metric_names)
+    return PlainTextResponse(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/")
+async def overview(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+    """Return the overview of all destinations."""
+    shown = rows(desk.visible(visitor))
+    return page(
+        request,
+        "overview.html",
+        visitor,
+        rows=shown,
+        wrong=[each for each in shown if each.problems],
+        error=desk.collector.error,
+    )
+
+
+@router.get("/destinations/{destination}")
+async def destination(
+    request: Request, destination: str, desk: TheDesk, visitor: Reader
+) -> Response:
+    """Return the page of one destination."""
+    known = desk.one(visitor, destination)
+    return page(
+        request,
+        "destination.html",
+        visitor,
+        known=known,
+        status=known.status,
+        problems=problems(known),
+        stages=stages(known.status),
+        bottleneck=bottleneck(known.status),
+        slowest=slowest(known),
+        csrf=visitor.csrf,
+    )
+
+
+@router.get("/destinations/{destination}/tail")
+async def tail_page(
+    request: Request, destination: str, desk: TheDesk, visitor: Reader
+) -> Response:
+    """Return the page of the live tail."""
+    known = desk.one(visitor, destination)
+    return page(request, "tail.html", visitor, known=known)
+
+
+@router.get("/destinations/{destination}/tail/events")
+async def tail_events(
+    request: Request,
+    destination: str,
+    desk: TheDesk,
+    visitor: Reader,
+    tables: str = r".*\..*",
+    where: str = "",
+) -> Response:
+    """Return the live tail as server-sent events."""
+    desk.one(visitor, destination)
+    refuse_hidden(where, desk.config.hidden_columns)
+    tails: Tails = request.app.state.tails
+    tails.enter()
+    desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
+    events = tail(desk, tails, destination, tables, where)
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+@router.post("/destinations/{destination}/change")
+async def change(request: Request, destination: str, desk: TheDesk, visitor: Reader) -> Response:
+    """Carry out a button of the destination's page."""
+    form = await _form(request, visitor)
+    action = form.get("action", "")
+    if action == "stop":
+        await stopped(desk, visitor, destination)
+        return RedirectResponse("/", 303)
+    if action == "remove":
+        await removed(desk, visitor, destination, int(form["client_id"]))
+    elif action == "filter":
+        await filtered(desk, visitor, destination, int(form["client_id"]), form.get("tables", ""))
+    else:
+        raise AccessDenied(f"there is no action {action!r}")
+    return RedirectResponse(f"/destinations/{quote(destination)}", 303)
+
+
+@router.get("/start")
+async def start_page(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+    """Return the form of the first source."""
+    return _start_page(request, desk, visitor, {})
+
+
+@router.post("/start")
+async def start(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+    """Check a source, or start it."""
+    form = await _form(request, visitor)
+    visitor.refuse_without("admin")
+    given = {key: form.get(key, "").strip() for key in FirstSource.model_fields}
+    try:
+        first = FirstSource(**{key: value for key, value in given.items() if value})
+        if form.get("action") == "start":
+            name = first.destination
+            args = (desk.cluster, desk.config_path, first)
+            await desk.change(visitor, "start", name, lambda: start_first(*args))
+            return RedirectResponse(f"/destinations/{quote(name)}", 303)
+        results = await desk.call(check_first, first)
+    except ValidationError as error:
+        wrong = "; ".join(f"{each['loc'][0]}: {each['msg']}" for each in error.errors())
+        return _start_page(request, desk, visitor, given, status=400, error=wrong)
+    except CanalError as error:
+        return _start_page(request, desk, visitor, given, status=400, error=str(error))
+    return _start_page(request, desk, visitor, given, results=results)
+
+
+def _start_page(
+    request: Request,
+    desk: Desk,
+    visitor: Visitor,
+    given: dict[str, str],
+    *,
+    status: int = 200,
+    error: str = "",
+    results: list[dict[str, Any]] | None = None,
+) -> Response:
+    """A password that was given goes back to the form: into the admin's own page alone."""
+    return page(
+        request,
+        "start.html",
+        visitor,
+        status,
+        given=given,
+        results=results,
+        ready=bool(results) and all(each["ok"] or each["advisory"] for each in results or ()),
+        error=error,
+        path=desk.config_path,
+        csrf=visitor.csrf,
+    )
+
+
+@router.get("/login")
+async def login_page(request: Request, desk: TheDesk) -> Response:
+    """Return the form of name and password."""
+    if not desk.logins.asks:
+        return RedirectResponse("/", 303)
+    return page(request, "login.html", None, wrong=False)
+
+
+@router.post("/login")
+async def login(request: Request, desk: TheDesk) -> Response:
+    """Begin a session."""
+    form = _parsed(await request.body())
+    name = form.get("username", "")
+    token = desk.logins.login(name, form.get("password", ""))
+    if token is None:
+        desk.audit.tell(name, "failed login")
+        await anyio.sleep(_FAILED_LOGIN_S)
+        return page(request, "login.html", None, 401, wrong=True)
+    desk.audit.tell(name, "login")
+    answer = RedirectResponse("/", 303)
+    secure = bool(desk.config.tls.cert) or request.headers.get("x-forwarded-proto") == "https"
+    answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/logout")
+async def logout(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+    """End the session."""
+    await _form(request, visitor)
+    desk.logins.logout(visitor.token)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE)
+    return answer
+
+
+async def _form(request: Request, visitor: Visitor) -> dict[str, str]:
+    """Raises AccessDenied: the form is not one of our pages'."""
+    form = _parsed(await request.body())
+    if not visitor.proves(form.get("csrf", "")):
+        raise AccessDenied("the form has expired: open the page again, and send it again")
+    return form
+
+
+def _parsed(body: bytes) -> dict[str, str]:
+    found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=64)
+    return {key: values[0] for key, values in found.items()}

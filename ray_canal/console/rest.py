@@ -1,0 +1,187 @@
+"""The REST API: what the pages show and do, as JSON; /api/v1/openapi.json describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from ray_canal.console.alerts import problems
+from ray_canal.console.collector import Known
+from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
+from ray_canal.console.first_source import FirstSource, check_first, start_first
+from ray_canal.console.overview import bottleneck
+from ray_canal.errors import AccessDenied
+
+router = APIRouter(prefix="/api/v1")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Tables(_Body):
+    """A table filter, by Canal's grammar."""
+
+    tables: str = Field(min_length=1, max_length=16384)
+
+
+class FilterChanges(_Body):
+    """Keys of [instance.filter] to change."""
+
+    changes: dict[str, Any]
+
+
+def described(known: Known) -> dict[str, Any]:
+    """Return a destination as JSON-able values."""
+    return {
+        "name": known.name,
+        "state": known.state,
+        "answered_at": known.answered_at,
+        "silent_since": known.silent_since,
+        "error": known.error or None,
+        "problems": [
+            {
+                "alert": each.alert,
+                "severity": each.severity,
+                "summary": each.summary,
+                "detail": each.detail,
+                "advice": each.advice,
+            }
+            for each in problems(known)
+        ],
+        "bottleneck": bottleneck(known.status) or None,
+        "status": known.status,
+    }
+
+
+@router.get("/me")
+async def me(visitor: Reader) -> dict[str, Any]:
+    """Who asks, and what for."""
+    return {"name": visitor.name, "role": visitor.role, "csrf": visitor.csrf}
+
+
+@router.get("/destinations")
+async def destinations(desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+    """Each destination that runs: state, problems, status."""
+    return [described(known) for known in desk.visible(visitor)]
+
+
+@router.get("/destinations/{destination}")
+async def destination(destination: str, desk: TheDesk, visitor: Reader) -> dict[str, Any]:
+    """One destination."""
+    return described(desk.one(visitor, destination))
+
+
+@router.get("/destinations/{destination}/samples")
+async def samples(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+    """The last hour: lag, rate and fill, every half minute."""
+    return [
+        {
+            "at": each.at,
+            "lag_seconds": each.lag_seconds,
+            "lag_bytes": each.lag_bytes,
+            "rows_per_second": each.rows_per_s,
+            "fill": each.fill,
+        }
+        for each in desk.one(visitor, destination).samples
+    ]
+
+
+@router.get("/destinations/{destination}/subscribers")
+async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+    """Each subscriber: cursor, how far behind, policy, filter."""
+    return desk.one(visitor, destination).subscribers
+
+
+@router.delete("/destinations/{destination}/subscribers/{client_id}")
+async def remove_subscriber(
+    destination: str, client_id: int, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Remove a subscriber and its cursor."""
+    await removed(desk, visitor, destination, client_id)
+    return {"removed": client_id}
+
+
+@router.put("/destinations/{destination}/subscribers/{client_id}/filter")
+async def set_filter(
+    destination: str, client_id: int, body: Tables, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Change a subscriber's table filter; it counts from its next get on."""
+    await filtered(desk, visitor, destination, client_id, body.tables)
+    return {"filter": body.tables}
+
+
+@router.patch("/destinations/{destination}/filter")
+async def set_destination_filter(
+    destination: str, body: FilterChanges, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Change keys of the destination's own filter, for all that nobody has acknowledged."""
+    visitor.refuse_without("admin", destination)
+    return await desk.change(
+        visitor,
+        "change the destination's filter",
+        destination,
+        desk.cluster.set_destination_filter,
+        destination,
+        body.changes,
+    )
+
+
+@router.post("/destinations/{destination}/stop")
+async def stop(destination: str, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+    """Stop a destination; its cursors stay."""
+    await stopped(desk, visitor, destination)
+    return {"stopped": destination}
+
+
+@router.post("/check")
+async def check(body: FirstSource, desk: TheDesk, visitor: Changer) -> list[dict[str, Any]]:
+    """Check a source before a start: settings, grants, reachability."""
+    visitor.refuse_without("admin")
+    return await desk.call(check_first, body)
+
+
+@router.post("/start")
+async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+    """Write a canal.toml for a source, and start it."""
+    visitor.refuse_without("admin")
+    name, args = body.destination, (desk.cluster, desk.config_path, body)
+    return await desk.change(visitor, "start", name, lambda: start_first(*args))
+
+
+async def stopped(desk: Desk, visitor: Any, destination: str) -> None:
+    """Stop a destination for an admin."""
+    visitor.refuse_without("admin", destination)
+    await desk.change(visitor, "stop", destination, desk.cluster.stop, destination)
+
+
+async def removed(desk: Desk, visitor: Any, destination: str, client_id: int) -> None:
+    """Remove a subscriber: an admin any, an operator one of their own client ids."""
+    owned = any(client_id in each for each in visitor.user.client_ids or ())
+    visitor.refuse_without("subscribe" if owned else "admin", destination)
+    await desk.change(
+        visitor, "remove subscriber", destination, desk.cluster.unsubscribe, destination, client_id
+    )
+
+
+async def filtered(
+    desk: Desk, visitor: Any, destination: str, client_id: int, tables: str
+) -> None:
+    """Change a subscriber's filter for an operator. Raises AccessDenied."""
+    visitor.refuse_without("subscribe", destination)
+    ranges = visitor.user.client_ids
+    if ranges is not None and not any(client_id in each for each in ranges):
+        raise AccessDenied(f"{visitor.name} may not change client {client_id}").at(
+            destination=destination
+        )
+    await desk.change(
+        visitor,
+        "change filter",
+        destination,
+        desk.cluster.set_filter,
+        destination,
+        client_id,
+        tables,
+    )

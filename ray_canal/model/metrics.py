@@ -1,0 +1,162 @@
+"""The table of metrics: each name once, with where its value stands in a destination's status.
+
+Read by what Ray exports (actors/metrics.py) and by the console, which makes alert rules, the
+problems on its pages and a Grafana board of it. docs/reference/metrics.md explains each. Ray puts
+`ray_` before each name, and so does the console.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+PREFIX = "ray_"
+
+Of = Literal["destination", "stage", "subscriber"]
+
+
+class Metric(NamedTuple):
+    """`key` is the place of the value in a status, or in the record of a stage or subscriber."""
+
+    name: str
+    key: str
+    text: str
+    kind: Literal["gauge", "counter"] = "gauge"
+    of: Of = "destination"
+
+    @property
+    def exported(self) -> str:
+        """The name in Prometheus."""
+        return PREFIX + self.name
+
+    @property
+    def label(self) -> str:
+        """The label beside `destination`; "" if there is none."""
+        return {"destination": "", "stage": "stage", "subscriber": "client_id"}[self.of]
+
+
+UP = "canal_up"
+CONNECTED = "canal_source_connected"
+ANSWERS = "canal_answers"
+
+METRICS = (
+    Metric("canal_lag_seconds", "lag_seconds", "Age of the last event read; 0 at the log's end"),
+    Metric("canal_lag_bytes", "lag_bytes", "Binlog that the server has and we have not read"),
+    Metric("canal_store_fill_ratio", "store.fill", "Used part of the log's capacity, 0 to 1"),
+    Metric("canal_store_bytes", "store.bytes", "Binlog bytes in the log, in memory"),
+    Metric("canal_store_disk_bytes", "store.bytes_on_disk", "Bytes of the log on disk"),
+    Metric(
+        "canal_store_disk_failing_seconds",
+        "store.disk_failing_s",
+        "Since when the log cannot go to disk; 0: it can",
+    ),
+    Metric(
+        "canal_store_full_seconds",
+        "store.full_s",
+        "For how long the log has had no room and waits for a subscriber; 0: it has",
+    ),
+    Metric(
+        "canal_purge_seconds",
+        "purge.seconds",
+        "Until the server may purge what the oldest cursor needs",
+    ),
+    Metric(
+        "canal_purge_bytes", "purge.bytes", "Binlog that the server has before the oldest cursor"
+    ),
+    Metric("canal_quarantine_bytes", "quarantine_bytes", "Bytes of events that are held aside"),
+    Metric("canal_quarantined_tables", "quarantined_tables", "Tables whose events are held aside"),
+    Metric("canal_rows_total", "rows", "Rows decoded", "counter"),
+    Metric("canal_bytes_total", "bytes", "Binlog bytes decoded", "counter"),
+    Metric("canal_entries_total", "entries", "Entries put into the log", "counter"),
+    Metric(
+        "canal_quarantined_chunks_total",
+        "quarantined_chunks",
+        "Chunks with events held aside",
+        "counter",
+    ),
+    Metric("canal_skipped_events_total", "skipped_events", "Events that were left out", "counter"),
+    Metric("canal_errors_total", "errors", "Failures that ended a generation", "counter"),
+    Metric(
+        "canal_generations_total",
+        "generations",
+        "Starts of the upstream, the first one included",
+        "counter",
+    ),
+    Metric(
+        "canal_reconnects_total",
+        "fetched.reconnects",
+        "Connections to the source made again",
+        "counter",
+    ),
+    Metric(
+        "canal_failed_checks_total",
+        "fetched.failed_checks",
+        "Health checks of the source (detect_sql) that failed",
+        "counter",
+    ),
+    Metric(
+        "canal_source_errors_total",
+        "fetched.errors",
+        "Lost connections to the source, and failed attempts to connect",
+        "counter",
+    ),
+    Metric(
+        "canal_stage_busy_seconds_total",
+        "busy_s",
+        "Seconds that a stage worked",
+        "counter",
+        "stage",
+    ),
+    Metric(
+        "canal_stage_waiting_seconds_total",
+        "waiting_s",
+        "Seconds that a stage waited",
+        "counter",
+        "stage",
+    ),
+    Metric(
+        "canal_subscriber_behind_entries",
+        "entries_behind",
+        "Entries in the log not acked yet",
+        of="subscriber",
+    ),
+    Metric(
+        "canal_subscriber_behind_bytes", "bytes_behind", "Binlog bytes of these", of="subscriber"
+    ),
+    Metric(
+        "canal_subscriber_idle_seconds",
+        "last_call_s",
+        "Since the subscriber's last call",
+        of="subscriber",
+    ),
+    Metric(
+        "canal_subscriber_failed", "failed", "1 while its cursor cannot be served", of="subscriber"
+    ),
+    Metric(
+        "canal_subscriber_unacked_batches",
+        "unacked_batches",
+        "Batches handed out and not acked",
+        of="subscriber",
+    ),
+)
+
+
+def selected(of: Of, kind: str = "") -> dict[str, tuple[str, str]]:
+    """Key and text of the metrics of a kind, by name."""
+    return {m.name: (m.key, m.text) for m in METRICS if m.of == of and kind in ("", m.kind)}
+
+
+def value_at(value: Any, path: str, default: Any = None) -> Any:
+    """Return what stands at `store.fill` of a status; `default` where nothing does."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
+        if value is None:
+            return default
+    return value
+
+
+def up(status: dict[str, Any]) -> float | None:
+    """Return 1.0 while a destination reads its source, 0.0 while it should and does not; None while
+    there is nothing to read: it rests, or its files are at their end."""
+    if status["state"] in ("resting", "finished"):
+        return None
+    return float(status["state"] == "running" and bool(status.get("connected")))

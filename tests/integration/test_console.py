@@ -1,0 +1,157 @@
+"""The console of a deployment that runs on Ray over a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import ray_canal as canal
+from ray_canal import cli
+from ray_canal.config import ConsoleConfig
+from ray_canal.console.app import Console
+from ray_canal.console.cluster import Cluster
+from tests.processes import wait_for
+from tests.proxy import Proxy
+from tests.servers import Server
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+NAMESPACE = "console_test"
+NAME = "shopped"
+
+
+class Site:
+    """A console in this process, and calls of it."""
+
+    def __init__(self, folder: Path, **console: Any) -> None:
+        config = ConsoleConfig.model_validate({"port": 0, "refresh_s": 0.5, **console})
+        self.file = folder / "canal.toml"
+        self.console = Console(config, Cluster(NAMESPACE), str(self.file))
+        self.url = self.console.start()
+
+    def ask(self, path: str, value: Any = None, method: str = "GET") -> Any:
+        """The JSON of an answer, else its text."""
+        body = None if value is None else json.dumps(value).encode()
+        request = urllib.request.Request(self.url + path, body, method=method)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=90) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if path.startswith("/api/") else text
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("console"), hidden_columns=["*.*.secret"])
+    yield site
+    for name in canal.destinations(namespace=NAMESPACE):
+        canal.stop(name, namespace=NAMESPACE)
+    site.console.stop()
+
+
+@pytest.fixture(scope="module")
+def proxied(mysql97: Server) -> Iterator[Proxy]:
+    with Proxy(("127.0.0.1", mysql97.port)) as proxy:
+        yield proxy
+
+
+def destination(site: Site) -> dict[str, Any]:
+    found = [each for each in site.ask("/api/v1/destinations") if each["name"] == NAME]
+    return found[0] if found else {"state": "", "problems": []}
+
+
+def test_a_first_source_is_checked_written_and_started(
+    site: Site, proxied: Proxy, mysql97: Server
+) -> None:
+    mysql97.execute(
+        f"drop database if exists {NAME}",
+        f"create database {NAME}",
+        f"create table {NAME}.t (id int primary key, note text, secret text)",
+        "create user if not exists console_user@'%' identified by 'weak'",
+        "create user if not exists console_cdc@'%' identified by 'strong'",
+        "grant select, replication slave, replication client on *.* to console_cdc@'%'",
+    )
+    first = {"destination": NAME, "address": proxied.address, "tables": rf"{NAME}\..*"}
+    poor = {**first, "username": "console_user", "password": "weak"}
+    checks = site.ask("/api/v1/check", poor, "POST")
+    lacking = [each for each in checks if not each["ok"] and not each["advisory"]]
+    assert any("GRANT" in each["mend"].upper() for each in lacking)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        site.ask("/api/v1/start", poor, "POST")
+    refused.value.close()
+    assert refused.value.code == 400
+    assert not site.file.exists()
+    given = {**first, "username": "console_cdc", "password": "strong"}
+    assert site.ask("/api/v1/start", given, "POST")["destinations"] == [NAME]
+    assert "strong" not in site.file.read_text()
+    secret = site.file.with_name(f"{NAME}.password")
+    assert secret.stat().st_mode & 0o077 == 0
+    wait_for(lambda: destination(site)["state"] == "running", 60, "it runs")
+    assert NAME in site.ask("/")
+    assert f'ray_canal_up{{destination="{NAME}"}} 1' in site.ask("/metrics")
+
+
+def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Server) -> None:
+    where = urllib.parse.urlencode({"tables": rf"{NAME}\.t", "where": "after.id < 100"})
+    url = f"{site.url}/destinations/{NAME}/tail/events?{where}"
+    rows: list[dict[str, Any]] = []
+    ready = threading.Event()
+
+    def follow() -> None:
+        with urllib.request.urlopen(url, timeout=60) as events:
+            for line in events:
+                ready.set()
+                if line.startswith(b"data: "):
+                    rows.extend(json.loads(line[6:]).get("rows", []))
+                if len(rows) >= 2:
+                    return
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    assert ready.wait(60)
+
+    def tail_stands() -> bool:
+        found = site.ask(f"/api/v1/destinations/{NAME}/subscribers")
+        return any(each["ephemeral"] for each in found)
+
+    wait_for(tail_stands, 60, "the tail's subscription")
+    mysql97.execute(
+        f"insert into {NAME}.t values (1, 'first', 'hush'), (200, 'other', 'hush')",
+        f"update {NAME}.t set note = 'second' where id = 1",
+    )
+    follower.join(60)
+    assert [row["type"] for row in rows] == ["INSERT", "UPDATE"]
+    assert rows[0]["after"]["secret"] == "•••"
+    assert rows[1]["changed"] == ["note"]
+    assert (rows[1]["before"]["note"], rows[1]["after"]["note"]) == ("first", "second")
+    with canal.connect(NAME, 7, namespace=NAMESPACE) as connector:
+        connector.subscribe()
+    of_7 = f"/api/v1/destinations/{NAME}/subscribers/7"
+    site.ask(f"{of_7}/filter", {"tables": rf"{NAME}\.u"}, "PUT")
+    (seven,) = canal.subscribers(NAME, namespace=NAMESPACE)[NAME]
+    assert seven["filter"] == rf"{NAME}\.u"
+    site.ask(of_7, method="DELETE")
+    assert canal.subscribers(NAME, namespace=NAMESPACE)[NAME] == []
+
+
+def test_an_outage_of_the_source_is_seen(site: Site, proxied: Proxy) -> None:
+    proxied.refuse(True)
+    wait_for(lambda: destination(site)["problems"] != [], 30, "the outage")  # 1 s, quiet
+    assert destination(site)["problems"][0]["alert"] == "CanalDown"
+    assert "does not read its source" in site.ask("/")
+    proxied.refuse(False)
+    wait_for(lambda: destination(site)["problems"] == [], 120, "it reads again")
+
+
+def test_files_for_prometheus_and_grafana() -> None:
+    told = CliRunner().invoke(cli.app, ["console", "--rules"], catch_exceptions=False)
+    assert "alert: CanalDown" in told.output
+    told = CliRunner().invoke(cli.app, ["console", "--dashboard"], catch_exceptions=False)
+    assert json.loads(told.output)["uid"] == "ray-canal"

@@ -1,0 +1,145 @@
+"""Destinations whose answers are written down: for pages and rules, without a cluster."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any, cast
+
+from ray_canal.config import ConsoleConfig
+from ray_canal.console.access import Logins
+from ray_canal.console.audit import Audit
+from ray_canal.console.cluster import Cluster
+from ray_canal.console.collector import Collector
+from ray_canal.console.desk import Desk
+from ray_canal.errors import NotSubscribed
+
+STATUS: dict[str, Any] = {
+    "destination": "orders",
+    "state": "running",
+    "error": None,
+    "source": "127.0.0.1:3306",
+    "server": "d540d0cd-e56e-11f1-a38f-02fc00000001",
+    "start": "mysql-bin.000001:4: latest",
+    "epoch": 1795490063160,
+    "timeline": 1795490063,
+    "generations": 1,
+    "uptime_s": 90.9,
+    "fetched": {
+        "journal_name": "mysql-bin.000001",
+        "position": 469455,
+        "master_position": 469455,
+        "received_bytes": 469451,
+        "connected": True,
+        "reconnects": 0,
+        "errors": 0,
+        "failed_checks": 0,
+    },
+    "lag_bytes": 797822,
+    "purge": None,
+    "lag_seconds": 1.5,
+    "connected": True,
+    "source_error": None,
+    "rows_per_second": 1250.0,
+    "bytes": 2649.0,
+    "rows": 120000.0,
+    "entries": 5.0,
+    "stages": {
+        "fetch": {"busy_s": 1.0, "waiting_s": 9.0, "busy_percent": 12.5},
+        "decode": {"busy_s": 9.0, "waiting_s": 1.0, "busy_percent": 91.0},
+    },
+    "errors": 0,
+    "quarantined": [],
+    "quarantine_bytes": 0,
+    "quarantined_tables": 0,
+    "quarantined_chunks": 0,
+    "skipped_events": 0,
+    "last_skipped_event": None,
+    "filter": {"tables": r"shop\..*"},
+    "store": {
+        "chunks": 3,
+        "entries": 3,
+        "bytes": 1723,
+        "bytes_on_disk": 0,
+        "fill": 0.25,
+        "first_position": "mysql-bin.000001:930",
+        "last_position": "mysql-bin.000001:2653",
+        "subscribers": {
+            "7": {
+                "entries_behind": 3,
+                "bytes_behind": 1723,
+                "unacked_batches": 0,
+                "failure": None,
+                "last_call_s": 0.5,
+                "failed": False,
+            }
+        },
+        "disk_error": None,
+        "disk_failing_s": 0.0,
+        "full_s": 0.0,
+    },
+}
+SUBSCRIBER: dict[str, Any] = {
+    "client_id": 7,
+    "ephemeral": False,
+    "filter": r"shop\..*",
+    "cursor": "mysql-bin.000001:930",
+    "last_call_s": 0.5,
+    "expired_at": None,
+    "policy": "block",
+    "entries_behind": 3,
+    "bytes_behind": 1723,
+    "unacked_batches": 0,
+    "detached": False,
+    "failure": None,
+}
+
+
+class Played:
+    """A cluster of `count` destinations, d000 and so on; what it was told to do is in `done`."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.statuses = {
+            f"d{i:03d}": {**copy.deepcopy(STATUS), "destination": f"d{i:03d}"} for i in range(count)
+        }
+        self.silent: set[str] = set()
+        self.done: list[tuple[Any, ...]] = []
+        self.release = threading.Event()
+
+    def destinations(self) -> list[str]:
+        return sorted(self.statuses)
+
+    def status(self, destination: str) -> dict[str, Any]:
+        if destination in self.silent:
+            self.release.wait()
+        return self.statuses[destination]
+
+    def subscribers(self, destination: str) -> list[dict[str, Any]]:
+        return [SUBSCRIBER]
+
+    def stop(self, destination: str) -> None:
+        self.done.append(("stop", destination))
+        del self.statuses[destination]
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        if client_id != 7:
+            raise NotSubscribed(f"there is no subscriber {client_id}")
+        self.done.append(("unsubscribe", destination, client_id))
+
+    def set_filter(self, destination: str, client_id: int, tables: str) -> None:
+        self.done.append(("filter", destination, client_id, tables))
+
+
+def desk_over(cluster: Played, **console: Any) -> Desk:
+    """Return a console's parts over a played cluster; its collector runs."""
+    config = ConsoleConfig.model_validate({"refresh_s": 0.2, **console})
+    desk = Desk(
+        config=config,
+        cluster=cast(Cluster, cluster),
+        collector=Collector(cluster, config.refresh_s),
+        logins=Logins(config),
+        audit=Audit(config.audit_log),
+        config_path="canal.toml",
+    )
+    desk.collector.start()
+    return desk

@@ -1,0 +1,244 @@
+"""Pages and REST over played destinations: who may do what, forms, limits."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.config import ConsoleConfig
+from ray_canal.console.app import Console
+from tests.processes import wait_for
+from tests.unit.console.played import Played
+
+USERS = [
+    {"username": "vera", "password": "see", "rights": ["read"]},
+    {"username": "otto", "password": "do", "rights": ["read", "ack", "subscribe"]},
+    {"username": "ada", "password": "all", "rights": ["admin"]},
+    {"username": "one", "password": "one", "rights": ["admin"], "destinations": ["d001"]},
+]
+
+
+class Site:
+    """A console that listens, and calls of it."""
+
+    def __init__(self, cluster: Played, **console: Any) -> None:
+        config = ConsoleConfig.model_validate({"port": 0, "refresh_s": 0.2, **console})
+        self.console = Console(config, cluster, "canal.toml")  # type: ignore[arg-type]
+        self.url = self.console.start()
+        self.host = self.url.partition("://")[2]
+
+    def ask(
+        self,
+        path: str,
+        user: str = "",
+        method: str = "GET",
+        body: bytes | None = None,
+        **headers: str,
+    ) -> tuple[int, str, Any]:
+        """Status, body and headers of an answer; redirects are not followed."""
+        request = urllib.request.Request(self.url + path, body, method=method)
+        if user:
+            password = next(each["password"] for each in USERS if each["username"] == user)
+            told = base64.b64encode(f"{user}:{password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {told}")
+        for name, value in headers.items():
+            request.add_header(name.replace("_", "-"), value)
+        opener = urllib.request.build_opener(_NoRedirect)
+        try:
+            with opener.open(request, timeout=30) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode(), error.headers
+
+    def json(self, path: str, user: str = "", **more: Any) -> Any:
+        status, body, _ = self.ask(path, user, **more)
+        assert status == 200, body
+        return json.loads(body)
+
+    def send(
+        self, path: str, value: Any, user: str = "", method: str = "POST", **headers: str
+    ) -> int:
+        """The status of the answer to a JSON body."""
+        body = json.dumps(value).encode()
+        return self.ask(
+            path, user, method=method, body=body, content_type="application/json", **headers
+        )[0]
+
+    def form(self, path: str, values: dict[str, str], **headers: str) -> tuple[int, str, Any]:
+        return self.ask(
+            path, method="POST", body=urllib.parse.urlencode(values).encode(), **headers
+        )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+@pytest.fixture
+def cluster() -> Iterator[Played]:
+    played = Played(3)
+    yield played
+    played.release.set()
+
+
+def answered(site: Site, user: str = "") -> bool:
+    found = site.json("/api/v1/destinations", user)
+    return len(found) == 3 and all(each["status"] for each in found)
+
+
+@pytest.fixture
+def open_site(cluster: Played) -> Iterator[Site]:
+    """Of this machine alone: nobody is asked."""
+    site = Site(cluster)
+    wait_for(lambda: answered(site), 30, "statuses")
+    yield site
+    site.console.stop()
+
+
+@pytest.fixture
+def site(cluster: Played, tmp_path: Path) -> Iterator[Site]:
+    """With users."""
+    site = Site(cluster, user=USERS, host="127.0.0.1", audit_log=str(tmp_path / "audit.jsonl"))
+    wait_for(lambda: answered(site, "ada"), 30, "statuses")
+    yield site
+    site.console.stop()
+
+
+def test_pages_show_what_is_known(open_site: Site) -> None:
+    status, body, headers = open_site.ask("/")
+    assert status == 200
+    assert "d000" in body
+    assert "decode" in body  # the limit
+    assert "default-src 'self'" in headers["content-security-policy"]
+    assert "style=" not in body  # it would be refused by that policy
+    status, body, _ = open_site.ask("/destinations/d001")
+    assert status == 200
+    assert "mysql-bin.000001:930" in body
+    assert 'class="limit"' in body
+    assert open_site.ask("/destinations/d001/tail")[0] == 200
+    assert open_site.ask("/start")[0] == 200
+    assert open_site.ask("/destinations/none")[0] == 404
+    assert open_site.ask("/nowhere")[0] == 404
+    part = open_site.ask("/", x_part="1")[1]
+    assert "<html" not in part
+    assert "d002" in part
+
+
+def test_one_that_does_not_answer_is_shown_and_keeps_nobody(cluster: Played) -> None:
+    cluster.silent.add("d001")
+    site = Site(cluster)
+    try:
+        def told() -> bool:
+            found = {each["name"]: each for each in site.json("/api/v1/destinations")}
+            return (
+                len(found) == 3
+                and found["d001"]["state"] == "no answer"
+                and found["d000"]["state"] == found["d002"]["state"] == "running"
+            )
+
+        wait_for(told, 60, "no answer is told")
+        began = time.monotonic()
+        body = site.ask("/")[1]
+        assert time.monotonic() - began < 5
+        assert "no answer since" in body
+        assert body.index("d001") < body.index("d000")  # what is wrong comes first
+        assert "No answer since" in site.ask("/destinations/d001")[1]
+        cluster.release.set()
+        cluster.silent.clear()
+        wait_for(lambda: answered(site), 60, "it answers again")
+        wait_for(lambda: "no answer" not in site.ask("/")[1], 60, "all is well")
+    finally:
+        site.console.stop()
+
+
+def test_roles(site: Site, cluster: Played) -> None:
+    remove = "/api/v1/destinations/d000/subscribers/7"
+    change = f"{remove}/filter"
+    assert site.ask("/api/v1/me")[0] == 401
+    assert site.ask("/")[0] == 303
+    assert site.ask("/metrics")[0] == 401
+    assert site.json("/api/v1/me", "vera")["role"] == "viewer"
+    assert site.json("/api/v1/me", "otto")["role"] == "operator"
+    assert site.send(change, {"tables": "a.b"}, "vera", "PUT") == 403
+    assert site.send(remove, None, "otto", "DELETE") == 403
+    assert site.send("/api/v1/destinations/d000/stop", None, "otto") == 403
+    assert site.send("/api/v1/start", {"destination": "a", "address": "b"}, "otto") == 403
+    assert site.send("/api/v1/check", {"destination": "a", "address": "b"}, "one") == 403
+    assert cluster.done == []
+    assert site.send(change, {"tables": "a.b"}, "otto", "PUT") == 200
+    assert site.send(remove, None, "ada", "DELETE") == 200
+    assert site.send("/api/v1/destinations/d000/subscribers/8", None, "ada", "DELETE") == 404
+    assert site.send("/api/v1/destinations/d000/stop", None, "ada") == 200
+    assert cluster.done == [
+        ("filter", "d000", 7, "a.b"),
+        ("unsubscribe", "d000", 7),
+        ("stop", "d000"),
+    ]
+
+
+def test_a_user_sees_its_own_destinations_alone(site: Site) -> None:
+    assert [each["name"] for each in site.json("/api/v1/destinations", "one")] == ["d001"]
+    assert site.ask("/api/v1/destinations/d000", "one")[0] == 403
+    assert "d000" not in site.ask("/metrics", "one")[1]
+    assert site.ask("/destinations/d000/tail/events", "one")[0] == 403
+
+
+def test_a_session_and_its_forms(site: Site, cluster: Played, tmp_path: Path) -> None:
+    assert site.form("/login", {"username": "ada", "password": "wrong"})[0] == 401
+    status, _, headers = site.form("/login", {"username": "ada", "password": "all"})
+    assert status == 303
+    cookie = headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    token = {"cookie": cookie.partition(";")[0]}
+    body = site.ask("/destinations/d000", **token)[1]
+    csrf = re.search(r'name="csrf" value="(\w+)"', body)
+    assert csrf is not None
+    change = "/destinations/d000/change"
+    removal = {"action": "remove", "client_id": "7"}
+    assert site.form(change, removal, **token)[0] == 403
+    assert site.form(change, {**removal, "csrf": "0" * 64}, **token)[0] == 403
+    assert site.send("/api/v1/destinations/d000/stop", None, **token) == 403  # the page's token
+    assert cluster.done == []
+    assert site.form(change, {**removal, "csrf": csrf[1]}, **token)[0] == 303
+    assert cluster.done == [("unsubscribe", "d000", 7)]
+    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [each["action"] for each in told] == ["failed login", "login", "remove subscriber"]
+    assert told[-1]["user"] == "ada"
+    assert "all" not in (each["user"] for each in told)
+    assert site.form("/logout", {"csrf": csrf[1]}, **token)[0] == 303
+    assert site.ask("/", **token)[0] == 303
+
+
+def test_pages_of_other_sites_change_nothing(open_site: Site, cluster: Played) -> None:
+    stop = "/api/v1/destinations/d000/stop"
+    assert open_site.send(stop, None, origin="http://evil.example") == 403
+    assert open_site.ask(stop, method="POST", body=b"", content_type="text/plain")[0] == 403
+    assert open_site.ask("/", host="evil.example")[0] == 421  # DNS rebinding
+    assert cluster.done == []
+    assert open_site.send(stop, None, origin=open_site.url) == 200
+
+
+def test_large_requests_are_refused(open_site: Site) -> None:
+    big = {"tables": "x" * 100_000}
+    assert open_site.send("/api/v1/destinations/d000/subscribers/7/filter", big, "", "PUT") == 413
+    assert open_site.ask("/destinations/d000")[0] == 200
+
+
+def test_openapi_names_every_call(open_site: Site) -> None:
+    found = open_site.json("/api/v1/openapi.json")
+    assert "/api/v1/destinations/{destination}/stop" in found["paths"]
+    assert all(path.startswith("/api/v1/") for path in found["paths"])

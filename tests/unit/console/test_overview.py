@@ -1,0 +1,126 @@
+"""Rows of the overview, problems, and the size and time of a page of 200 destinations."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import pytest
+
+from ray_canal.console.access import Visitor
+from ray_canal.console.alerts import ALERTS, problems
+from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Known, Sample
+from ray_canal.console.overview import bottleneck, rows, slowest, stages
+from ray_canal.console.pages import rendered
+from ray_canal.console.text import clock, count, duration, size, sparkline
+from ray_canal.server.access import EVERYBODY
+from tests.unit.console.played import STATUS, SUBSCRIBER
+
+PAGE_BYTES_MAX = 100_000
+PAGE_S_MAX = 0.2
+
+
+def known(name: str = "orders", **changes: Any) -> Known:
+    """A destination with an hour of samples; `changes` are of its status."""
+    status = {**copy.deepcopy(STATUS), "destination": name, **changes}
+    samples = tuple(
+        Sample(
+            at=i * SAMPLE_S,
+            lag_seconds=float(i % 7),
+            lag_bytes=i * 1000.0,
+            rows_per_s=1000.0 * (i % 11),
+            fill=0.5,
+        )
+        for i in range(SAMPLES_MAX)
+    )
+    return Known(
+        name=name, status=status, subscribers=[SUBSCRIBER], answered_at=1.0, samples=samples
+    )
+
+
+def test_a_page_of_200_destinations_is_small_and_fast() -> None:
+    visitor = Visitor(EVERYBODY, "")
+    every = [known(f"shop-{i:03d}", source=f"db{i}.example.internal:3306") for i in range(200)]
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        shown = rows(every)
+        page = rendered("overview.html", visitor, rows=shown, wrong=[], error="")
+        took.append(time.process_time() - began)
+    assert page.count("<path d=\"M0 ") == 400
+    assert len(page.encode()) < PAGE_BYTES_MAX
+    assert min(took) < PAGE_S_MAX
+    one = rendered(
+        "destination.html",
+        visitor,
+        known=every[0],
+        status=every[0].status,
+        problems=[],
+        stages=stages(every[0].status),
+        bottleneck="decode",
+        slowest=slowest(every[0]),
+        csrf="",
+    )
+    assert len(one.encode()) < PAGE_BYTES_MAX
+
+
+def test_what_is_wrong_comes_first() -> None:
+    bad = known("z", connected=False, source_error="connection refused")
+    late = known("y", lag_seconds=90.0)
+    shown = rows([known("a"), late, bad])
+    assert [row.known.name for row in shown] == ["z", "y", "a"]
+    assert [row.level for row in shown] == ["critical", "warning", "ok"]
+    assert shown[0].problems[0].detail == "connection refused"
+
+
+def test_problems_of_one_that_does_not_answer_are_not_told_twice() -> None:
+    silent = Known(name="a", status={**STATUS, "connected": False}, silent_since=5.0)
+    assert [each.alert for each in problems(silent)] == ["CanalNoAnswer"]
+    assert silent.state == "no answer"
+
+
+def test_a_subscriber_that_failed_is_named() -> None:
+    store = copy.deepcopy(STATUS["store"])
+    store["subscribers"]["7"] |= {"failed": True, "failure": "purged"}
+    (found,) = problems(known(store=store))
+    assert (found.alert, found.detail) == ("CanalSubscriberFailed", "client 7: purged")
+
+
+@pytest.mark.parametrize("state", ["resting", "finished"])
+def test_nothing_to_read_is_no_problem(state: str) -> None:
+    assert problems(known(state=state, connected=False)) == []
+
+
+def test_every_alert_says_what_to_do() -> None:
+    assert len({alert.name for alert in ALERTS}) == len(ALERTS)
+    assert all(alert.summary.endswith(".") and alert.advice.endswith(".") for alert in ALERTS)
+
+
+def test_the_limit() -> None:
+    assert bottleneck(STATUS) == "decode"
+    assert bottleneck({**STATUS, "store": {**STATUS["store"], "full_s": 3.0}}) == "subscribers"
+    assert bottleneck({**STATUS, "stages": {}}) == ""
+    assert [each.name for each in stages(STATUS)] == ["fetch", "decode"]
+
+
+def test_values_as_people_read_them() -> None:
+    assert [size(v) for v in (None, 0, 1023, 1536, 2e9)] == [
+        "–", "0 B", "1023 B", "1.5 KiB", "1.9 GiB",
+    ]  # fmt: skip
+    assert [duration(v) for v in (None, 0.25, 12, 300, 86400 * 3)] == [
+        "–", "0.2 s", "12 s", "5 min", "3 d",
+    ]  # fmt: skip
+    assert [count(v) for v in (None, 950, 9999, 12345, 6.1e6)] == [
+        "–", "950", "9,999", "12.3 k", "6.1 M",
+    ]  # fmt: skip
+    assert clock(0) == "–"
+    assert clock(1795490063) == "2026-11-24 03:14:23Z"
+
+
+def test_a_sparkline_has_few_points_and_needs_two() -> None:
+    assert sparkline([]) == sparkline([1.0]) == sparkline([None, 1.0]) == ""
+    assert sparkline([0.0, 0.0]) == "M0 15l45 0"
+    assert sparkline([0.0, 4.0, 2.0]) == "M0 15l22-14 22 7"
+    rising = sparkline([float(i) for i in range(SAMPLES_MAX)])
+    assert rising.count("3-") + rising.count("3 0") == 14

@@ -1,0 +1,119 @@
+"""Rules, board and the Prometheus page come from one table; promtool tries each alert."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ray_canal.console.alerts import ALERTS, Alert
+from ray_canal.console.collector import Known
+from ray_canal.console.exposition import exposition
+from ray_canal.console.rules import dashboard, rules
+from ray_canal.model.metrics import METRICS, PREFIX
+from tests.unit.console.played import STATUS
+from tests.unit.test_tidy import ROOT
+
+PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
+_STEP_S = 60
+
+
+def test_the_page_has_what_a_status_says() -> None:
+    status = copy.deepcopy(STATUS)
+    every = [
+        Known(name="orders", status=status),
+        Known(name='odd"name', status={**status, "connected": False, "state": "failed"}),
+        Known(name="away", silent_since=1.0),
+    ]
+    lines = exposition(every, canal_names=True).splitlines()
+    assert 'ray_canal_lag_seconds{destination="orders"} 1.5' in lines
+    assert 'ray_canal_up{destination="orders"} 1' in lines
+    assert 'ray_canal_up{destination="odd\\"name"} 0' in lines
+    assert 'ray_canal_answers{destination="away"} 0' in lines
+    assert 'ray_canal_up{destination="away"} 0' in lines
+    assert 'ray_canal_stage_busy_seconds_total{destination="orders",stage="decode"} 9' in lines
+    assert 'ray_canal_subscriber_behind_bytes{destination="orders",client_id="7"} 1723' in lines
+    assert 'canal_instance_traffic_delay{destination="orders"} 1500' in lines
+    assert "canal_instance_" not in exposition(every)
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+def test_every_metric_is_on_the_board_and_in_the_documents() -> None:
+    board = json.loads(dashboard())
+    shown = {panel["title"] for panel in board["panels"]}
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    for metric in METRICS:
+        assert metric.exported in shown
+        assert f"`{metric.exported}`" in page
+    places = {(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]}
+    assert len(places) == len(board["panels"])
+
+
+def test_every_alert_is_about_a_metric_of_the_table() -> None:
+    known = {metric.name for metric in METRICS} | {"canal_up", "canal_answers"}
+    for alert in ALERTS:
+        assert alert.metric in known
+        assert PREFIX + alert.metric in alert.expression
+
+
+def _outage(alert: Alert) -> str:
+    """Values of the metric a minute apart: ten of a quiet time, then what the alert is about."""
+    if alert.increase_s:
+        return "0x10 5+5x40"
+    beyond = {">": alert.threshold * 2 + 1, "<": alert.threshold / 2, "==": alert.threshold}
+    quiet = {">": 0.0, "<": alert.threshold * 2, "==": 1.0 - alert.threshold}
+    return f"{quiet[alert.compare]:g}x10 {beyond[alert.compare]:g}x40"
+
+
+@pytest.mark.skipif(
+    PROMTOOL is None,
+    reason="no promtool: apt-get install prometheus, or PROMTOOL=… (apt-get download; dpkg -x)",
+)
+def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(rules())
+    tests = []
+    for alert in ALERTS:
+        series = f'{PREFIX}{alert.metric}{{destination="orders"}}'
+        after_s = 12 * _STEP_S + alert.for_s
+        labels = {"severity": alert.severity, "destination": "orders"}
+        annotations = {
+            "summary": f"orders: {alert.summary}",
+            "description": alert.advice,
+        }
+        fires = [{"exp_labels": labels, "exp_annotations": annotations}]
+        tests.append(
+            {
+                "interval": f"{_STEP_S}s",
+                "input_series": [{"series": series, "values": _outage(alert)}],
+                "alert_rule_test": [
+                    {"eval_time": "9m", "alertname": alert.name, "exp_alerts": []},
+                    {"eval_time": f"{after_s}s", "alertname": alert.name, "exp_alerts": fires},
+                ],
+            }
+        )
+    # JSON is YAML.
+    judged = {"rule_files": ["rules.yml"], "evaluation_interval": "60s", "tests": tests}
+    (tmp_path / "tests.yml").write_text(json.dumps(judged))
+    for command in (["check", "rules", "rules.yml"], ["test", "rules", "tests.yml"]):
+        done = subprocess.run(
+            [str(PROMTOOL), *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool")
+def test_promtool_reads_the_page() -> None:
+    page = exposition([Known(name="orders", status=STATUS)], canal_names=True)
+    done = subprocess.run(
+        [str(PROMTOOL), "check", "metrics"], input=page, capture_output=True, text=True, check=False
+    )
+    found = [line for line in (done.stdout + done.stderr).splitlines() if line]
+    # Canal's names are as Canal gave them.
+    assert [line for line in found if not re.match(r"canal_instance_", line)] == []
