@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ray_canal.client.connecting import connect_async as connect_async
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
     from ray_canal.client.connector import Connector as Connector
+    from ray_canal.client.control import subscriber as subscriber
     from ray_canal.client.explain import explain as explain
     from ray_canal.client.message import Message as Message
     from ray_canal.client.subscribers import subscribers as subscribers
@@ -58,6 +59,7 @@ _WHERE = {
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
     "explain": "ray_canal.client.explain",
+    "subscriber": "ray_canal.client.control",
     "subscribers": "ray_canal.client.subscribers",
     "unsubscribe": "ray_canal.client.subscribers",
     "connect": "ray_canal.client.connecting",
@@ -99,6 +101,7 @@ __all__ = [
     "stop",
     "stop_flight",
     "stop_serving",
+    "subscriber",
     "subscribers",
     "unsubscribe",
 ]

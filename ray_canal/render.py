@@ -134,7 +134,7 @@ def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
         called, behind = record["called_at"], record["bytes_behind"]
         rows.append(
             (
-                str(record["client_id"]),
+                f"{record['client_id']} {record.get('label', '')}".rstrip(),
                 _state(record),
                 record["cursor"] or "none",
                 "-" if behind is None else f"{behind:,}",
@@ -153,6 +153,8 @@ def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
 def _state(record: dict[str, Any]) -> str:
     if record["failure"]:
         return "failed"
+    if record.get("paused_at"):
+        return "paused"
     if record["expired_at"]:
         return "expired"
     if record["detached"]:

@@ -27,6 +27,7 @@ from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.snapshot import snapshot
 from ray_canal.cli.status import explain, status
+from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
@@ -182,8 +183,10 @@ def tail(
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
 
 
-for _command, _name in ((subscribers, None), (unsubscribe, None), (filter_, "filter")):
-    app.command(_name)(_command)
+app.command()(subscribers)
+app.command()(subscriber)
+app.command()(unsubscribe)
+app.command("filter")(filter_)
 
 
 @app.command()
@@ -369,9 +372,9 @@ def import_meta(
         server_uuid=server_uuid,
         unchecked=unchecked,
     )
-    for subscriber in subscribers:
-        at = subscriber.cursor.position if subscriber.cursor else "where source.start says"
-        typer.echo(f"{name}: client {subscriber.client_id} at {at}, filter {subscriber.filter!r}")
+    for one in subscribers:
+        at = one.cursor.position if one.cursor else "where source.start says"
+        typer.echo(f"{name}: client {one.client_id} at {at}, filter {one.filter!r}")
 
 
 @app.command()

@@ -33,7 +33,7 @@ def subscribers(
     found = {}
     for name in names:
         if name in running or canal is None:
-            found[name] = call_store(name, _namespace(canal, namespace), "subscribers")
+            found[name] = call_store(name, namespace_of(canal, namespace), "subscribers")
         else:
             found[name] = kept_subscribers(canal, name)
     return found
@@ -53,7 +53,7 @@ def unsubscribe(
     """
     canal = None if config is None else load(config)
     if canal is None or destination in _running(canal, namespace):
-        done = call_store(destination, _namespace(canal, namespace), "unsubscribe", client_id)
+        done = call_store(destination, namespace_of(canal, namespace), "unsubscribe", client_id)
     else:
         done = forget_subscriber(canal, destination, client_id)
     if not done:
@@ -62,7 +62,13 @@ def unsubscribe(
         ).at(destination=destination)
 
 
-def _namespace(canal: CanalConfig | None, namespace: str) -> str:
+def is_running(destination: str, config: CanalConfig) -> bool:
+    """Return whether the destination runs in the cluster of its configuration."""
+    return destination in _running(config, config.ray.namespace)
+
+
+def namespace_of(canal: CanalConfig | None, namespace: str) -> str:
+    """Return where a configuration's destinations run, else the namespace that was given."""
     return namespace if canal is None else canal.ray.namespace
 
 
@@ -78,4 +84,4 @@ def _running(canal: CanalConfig | None, namespace: str) -> list[str]:
         if canal is None:
             raise
         return []
-    return registry.destinations(_namespace(canal, namespace))
+    return registry.destinations(namespace_of(canal, namespace))

@@ -246,14 +246,21 @@ class CatchUps:
                 continue
             self.send(client_id, "it is a whole log behind")
 
-    def send(self, client_id: int, why: str, failure: CanalError | None = None) -> None:
+    def send(
+        self,
+        client_id: int,
+        why: str,
+        failure: CanalError | None = None,
+        last_batch_id: int | None = None,
+    ) -> None:
         """Let a subscriber go by its own dump from its cursor on, once it asks. `failure`: why it
-        cannot yet."""
+        cannot yet. `last_batch_id`: of its newest batch, where the log does not know it."""
         assert self.main is not None
         name = self._config.destination
         how = "goes by a dump of its own" if failure is None else "cannot be served"
         logger.warning("destination %s: subscriber %d %s: %s", name, client_id, how, why)
-        catch_up = self.new(client_id, self.main.store.last_batch_id(client_id))
+        last_id = self.main.store.last_batch_id(client_id)
+        catch_up = self.new(client_id, last_id if last_batch_id is None else last_batch_id)
         self._unserved.pop(client_id, None)
         if failure is not None:
             catch_up.fail(failure)

@@ -22,7 +22,7 @@ from ray_canal.destination.lifecycle import (
     STOPPED,
 )
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.subscribers import Subscriptions
+from ray_canal.destination.operations import Operations
 from ray_canal.destination.wakeup import NEVER
 from ray_canal.errors import (
     BatchNotFound,
@@ -39,7 +39,7 @@ _COMING_S_MAX = 0.1
 """So long a message waits, at most, for what is being decoded."""
 
 
-class Store(Subscriptions):
+class Store(Operations):
     """Calls of clients: get, ack, rollback."""
 
     async def get_without_ack(
@@ -139,8 +139,10 @@ class Store(Subscriptions):
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
             waits = True
-            while waits and not (
-                pipeline.store.ready(client_id, wanted, count_all=not full) and not pipeline.lost
+            while waits and (
+                self._is_paused(client_id)
+                or pipeline.lost
+                or not pipeline.store.ready(client_id, wanted, count_all=not full)
             ):
                 came_s = NEVER
                 with self._attendance.waiting(client_id):
@@ -153,7 +155,11 @@ class Store(Subscriptions):
         since_s = min(came_s, time.monotonic())
         pipeline = await self._still_ours(pipeline, client_id, batch_size, since_s)
         self._refuse_replaced(client_id, holder)
-        if pipeline.lost or self._is_void(client_id, holder, arrivals, caller):
+        if (
+            pipeline.lost
+            or self._is_paused(client_id)
+            or self._is_void(client_id, holder, arrivals, caller)
+        ):
             return MessageHead(EMPTY_BATCH, self._epoch)  # nobody waits for this answer
         asked_s = time.perf_counter()
         batch = pipeline.store.get(client_id, batch_size)
@@ -168,6 +174,11 @@ class Store(Subscriptions):
         if self._failure is not None and self._has_given_up():
             raise self._failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
+
+    def _is_paused(self, client_id: int) -> bool:
+        """Whether it gets nothing until somebody lets it go on."""
+        known = self._subscribers.get(client_id)
+        return known is not None and known.paused > 0
 
     def _is_void(self, client_id: int, holder: str, arrivals: int, caller: Caller | None) -> bool:
         """Whether a get is to hand out nothing: its caller has gone, or has made another one."""
@@ -225,6 +236,8 @@ class Store(Subscriptions):
 
     def _ended(self, client_id: int) -> bool:
         """Whether nothing more comes, for now or for ever."""
+        if self._is_paused(client_id) and self._state != STOPPED:
+            return False
         if self._catch_ups.get(client_id) is not None:
             return self._finished(client_id)
         return self._state in (FINISHED, STOPPED) or self._has_given_up()

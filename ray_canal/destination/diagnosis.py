@@ -265,11 +265,16 @@ def _of_subscriber(look: _Look, one: Mapping[str, Any]) -> Diagnosis | None:
     if one.get("failure"):
         return look.says(
             "problem", stage, f"client {client_id} cannot be served", [str(one["failure"]), at],
-            f"`ray-canal unsubscribe {look.name} {client_id}` removes it; then it may subscribe "
-            "where the log begins",
+            f"move it (`ray-canal subscriber {look.name} {client_id} seek earliest`), or remove it "
+            f"(`ray-canal unsubscribe {look.name} {client_id}`)",
         )  # fmt: skip
     if not look.asked:
         return None
+    if one.get("paused_at"):
+        return look.says(
+            "problem", stage, f"client {client_id} is paused", [at],
+            f"`ray-canal subscriber {look.name} {client_id} resume`",
+        )  # fmt: skip
     if one.get("detached"):
         return look.says(
             "wait", stage, f"client {client_id} catches up by its own replication stream",

@@ -15,9 +15,11 @@ _ADVICE = (
     ("PrivilegeMissing", "source", "`ray-canal check CONFIG` prints the GRANT to run"),
     ("ServerSettingRefused", "source", "`ray-canal check CONFIG` prints the setting to change"),
     ("PositionPurged", "source", "see whose cursor it is with `ray-canal subscribers`, then "
-     "remove that one (`ray-canal unsubscribe`), or set `source.on_purged`"),
+     "move it (`ray-canal subscriber NAME CLIENT_ID seek`), remove it, or set "
+     "`source.on_purged`"),
     ("PositionNotFound", "source", "see whose cursor it is with `ray-canal subscribers`, then "
-     "remove that one (`ray-canal unsubscribe`), or set `source.on_reset`"),
+     "move it (`ray-canal subscriber NAME CLIENT_ID seek`), remove it, or set "
+     "`source.on_reset`"),
     ("TransactionsMissing", "source", "wait until the server has these transactions, or set "
      "`source.on_reset` if its log was reset"),
     ("LogRenamed", "source", "nothing: it goes on in the new files by itself"),

@@ -356,11 +356,12 @@ class Instance:
         return self._subscribers[client_id]
 
     def terms(self, subscriber: SubscriberMeta) -> Terms:
-        """What the subscriber asked for, or the destination has."""
+        """What the subscriber asked for, or the destination has. No log waits for a paused one."""
         store, whole = self._config.store, subscriber.transactions
+        policy = "detach" if subscriber.paused else subscriber.policy or store.policy
         return Terms(
             self._config.filter.of_subscriber(subscriber.filter),
-            cast(Policy, subscriber.policy or store.policy),
+            cast(Policy, policy),
             store.transactions if whole is None else whole,
         )
 

@@ -339,6 +339,8 @@ class Subscriptions(Instance):
                 limit_s = EPHEMERAL_S
             if known is None or known.expired or not limit_s:
                 return
+            if known.paused and not known.ephemeral:
+                return  # it makes no call because somebody said so
             if known.ephemeral and idle_s > limit_s:
                 logger.warning(
                     "destination %s: the ephemeral subscriber %d has been silent for %.0f s; it is "
@@ -350,16 +352,21 @@ class Subscriptions(Instance):
                 if abs(idle_s - known.idle_s) > max(limit_s / 10, _NOTED_S_MIN):
                     await self._save(dataclasses.replace(known, idle_s=int(idle_s)))
                 return
-            now_s = int(time.time())
-            await self._keep_start(self._epoch, client_id)
-            await self._save(dataclasses.replace(known, idle_s=int(idle_s), expired=now_s))
             why = f"it made no call for {idle_s / 3600:.3g} h (store.subscriber_expire_hours)"
-            if self._pipeline is not None:
-                self._catch_ups.close(client_id)
-                self._pipeline.store.release_place(client_id)
-                self._catch_ups.send(client_id, f"{why}; the log does not wait for it any more")
-                self._pipeline.sweep()
+            await self._give_up(dataclasses.replace(known, idle_s=int(idle_s)), why)
         await self._changed.wake()
+
+    async def _give_up(self, known: SubscriberMeta, why: str) -> None:
+        """In the subscriber's turn: let the log not wait for it any more, durably first."""
+        client_id, epoch = known.client_id, await self._epoch_to_write()
+        await self._keep_start(epoch, client_id)
+        expired = dataclasses.replace(known, expired=int(time.time()))
+        await asyncio.shield(self._saved(expired, epoch))
+        if self._pipeline is not None:
+            self._catch_ups.close(client_id)
+            self._pipeline.store.release_place(client_id)
+            self._catch_ups.send(client_id, f"{why}; the log does not wait for it any more")
+            self._pipeline.sweep()
 
     async def _forget(self, client_id: int) -> None:
         """Let go of what is in memory for who is no subscriber (any more)."""

@@ -27,7 +27,8 @@ class SubscriberMeta:
     when it last subscribed or acked, in seconds since the epoch; 0: not known. `idle_s`: for how
     long the destination had served without a call of its, when that was last written. `expired`:
     when it was given up for that, in seconds since the epoch: the log does not wait for it.
-    `ephemeral`: it is removed when its client is silent for a while."""
+    `ephemeral`: it is removed when its client is silent for a while. `paused`: since when it gets
+    nothing because somebody said so, in seconds since the epoch. `label`: what people call it."""
 
     client_id: int
     filter: str
@@ -39,6 +40,8 @@ class SubscriberMeta:
     idle_s: int = 0
     expired: int = 0
     ephemeral: bool = False
+    paused: int = 0
+    label: str = ""
 
     @property
     def position(self) -> EntryPosition | None:
@@ -73,6 +76,8 @@ class SubscriberMeta:
                 int(tree.get("idle_s", 0)),
                 int(tree.get("expired", 0)),
                 bool(tree.get("ephemeral", False)),
+                int(tree.get("paused", 0)),
+                str(tree.get("label", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

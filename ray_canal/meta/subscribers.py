@@ -25,6 +25,7 @@ def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str,
     kind = "tcp" if holder.startswith(TCP_HOLDER) else "ray"
     return {
         "client_id": subscriber.client_id,
+        "label": subscriber.label,
         "ephemeral": subscriber.ephemeral,
         "filter": subscriber.filter,
         "cursor": None if cursor is None else str(cursor.position),
@@ -35,6 +36,7 @@ def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str,
         "called_at": subscriber.called or None,
         "last_call_s": place.get("last_call_s"),
         "expired_at": subscriber.expired or None,
+        "paused_at": subscriber.paused or None,
         "policy": place.get("policy", subscriber.policy or None),
         "transactions": place.get("transactions", subscriber.transactions),
         "entries_behind": place.get("entries_behind"),
@@ -46,7 +48,8 @@ def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str,
 
 
 @contextlib.contextmanager
-def _manager(config: CanalConfig, destination: str) -> Iterator[MetaManager]:
+def open_manager(config: CanalConfig, destination: str) -> Iterator[MetaManager]:
+    """Open what a destination that does not run keeps durably. Raises ConfigError."""
     config.destination(destination)
     if config.meta.backend == "memory":
         raise ConfigError('meta.backend = "memory" keeps nothing while the destination is down')
@@ -60,7 +63,7 @@ def _manager(config: CanalConfig, destination: str) -> Iterator[MetaManager]:
 def kept_subscribers(config: CanalConfig, destination: str) -> list[dict[str, Any]]:
     """Return the subscribers of a destination from where the configuration keeps cursors. Raises
     ConfigError: no such destination, a record is damaged; MetaUnavailable."""
-    with _manager(config, destination) as manager:
+    with open_manager(config, destination) as manager:
         known = manager.load(destination)
     return [described(known[client_id], {}) for client_id in sorted(known)]
 
@@ -73,7 +76,7 @@ def forget_subscriber(config: CanalConfig, destination: str, client_id: int) -> 
     write the cursor again with the next ack. Raises as kept_subscribers, Fenced.
     """
     refuse_client_id(client_id)
-    with _manager(config, destination) as manager:
+    with open_manager(config, destination) as manager:
         if client_id not in manager.client_ids(destination):
             return False
         manager.remove(destination, manager.epoch(destination), client_id)

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 import ray_canal as canal
 from ray_canal import cli, errors
 from ray_canal.demo import binlog_files
+from ray_canal.model.position import EntryPosition
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -100,6 +102,48 @@ def test_subscribers_are_shown_and_removed(tmp_path: Path) -> None:
     done = command("unsubscribe", "held", 9, "--config", config)
     assert done.exit_code == 0
     assert "held: no subscriber" in command("subscribers", "--config", config).output
+
+
+def test_a_subscriber_is_operated(tmp_path: Path) -> None:
+    """Moved, paused, labelled, copied, renamed and removed; while it is down by --config."""
+    config = written(tmp_path, "operated")
+    where: tuple[object, ...] = ("--namespace", NAMESPACE)
+
+    def operate(*arguments: object) -> Any:
+        return json.loads(command("subscriber", "operated", *arguments, "--json", *where).output)
+
+    canal.start(str(config))
+    try:
+        with canal.connect("operated", 7, namespace=NAMESPACE) as connector:
+            connector.subscribe()
+            first = connector.get(1, timeout=10)
+            one = canal.subscriber("operated", 7, namespace=NAMESPACE)
+            assert one.pause()["paused_at"]
+            assert connector.get(1, timeout=0.2).id == -1
+            assert "client 7 is paused" in command("explain", "operated", "--client-id", 7,
+                                                   *where).output  # fmt: skip
+            assert operate(7, "resume")["paused_at"] is None
+            assert connector.get(1, timeout=10)
+            begin = binlog_files()[0].name
+            assert one.seek(EntryPosition(begin))["cursor"] == f"{begin}:4"
+            again = connector.get(1, timeout=30)
+            assert again.start == first.start
+            assert one.label("warehouse")["label"] == "warehouse"
+            assert "label: warehouse" in command("subscriber", "operated", 7, *where).output
+            assert operate(7, "copy", 9)["client_id"] == 9
+            assert operate(9, "remove") == {"removed": 9}
+            with pytest.raises(errors.PositionNotFound):
+                command("subscriber", "operated", 7, "seek", "other.000001:4", *where)
+            assert command("subscriber", "operated", 7, "seek", *where).exit_code == 2
+            assert command("subscriber", "operated", 7, "copy", "x", *where).exit_code == 2
+    finally:
+        canal.stop("operated", namespace=NAMESPACE)
+    where = ("--config", config)
+    assert operate(7, "rename", 8)["client_id"] == 8
+    assert operate(8)["label"] == "warehouse"
+    assert "no subscriber any more" in command(
+        "subscriber", "operated", 8, "remove", *where
+    ).output  # fmt: skip
 
 
 def test_status_and_explain_are_for_people(tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ def test_subscribers_for_a_terminal() -> None:
         **record, "client_id": 1001, "held_by": None, "called_at": None, "bytes_behind": None,
         "entries_behind": None, "detached": True, "failure": "PositionPurged: it is gone",
     }  # fmt: skip
+    assert subscriber_lines([{**record, "label": "crm", "paused_at": 5}])[1].split()[:3] == [
+        "7", "crm", "paused",
+    ]  # fmt: skip
     assert subscriber_lines([record, other]) == [
         "client  state       cursor           bytes behind  last call             by   policy  "
         "filter",

@@ -151,6 +151,8 @@ TESTED_ELSEWHERE = {
     "actors/decoder": "tests/integration/test_main_job.py",
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
+    "cli/subscriber": "tests/integration/test_cli_cluster.py",
+    "client/control": "tests/integration/test_cli_cluster.py",
     "client/explain": "tests/integration/test_cli_cluster.py",
     "client/subscribers": "tests/integration/test_cli_cluster.py",
     "client/joining": "tests/fault/test_faults.py",

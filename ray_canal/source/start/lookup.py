@@ -114,7 +114,7 @@ def log_of(config: InstanceConfig) -> Iterator[Log]:
     answers. Raises SourceError kinds."""
     source = config.source
     if source.files:
-        paths = [Path(each) for each in source.files]
+        paths = [Path(each).absolute() for each in source.files]
         yield FilesLog(list_binlogs(tuple(paths)), source.skipped_places)
         return
     wake, writer = os.pipe()
@@ -165,6 +165,13 @@ def locate(source: SourceConfig, log: Log, text: str, *, looking: bool = True) -
         bytes_to_end=max(0, left),
     )  # fmt: skip
     return _with_surroundings(log, search, found, offset or place.position) if looking else found
+
+
+def cursor_at(config: InstanceConfig, text: str) -> LogPosition:
+    """Return a place in the log of a destination's source as a subscriber's cursor. A place inside
+    a transaction is that transaction's beginning. Raises as `locate`."""
+    with log_of(config) as log:
+        return locate(config.source, log, text, looking=False).cursor
 
 
 def _is_single(text: str) -> bool:

@@ -96,6 +96,7 @@ def test_a_full_log_names_who_holds_it() -> None:
     ("changes", "severity", "told"),
     [
         ({"failure": "PositionPurged: gone"}, "problem", "PositionPurged: gone"),
+        ({"paused_at": 5}, "problem", "ray-canal subscriber orders 9 resume"),
         ({"detached": True}, "wait", "own replication stream"),
         ({"expired_at": 1}, "problem", "has expired"),
         ({"entries_behind": 5, "last_call_s": 600.0}, "problem", "does not ask"),

@@ -1,0 +1,74 @@
+"""`subscriber`: what an operator does to one subscriber."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from ray_canal.cli.options import NAMESPACE, Destination, Namespace, OptionalConfig
+
+
+class Action(str, Enum):
+    show = "show"
+    seek = "seek"
+    pause = "pause"
+    resume = "resume"
+    expire = "expire"
+    remove = "remove"
+    copy = "copy"
+    rename = "rename"
+    label = "label"
+
+
+_WITH_ARGUMENT = {
+    Action.seek: "PLACE", Action.copy: "NEW_CLIENT_ID", Action.rename: "NEW_CLIENT_ID",
+    Action.label: "TEXT",
+}  # fmt: skip
+
+
+def subscriber(
+    destination: Destination,
+    client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
+    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.show,
+    argument: Annotated[
+        str | None,
+        typer.Argument(
+            help="seek: head, tail, earliest, latest, FILE:POSITION, a GTID set or a time; copy, "
+            "rename: the new client id; label: a text."
+        ),
+    ] = None,
+    config: OptionalConfig = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show, move, pause, resume, expire, remove, copy, rename or label a subscriber.
+
+    Also while the destination starts or has failed; with --config, while it is down.
+    """
+    wanted = _WITH_ARGUMENT.get(action)
+    if (argument is None) is not (wanted is None):
+        raise typer.BadParameter(f"{action.value} takes {wanted or 'no argument'}")
+    import ray_canal as canal
+
+    one = canal.subscriber(destination, client_id, config=config, namespace=namespace)
+    value: Any = argument
+    if wanted == "NEW_CLIENT_ID":
+        try:
+            value = int(str(argument))
+        except ValueError:
+            raise typer.BadParameter(f"{argument!r} is no client id") from None
+    operation = getattr(one, action.value)
+    found = operation() if wanted is None else operation(value)
+    if as_json:
+        typer.echo(json.dumps(found or {"removed": client_id}, indent=2))
+        return
+    if found is None:
+        typer.echo(f"{destination}: client {client_id} is no subscriber any more")
+        return
+    typer.echo(f"{destination}: client {found['client_id']}")
+    for key, item in found.items():
+        if item not in (None, "", False) and key != "client_id":
+            typer.echo(f"  {key}: {item}")
