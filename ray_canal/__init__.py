@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ray_canal.client.api import status as status
     from ray_canal.client.api import stop as stop
     from ray_canal.client.api import stop_serving as stop_serving
+    from ray_canal.client.apply import apply as apply
+    from ray_canal.client.apply import plan as plan
     from ray_canal.client.connecting import connect as connect
     from ray_canal.client.connecting import connect_async as connect_async
     from ray_canal.client.connector import AsyncConnector as AsyncConnector
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "apply": "ray_canal.client.apply",
+    "plan": "ray_canal.client.apply",
     "start": "ray_canal.client.api",
     "stop": "ray_canal.client.api",
     "destinations": "ray_canal.client.api",
@@ -81,6 +85,7 @@ __all__ = [
     "Connector",
     "Keep",
     "Message",
+    "apply",
     "connect",
     "connect_async",
     "decode_entries",
@@ -88,6 +93,7 @@ __all__ = [
     "destinations",
     "explain",
     "load_config",
+    "plan",
     "read_snapshot",
     "row_id",
     "serve",

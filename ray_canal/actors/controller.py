@@ -25,7 +25,7 @@ from ray.actor import ActorHandle
 
 from ray_canal.actors import launch, registry
 from ray_canal.actors.answers import answered
-from ray_canal.actors.changes import changes, refused
+from ray_canal.actors.changes import changes, plan, refused
 from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
 from ray_canal.actors.placement_table import Place, PlacementTable, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
@@ -115,6 +115,10 @@ class Controller:
         for place in {places[name].process: places[name] for name in names}.values():
             self._ensure(place)
         return changed
+
+    async def plan(self, config_json: str) -> dict[str, Any]:
+        """Return what `apply` would do; see changes.py. Raises ConfigError as `apply`."""
+        return plan(CanalConfig.model_validate_json(config_json), self._places.all())
 
     async def _renew(self, config: CanalConfig, name: str) -> None:
         """Start a destination over, in its process, with the configuration that is given now."""

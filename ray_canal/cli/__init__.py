@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.options import (
     NAMESPACE,
@@ -149,6 +150,7 @@ def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
     typer.echo(f"{destination}: stopped")
 
 
+app.command()(apply)
 app.command()(status)
 app.command()(explain)
 app.command()(position)

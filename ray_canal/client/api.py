@@ -116,9 +116,9 @@ def serve(
         raise
 
 
-def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> None:
-    """Close the TCP port if it is served otherwise than this says. Raises ConfigError: this cannot
-    be served, or may not replace it."""
+def changed_server_keys(server: ServerConfig, namespace: str) -> set[str]:
+    """Return the keys in which the TCP port that is open differs from a configuration. Raises
+    ConfigError: this cannot be served."""
     server_json = launch.server_json(server)
     asked = [handle.compare.remote(server_json) for handle in registry.find_servers(namespace)]
     keys: set[str] = set()
@@ -127,6 +127,13 @@ def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> No
             keys.update(_get(reply, timeout=_COMPARE_S))
         except (RayActorError, GetTimeoutError, InstanceNotRunning):
             keys.add("a server does not answer")
+    return keys
+
+
+def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> None:
+    """Close the TCP port if it is served otherwise than this says. Raises ConfigError: this cannot
+    be served, or may not replace it."""
+    keys = changed_server_keys(server, namespace)
     if not keys:
         return
     told = ", ".join(sorted(keys))
@@ -238,6 +245,11 @@ def set_instance_filter(
 def call_store(destination: str, namespace: str, method: str, *arguments: Any) -> Any:
     """Call a destination's store, once. Raises InstanceNotFound, and what the store raises."""
     return _get(getattr(registry.find_store(destination, namespace), method).remote(*arguments))
+
+
+def call_actor(method: Any, *arguments: Any) -> Any:
+    """Call an actor's method, and raise what it raises."""
+    return _get(method.remote(*arguments))
 
 
 def _get(reference: Any, timeout: float | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""In which keys two configurations differ. Values are not told: some are secrets."""
+"""In which keys two configurations differ. Values of secrets are not told."""
 
 from __future__ import annotations
 
@@ -17,16 +17,23 @@ def parsed(kind: type[Model], json: str) -> Model | None:
         return None
 
 
-def changed_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> list[str]:
-    """The keys whose values differ, as they stand in a file: `filter.tables`. Both are of one
-    class."""
-    found: list[str] = []
+def changed_keys(one: BaseModel, other: BaseModel) -> list[str]:
+    """Return the keys whose values differ, as they stand in a file: `filter.tables`. Both are of
+    one class."""
+    return [*changed_values(one, other)]
+
+
+def changed_values(
+    one: BaseModel, other: BaseModel, prefix: str = ""
+) -> dict[str, tuple[str, str]]:
+    """Return the values before and after as text, by key; those of secrets are hidden."""
+    found: dict[str, tuple[str, str]] = {}
     for key in type(one).model_fields:
         before, after = getattr(one, key), getattr(other, key)
         if before == after:
             continue
         if isinstance(before, BaseModel) and type(before) is type(after):
-            found += changed_keys(before, after, f"{prefix}{key}.")
+            found |= changed_values(before, after, f"{prefix}{key}.")
         else:
-            found.append(prefix + key)
+            found[prefix + key] = repr(before), repr(after)
     return found

@@ -146,6 +146,39 @@ def test_a_subscriber_is_operated(tmp_path: Path) -> None:
     ).output  # fmt: skip
 
 
+def test_apply_changes_what_differs_and_nothing_else(tmp_path: Path) -> None:
+    """A diff first; what is the same is not touched; what is not listed goes with --remove."""
+    config = written(tmp_path, "kept", "gone")
+    canal.start(str(config))
+    try:
+        epochs = {name: one["epoch"] for name, one in canal.status(namespace=NAMESPACE).items()}
+        wanted = written(tmp_path, "kept", "fresh")
+        text = wanted.read_text()
+        dry = command("apply", wanted, "--dry-run")
+        assert dry.output.splitlines() == [
+            "+ destination fresh",
+            "= destination gone: not in this file, goes on (--remove stops it)",
+            "= destination kept",
+        ]
+        assert canal.destinations(namespace=NAMESPACE) == ["gone", "kept"]
+        assert command("apply", config, "--json").exit_code == 0  # nothing to ask
+        asked = CliRunner().invoke(cli.app, ["apply", str(wanted)], input="n\n")
+        assert asked.exit_code == 1
+        done = command("apply", wanted, "--yes", "--remove")
+        assert "applied" in done.output
+        assert canal.destinations(namespace=NAMESPACE) == ["fresh", "kept"]
+        assert canal.status("kept", namespace=NAMESPACE)["kept"]["epoch"] == epochs["kept"]
+        line = 'destination = "kept"\n'
+        wanted.write_text(text.replace(line, f'{line}store.policy = "spill"\n'))
+        done = command("apply", wanted, "--yes")
+        assert "    store.policy: 'block' -> 'spill'" in done.output.splitlines()
+        assert canal.status("kept", namespace=NAMESPACE)["kept"]["epoch"] > epochs["kept"]
+        assert canal.plan(str(wanted))["same"] == ["kept", "fresh"]
+    finally:
+        for name in canal.destinations(namespace=NAMESPACE):
+            canal.stop(name, namespace=NAMESPACE)
+
+
 def test_status_and_explain_are_for_people(tmp_path: Path) -> None:
     """A line on the screen, every value on demand, and why nothing more comes."""
     canal.start(str(written(tmp_path, "shown")))

@@ -152,6 +152,7 @@ TESTED_ELSEWHERE = {
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "cli/subscriber": "tests/integration/test_cli_cluster.py",
+    "client/apply": "tests/integration/test_cli_cluster.py",
     "client/control": "tests/integration/test_cli_cluster.py",
     "client/explain": "tests/integration/test_cli_cluster.py",
     "client/subscribers": "tests/integration/test_cli_cluster.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.changes import changes, refused
+from ray_canal.actors.changes import changes, plan, refused
 from ray_canal.actors.placement_table import Place
 from ray_canal.config import CanalConfig, load
 from ray_canal.config.changes import changed_keys
@@ -38,6 +38,24 @@ def test_keys_that_differ_are_named_and_values_are_not() -> None:
     assert found == {"x": ["source.password", "source.gtid", "store.policy"]}
     assert "s3cret" not in str(refused(found)) + str(found)
     assert "x (source.password, source.gtid, store.policy)" in str(refused(found))
+
+
+def test_a_plan_has_every_destination_once() -> None:
+    """What is new, what changes (with values, secrets hidden), what stays, what is not listed."""
+    now = config(store={"policy": "spill"}, source={"address": "db", "password": "other"})
+    found = plan(now, {"x": place(config()), "z": place(config())})
+    assert found == {
+        "add": ["y"],
+        "change": {
+            "x": {
+                "source.password": ("'**********'", "'**********'"),
+                "store.policy": ("'block'", "'spill'"),
+            }
+        },
+        "same": [],
+        "unlisted": ["z"],
+    }
+    assert plan(config(), {"x": place(config())})["same"] == ["x"]
 
 
 def test_what_does_not_differ_or_does_not_run_is_no_change() -> None:

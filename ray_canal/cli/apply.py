@@ -1,0 +1,72 @@
+"""`apply`: show what a configuration changes of what runs, then change it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ray_canal.cli.options import ConfigPath
+
+
+def apply(
+    config: ConfigPath,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, change nothing.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Stop what runs here and is not in CONFIG.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan, machine-readable.")] = False,
+) -> None:
+    """Show what CONFIG changes of the destinations that run, then change it.
+
+    What does not differ goes on untouched; what differs is started over at its cursors.
+    """
+    from ray_canal.client.apply import apply as applied
+    from ray_canal.client.apply import plan
+    from ray_canal.config import load
+
+    deployment = load(config)
+    found = plan(deployment)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for line in plan_lines(found, remove=remove):
+            typer.echo(line)
+    if dry_run or not is_change(found, remove=remove):
+        return
+    if not yes:
+        typer.confirm("Apply?", abort=True, err=as_json)
+    applied(deployment, remove=remove)
+    if not as_json:
+        typer.echo("applied")
+
+
+def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:
+    """Return whether there is anything to do."""
+    gone = remove and (found["unlisted"] or found["server"] == "unlisted")
+    return bool(found["add"] or found["change"] or found["server"] in ("open", "reopen") or gone)
+
+
+def plan_lines(found: Mapping[str, Any], *, remove: bool) -> list[str]:
+    """Return a plan as a diff: `+` is started, `~` is changed, `-` is stopped, `=` goes on."""
+    lines = [f"+ destination {name}" for name in found["add"]]
+    for name, values in found["change"].items():
+        lines.append(f"~ destination {name}: started over at its cursors")
+        lines += [f"    {key}: {before} -> {after}" for key, (before, after) in values.items()]
+    server = found["server"]
+    if server == "open":
+        lines.append("+ Canal's TCP port")
+    elif server == "reopen":
+        keys = ", ".join(found["server_keys"])
+        lines.append(f"~ Canal's TCP port: reopened, its clients connect again ({keys})")
+    gone = "- {}: stopped, its cursors stay" if remove else (
+        "= {}: not in this file, goes on (--remove stops it)"
+    )  # fmt: skip
+    lines += [gone.format(f"destination {name}") for name in found["unlisted"]]
+    if server == "unlisted":
+        lines.append(gone.format("Canal's TCP port"))
+    lines += [f"= destination {name}" for name in found["same"]]
+    return lines if lines else ["nothing runs, and nothing is in the file"]

@@ -1,0 +1,41 @@
+"""A plan as a diff."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ray_canal.cli.apply import is_change, plan_lines
+
+PLAN: dict[str, Any] = {
+    "add": ["audit"],
+    "change": {"orders": {"filter.tables": ["'a'", "'b'"], "source.password": ["'***'"] * 2}},
+    "same": ["crm"],
+    "unlisted": ["old"],
+    "server": "reopen",
+    "server_keys": ["port"],
+}
+NOTHING = {**PLAN, "add": [], "change": {}, "server": "same", "server_keys": []}
+
+
+def test_a_line_for_each_difference() -> None:
+    assert plan_lines(PLAN, remove=False) == [
+        "+ destination audit",
+        "~ destination orders: started over at its cursors",
+        "    filter.tables: 'a' -> 'b'",
+        "    source.password: '***' -> '***'",
+        "~ Canal's TCP port: reopened, its clients connect again (port)",
+        "= destination old: not in this file, goes on (--remove stops it)",
+        "= destination crm",
+    ]
+    assert "- destination old: stopped, its cursors stay" in plan_lines(PLAN, remove=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "remove", "wanted"),
+    [(PLAN, False, True), (NOTHING, False, False), (NOTHING, True, True),
+     ({**NOTHING, "unlisted": []}, True, False), ({**NOTHING, "server": "open"}, False, True)],
+)  # fmt: skip
+def test_whether_there_is_anything_to_do(plan: Any, remove: bool, wanted: bool) -> None:
+    assert is_change(plan, remove=remove) is wanted
