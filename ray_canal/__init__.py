@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ray_canal.model.timeline import row_id as row_id
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
+    from ray_canal.sinks.open import run_sink as run_sink
     from ray_canal.snapshot.read import read_snapshot as read_snapshot
     from ray_canal.views.masking import Keep as Keep
 
@@ -73,6 +74,7 @@ _WHERE = {
     "Message": "ray_canal.client.message",
     "serve_flight": "ray_canal.flight.actor",
     "stop_flight": "ray_canal.flight.actor",
+    "run_sink": "ray_canal.sinks.open",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
     "read_snapshot": "ray_canal.snapshot.read",
@@ -96,6 +98,7 @@ __all__ = [
     "plan",
     "read_snapshot",
     "row_id",
+    "run_sink",
     "serve",
     "serve_flight",
     "server_status",

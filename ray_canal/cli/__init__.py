@@ -26,6 +26,7 @@ from ray_canal.cli.options import (
 )
 from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
+from ray_canal.cli.sinks import sink_app
 from ray_canal.cli.snapshot import snapshot
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscriber import subscriber
@@ -261,6 +262,7 @@ def decode(
 app.command()(verify)
 app.add_typer(snapshot)
 app.command()(console)
+app.add_typer(sink_app, name="sink")
 
 
 @app.command("import")

@@ -215,6 +215,11 @@ class Message:
         ]
         return pa.concat_batches(found) if found else no_transactions()
 
+    def chunks_by_part(self) -> Iterator[tuple[MessagePart, DecodedChunk]]:
+        """The message's parts, each with its decoded chunk; of a message that is on disk, fetched
+        one after the other."""
+        return self._parts()
+
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
         for part, chunk in self._parts():

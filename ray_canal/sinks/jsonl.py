@@ -1,0 +1,81 @@
+"""A file of JSON lines: one change a line, at least once.
+
+After a crash the last batch may be there twice; `timeline`, `journal_name`, `position` and `row`
+are the same then (docs/reference/guarantees.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TextIO
+
+from ray_canal.sinks.dead_letters import shown
+from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
+
+
+class JsonLines:
+    guarantee: Guarantee = "at_least_once"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._lines: list[str] = []
+
+    def open(self) -> Cursor | None:
+        """Begin a new line where a crash has left half of one."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8")
+            if not _ends_with_a_line(self._path):
+                self._file.write("\n")
+        except OSError as error:
+            raise SinkError(f"cannot write {self._path}: {error.strerror}") from error
+        return None
+
+    def write(self, changes: Changes) -> None:
+        for step in changes.steps():
+            if isinstance(step, Changed):
+                change = step.change
+                line = {
+                    "schema": change.schema,
+                    "table": change.table,
+                    "change": change.kind,
+                    "journal_name": change.journal_name,
+                    "position": change.position,
+                }
+                self._lines.append(json.dumps(line) + "\n")
+                continue
+            named = {"schema": step.schema, "table": step.table}
+            self._lines.extend(
+                json.dumps({**named, **row}, default=shown) + "\n" for row in step.batch.to_pylist()
+            )
+
+    def commit(self, upto: Cursor) -> None:
+        lines, self._lines = self._lines, []
+        if self._file is None:
+            raise SinkError(f"{self._path} is not open", "retry")
+        try:
+            self._file.writelines(lines)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise SinkError(f"cannot write {self._path}: {error.strerror}", "retry") from error
+
+    def abort(self) -> None:
+        self._lines = []
+
+    def close(self) -> None:
+        self._lines = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

@@ -1,0 +1,289 @@
+"""A mirror in MySQL or MariaDB: statements as text that Arrow made, one transaction a commit.
+
+The target's session has its own sql_mode, so that literals mean one thing; foreign keys are not
+checked, as tables are written one after the other. Text keys get a binary collation: two keys that
+differ at the source never meet here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pymysql.err import DataError, IntegrityError, MySQLError
+
+from ray_canal.config import MirrorConfig, SourceConfig
+from ray_canal.errors import CanalError
+from ray_canal.sinks.mirror import ColumnSpec, Found, TableName
+from ray_canal.sinks.mysql_literals import literals, tuples
+from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.source.connection import connect
+
+logger = logging.getLogger(__name__)
+
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO',"
+    " time_zone = '+00:00', foreign_key_checks = 0"
+)
+_STATEMENT_BYTES_MAX = 4 << 20
+_STATEMENT_ROWS_MAX = 5000
+_RETRY = {1205, 1213, 1317, 1053, 1040, 1290, 1836, 2006, 2013, 2055, 3024, 3100, 4031}
+"""Lock waits and deadlocks, servers that stop or are read-only for a while, lost connections."""
+_POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 1690}
+_SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
+
+
+class MySqlDatabase:
+    """A `Database` of mirror.py."""
+
+    def __init__(self, config: MirrorConfig) -> None:
+        self._config = config
+        self._cursors = _quoted(config.cursor_database) + ".canal_cursor"
+        self._connection: Any = None
+        self._bytes_max = _STATEMENT_BYTES_MAX
+        self._delete_first: dict[TableName, bool] = {}
+
+    def connect(self) -> None:
+        config = self._config
+        login = SourceConfig.model_validate(
+            {
+                "address": config.address,
+                "username": config.username,
+                "password": config.password,
+                "tls": config.tls,
+                "read_timeout_s": config.timeout_s,
+            }
+        )
+        try:
+            self._connection = connect(login)
+        except CanalError as error:
+            raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
+        self._delete_first.clear()
+        self._run(_SESSION)
+        ((packet,),) = self._run("SELECT @@max_allowed_packet")
+        self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(MySQLError, OSError):
+                connection.close()
+
+    # --- the cursor ------------------------------------------------------------------------------
+
+    def take_over(self, sink: str) -> tuple[int, str]:
+        database = _quoted(self._config.cursor_database)
+        if not self._run(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            self._config.cursor_database,
+            "canal_cursor",
+        ):
+            self._run(f"CREATE DATABASE IF NOT EXISTS {database}")
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._cursors} ("
+                "sink VARCHAR(190) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,"
+                " epoch BIGINT NOT NULL, place TEXT CHARACTER SET utf8 NOT NULL,"
+                " written TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+                ") ENGINE=InnoDB"
+            )
+        self._run(
+            f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES (%s, 1, '')"
+            " ON DUPLICATE KEY UPDATE epoch = epoch + 1",
+            sink,
+        )
+        rows = self._run(f"SELECT epoch, place FROM {self._cursors} WHERE sink = %s", sink)
+        return int(rows[0][0]), str(rows[0][1])
+
+    def begin(self, sink: str) -> int:
+        self._run("START TRANSACTION")
+        rows = self._run(f"SELECT epoch FROM {self._cursors} WHERE sink = %s FOR UPDATE", sink)
+        return int(rows[0][0]) if rows else -1
+
+    def commit(self, sink: str, place: str) -> None:
+        self._run(f"UPDATE {self._cursors} SET place = %s WHERE sink = %s", place, sink)
+        self._run("COMMIT")
+
+    def rollback(self) -> None:
+        if self._connection is not None:
+            self._run("ROLLBACK")
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def find(self, name: TableName) -> Found | None:
+        of_table = "WHERE table_schema = %s AND table_name = %s"
+        columns = self._run(
+            "SELECT column_name, column_key FROM information_schema.columns"
+            f" {of_table} ORDER BY ordinal_position",
+            *name,
+        )
+        if not columns:
+            return None
+        uniques = self._run(
+            "SELECT count(*) FROM information_schema.statistics"
+            f" {of_table} AND non_unique = 0 AND index_name <> 'PRIMARY'",
+            *name,
+        )
+        self._delete_first[name] = bool(uniques[0][0])
+        key = tuple(str(column) for column, kind in columns if kind == "PRI")
+        return Found(tuple(str(column) for column, _ in columns), key)
+
+    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.database)}")
+        lines = [_definition(column) for column in columns]
+        key = ", ".join(_quoted(column.name) for column in columns if column.is_key)
+        lines += [f"PRIMARY KEY ({key})"] if key else []
+        body = ", ".join(lines)
+        self._run(f"CREATE TABLE IF NOT EXISTS {_named(name)} ({body}) ENGINE=InnoDB")
+
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._alter(name, (f"ADD COLUMN {_definition(column)}" for column in columns))
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        kinds: dict[Any, Any] = dict(
+            self._run(
+                "SELECT column_name, column_type FROM information_schema.columns"
+                " WHERE table_schema = %s AND table_name = %s",
+                *name,
+            )
+        )
+        self._alter(
+            name,
+            (
+                f"MODIFY COLUMN {_definition(column)}"
+                for column in columns
+                if column.declared and _shown(kinds[column.name]) != column.declared.lower()
+            ),
+        )
+
+    def remove(self, name: TableName, columns: Sequence[str]) -> None:
+        self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns))
+
+    def _alter(self, name: TableName, parts: Iterator[str]) -> None:
+        text = ", ".join(parts)
+        if text:
+            self._run(f"ALTER TABLE {_named(name)} {text}")
+
+    def rename(self, name: TableName, to: TableName) -> None:
+        self._run(f"RENAME TABLE {_named(name)} TO {_named(to)}")
+
+    def empty(self, name: TableName) -> None:
+        self._run(f"TRUNCATE TABLE {_named(name)}")
+
+    def drop(self, name: TableName) -> None:
+        self._run(f"DROP TABLE IF EXISTS {_named(name)}")
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def delete(self, name: TableName, keys: pa.Table) -> None:
+        columns = ", ".join(_quoted(column) for column in keys.column_names)
+        start = f"DELETE FROM {_named(name)} WHERE ({columns}) IN ("
+        for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX):
+            self._run(start.encode() + values + b")")
+
+    def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
+        """Where the table has other unique keys, rows are removed first: an upsert would take any
+        of those for the row that is meant."""
+        if key and self._delete_first.get(name, True):
+            self.delete(name, rows.select(list(key)))
+        columns = [_quoted(column) for column in rows.column_names]
+        start = f"INSERT INTO {_named(name)} ({', '.join(columns)}) VALUES "
+        rest = [_quoted(column) for column in rows.column_names if column not in key] or columns[:1]
+        updates = ", ".join(f"{column} = VALUES({column})" for column in rest)
+        end = f" ON DUPLICATE KEY UPDATE {updates}" if key else ""
+        for values in tuples(rows, self._bytes_max, _STATEMENT_ROWS_MAX):
+            self._run(start.encode() + values + end.encode())
+
+    def delete_like(self, name: TableName, row: pa.Table) -> None:
+        conditions = [_has_value(column, row[column]) for column in row.column_names]
+        start = f"DELETE FROM {_named(name)} WHERE ".encode()
+        self._run(start + b" AND ".join(conditions) + b" LIMIT 1")
+
+    def _run(self, sql: str | bytes, *values: object) -> Sequence[tuple[Any, ...]]:
+        """Run one statement. Raises SinkError."""
+        if self._connection is None:
+            raise SinkError("the target is not connected", "retry")
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return tuple(cursor.fetchall())
+        except MySQLError as error:
+            raise _translated(error, sql) from None
+        except OSError as error:
+            raise SinkError(f"target: {error}", "retry") from None
+
+
+def _translated(error: MySQLError, sql: str | bytes) -> SinkError:
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[-1]) if error.args else type(error).__name__
+    kind: Kind = "fatal"
+    if number in _RETRY or not number:
+        kind = "retry"
+    elif number in _POISON or isinstance(error, DataError | IntegrityError):
+        kind = "poison"
+    elif number in _SCHEMA:
+        kind = "schema"
+    shown = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
+    return SinkError(f"target: {text} ({number}), at {shown[:120]}", kind)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _named(name: TableName) -> str:
+    return f"{_quoted(name.database)}.{_quoted(name.table)}"
+
+
+def _has_value(name: str, value: pa.ChunkedArray) -> bytes:
+    """A condition. Text is compared as bytes, a FLOAT as the DOUBLE that it is exactly, and JSON,
+    which equals no text, as its text."""
+    column, kind = _quoted(name), value.type
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or pa.types.is_list(kind):
+        if not pa.types.is_list(kind) or pa.types.is_string(kind.value_type):
+            column = f"CAST({column} AS CHAR) COLLATE utf8mb4_bin"
+    elif pa.types.is_float32(kind):
+        value = value.cast(pa.float64())
+    literal: bytes = literals(value)[0].as_py()
+    return f"{column} <=> ".encode() + literal
+
+
+def _shown(kind: object) -> str:
+    return str(kind.decode() if isinstance(kind, bytes) else kind).lower()
+
+
+def _definition(column: ColumnSpec) -> str:
+    """A column as CREATE TABLE has it: as the source declares it, NULL allowed but in the key."""
+    kind = column.declared or mysql_type(column.kind, column.is_key)
+    charset = ""
+    if column.charset and column.charset != "binary":
+        charset = f" CHARACTER SET {column.charset}"
+        charset += f" COLLATE {column.charset}_bin" if column.is_key else ""
+    return f"{_quoted(column.name)} {kind}{charset} {'NOT NULL' if column.is_key else 'NULL'}"
+
+
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+
+
+def mysql_type(kind: pa.DataType, is_key: bool = False) -> str:
+    """Return MySQL's type for Arrow's, of a column that no declaration is known of."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _INTEGERS[int(kind.bit_width)] + " UNSIGNED" * bool(types.is_unsigned_integer(kind))
+    if types.is_floating(kind):
+        return "DOUBLE" if kind.bit_width == 64 else "FLOAT"
+    if types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if types.is_boolean(kind):
+        return "TINYINT(1)"
+    if types.is_date(kind):
+        return "DATE"
+    if types.is_timestamp(kind):
+        return "DATETIME(6)"
+    if types.is_duration(kind):
+        return "TIME(6)"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_list(kind):
+        return "VARBINARY(255)" if is_key else "LONGBLOB"
+    return "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if is_key else "LONGTEXT"

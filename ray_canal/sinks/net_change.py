@@ -1,0 +1,90 @@
+"""The net change of a run of rows per primary key, by Arrow: the last one wins.
+
+An update that changes the key removes the old key and writes the new one. What is left has each key
+once, so deletes may be made before writes, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ray_canal.sinks.port import SinkError
+
+
+@dataclass(frozen=True)
+class NetChange:
+    """`deletes` has the key columns alone, `upserts` all columns; no key is in both."""
+
+    deletes: pa.Table
+    upserts: pa.Table
+
+
+def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return an array with ENUM and SET values as the text that MySQL shows."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        return array.cast(array.type.value_type)
+    if pa.types.is_list(array.type) and pa.types.is_string(array.type.value_type):
+        return pc.binary_join(array, ",")
+    return array
+
+
+def of_one_schema(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return batches of one table version as a table. Raises SinkError: rows of a source whose
+    binlog_row_image leaves columns out."""
+    table = pa.Table.from_batches(batches)
+    if "before_present" in table.column_names:
+        raise SinkError(
+            "rows lack columns: a mirror needs binlog_row_image=FULL on the source "
+            f"(table {(table.schema.metadata or {})[b'canal.table'].decode()})"
+        )
+    return table
+
+
+def image(table: pa.Table, side: str, names: Sequence[str]) -> pa.Table:
+    """Return columns of `before` or `after`."""
+    column = table[side].combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # no rows
+        column = pa.array([], table.schema.field(side).type)
+    return pa.table({name: plain(pc.struct_field(column, [name])) for name in names})
+
+
+def net_change(
+    batches: Sequence[pa.RecordBatch], key: Sequence[str], columns: Sequence[str]
+) -> NetChange:
+    """Return what a run of changes of one table version comes to. Raises SinkError."""
+    table = of_one_schema(batches)
+    rows = table.num_rows
+    kinds = plain(table["event_type"])
+    is_delete = pc.equal(kinds, "DELETE")
+    before, after = image(table, "before", key), image(table, "after", key)
+    differs = [
+        pc.fill_null(pc.not_equal(before[name], after[name]), False) for name in key
+    ]
+    moved = pc.and_(pc.equal(kinds, "UPDATE"), reduce(pc.or_, differs))
+    left = np.flatnonzero(np.asarray(moved))
+    own = {
+        name: pc.if_else(is_delete, before[name], after[name]).combine_chunks() for name in key
+    }
+    gone = {name: before[name].take(left).combine_chunks() for name in key}
+    order = np.concatenate([2 * np.arange(rows, dtype=np.int64) + 1, 2 * left.astype(np.int64)])
+    steps = pa.table(
+        {**{f"k{n}": pa.concat_arrays([own[name], gone[name]]) for n, name in enumerate(key)},
+         "order": order}
+    )  # fmt: skip
+    last = steps.group_by([f"k{n}" for n in range(len(key))]).aggregate([("order", "max")])
+    found = last["order_max"].to_numpy()
+    writes = (found % 2 == 1) & ~np.asarray(is_delete)[found // 2]
+    deletes = last.filter(pa.array(~writes)).select([f"k{n}" for n in range(len(key))])
+    kept = np.sort(found[writes] // 2)
+    return NetChange(
+        deletes.rename_columns(list(key)).combine_chunks(),
+        image(table.select(["after"]).take(kept), "after", columns),
+    )

@@ -1,0 +1,75 @@
+"""From a [[sink]] of the configuration to a runner: the one place that knows every target."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from ray_canal.client.connecting import connect
+from ray_canal.config import CanalConfig, SinkConfig, load
+from ray_canal.errors import ConfigError
+from ray_canal.sinks.port import Sink, Transform
+from ray_canal.sinks.runner import Runner, SinkStatus
+
+
+def make_sink(config: SinkConfig) -> Sink:
+    """Return the target of a sink, not connected yet. Raises ConfigError: a package is missing, or
+    there is no such class."""
+    if config.type == "mysql":
+        from ray_canal.sinks.mirror import Mirror
+        from ray_canal.sinks.mysql import MySqlDatabase
+
+        return Mirror(config.name, config.mirror, MySqlDatabase(config.mirror))
+    if config.type == "jsonl":
+        from ray_canal.sinks.jsonl import JsonLines
+
+        return JsonLines(Path(config.path))
+    sink: Sink = _named(config.target, "target")(config)
+    return sink
+
+
+def transform_of(config: SinkConfig) -> Transform | None:
+    """Return the function that changes each batch. Raises ConfigError."""
+    if not config.transform:
+        return None
+    found: Transform = _named(config.transform, "transform")
+    return found
+
+
+def _named(text: str, key: str) -> Any:
+    module, _, name = text.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key} = {text!r}: {error}; is its module in PYTHONPATH?") from error
+
+
+def runner_of(deployment: CanalConfig, name: str, sink: Sink | None = None) -> Runner:
+    """Return a runner for a sink of a deployment whose destination runs in the cluster. `sink`: the
+    target itself, in place of what the configuration names. Raises ConfigError."""
+    config = deployment.sink_named(name)
+    return Runner(
+        config,
+        lambda: connect(config.destination, config.client_id, namespace=deployment.ray.namespace),
+        sink or make_sink(config),
+        transform_of(config),
+    )
+
+
+def run_sink(
+    config: str | os.PathLike[str] | dict[str, Any] | CanalConfig,
+    name: str,
+    *,
+    sink: Sink | None = None,
+    stopped: threading.Event | None = None,
+) -> SinkStatus:
+    """Run a [[sink]] of a configuration here until `stopped` is set, or a source of binlog files is
+    at its end; its destination must run. `sink`: a target object, in place of what the
+    configuration names. Returns what was done. Raises ConfigError, SinkError, and what the
+    destination raises that does not pass by itself."""
+    runner = runner_of(load(config), name, sink)
+    runner.run(stopped or threading.Event())
+    return runner.status

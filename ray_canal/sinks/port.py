@@ -1,0 +1,277 @@
+"""What a target of a sink has to do, and what it is given.
+
+A sink is a subscriber that the runner (runner.py) runs: it opens the target, takes the place up to
+which the target has everything, and hands it changes in log order, piece after piece, each followed
+by a commit. A target that keeps that place in the transaction of its rows gets each row once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client.message import Message, TableChange
+from ray_canal.errors import CanalError
+from ray_canal.model.message import MessagePart
+from ray_canal.model.position import journal_key
+from ray_canal.model.table_event import STATEMENT
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.views.table_events import is_of_table
+
+Guarantee = Literal["exactly_once", "at_least_once"]
+Kind = Literal["retry", "fenced", "poison", "schema", "fatal"]
+Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
+
+
+class SinkError(CanalError):
+    """A target has refused something.
+
+    `kind` says what the runner does. "retry": open the target again after a pause. "poison": find
+    the entry that the target cannot take. "fenced": another runner has the target. "schema": the
+    target's tables do not fit, and the policy does not change them. "fatal": a person is needed.
+    All but "retry" and "poison" end the runner.
+    """
+
+    def __init__(self, message: str = "", kind: Kind = "fatal") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = kind == "retry"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (*self.args, self.kind), self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cursor:
+    """The last entry that a target has taken.
+
+    `inner` is the entry's offset in a compressed event, `ordinal` its number among the entries of
+    one event. (timeline, number of the file, position, inner, ordinal) compares as delivery order.
+    """
+
+    timeline: int
+    journal_name: str
+    position: int
+    inner: int = 0
+    ordinal: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Cursor:
+        """Raises SinkError: the text is not a cursor."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise SinkError(f"the target's cursor cannot be read ({error}): {text!r}") from None
+
+    def __str__(self) -> str:
+        return f"{self.journal_name}:{self.position}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table version in log order (docs/reference/types.md has the columns).
+    `meta` is the table as the source declares it; None where a transform made the batch."""
+
+    batch: pa.RecordBatch
+    meta: TableMeta | None
+
+    @property
+    def schema(self) -> str:
+        return _note(self.batch, "schema")
+
+    @property
+    def table(self) -> str:
+        return _note(self.batch, "table")
+
+    @property
+    def key(self) -> list[str]:
+        """Columns of the primary key; empty if the table has none."""
+        found: list[str] = json.loads((self.batch.schema.metadata or {})[b"canal.key"])
+        return found
+
+    @property
+    def statement(self) -> str:
+        """The text of a statement that changed rows that the log does not have; else empty."""
+        return _note(self.batch, "sql")
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now."""
+
+    change: TableChange
+    meta: TableMeta | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A run of entries of one decoded chunk, in log order.
+
+    `steps` shows them as Arrow batches and DDL; a target that renders bytes itself reads the
+    entries [part.first, part.last) of `chunk`.
+    """
+
+    message: Message
+    part: MessagePart
+    chunk: DecodedChunk
+    transform: Transform | None = None
+
+    def __len__(self) -> int:
+        return max(self.part.last - self.part.first, 0)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the entries that the subscriber's filter admits."""
+        chosen = np.arange(self.part.first, self.part.last)
+        if self.part.mask is not None:
+            chosen = chosen[self.part.mask[self.part.first : self.part.last]]
+        return int(self.chunk.events["rows"][chosen].sum())
+
+    def between(self, first: int, last: int) -> Changes:
+        """Return the entries [first, last) of these."""
+        return replace(self, part=replace(self.part, first=first, last=last))
+
+    def after(self, cursor: Cursor | None) -> Changes:
+        """Return the entries behind a cursor; they may be none."""
+        if cursor is None or cursor.timeline != self.message.timeline:
+            return self  # ids rise with the timeline: all of a new one is behind the cursor
+        here, there = journal_key(self.chunk.layout.journal_name), journal_key(cursor.journal_name)
+        if here != there:
+            return self if here > there else self.between(self.part.last, self.part.last)
+        events = self.chunk.events
+        low, high = np.searchsorted(events["position"], [cursor.position, cursor.position + 1])
+        inside = events["inner"][low:high]
+        at = int(low + np.searchsorted(inside, cursor.inner))
+        end = int(low + np.searchsorted(inside, cursor.inner, "right"))
+        first = min(at + cursor.ordinal + 1, end)
+        return self.between(min(max(first, self.part.first), self.part.last), self.part.last)
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place of the last entry."""
+        events, last = self.chunk.events, self.part.last - 1
+        position, inner = int(events["position"][last]), int(events["inner"][last])
+        alike = (events["position"][:last] == position) & (events["inner"][:last] == inner)
+        return Cursor(
+            timeline=self.message.timeline,
+            journal_name=self.chunk.layout.journal_name,
+            position=position,
+            inner=inner,
+            ordinal=int(alike.sum()),
+        )
+
+    @cached_property
+    def _view(self) -> Message:
+        head = replace(self.message.head, parts=(self.part,), lent=False)
+        return Message(head, lambda _: [self.chunk], transform=self.message.transform)
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """Batches of rows as `Message.batches` has them, transformed; and those of statements of
+        which the log has the text alone. (What else happens to whole tables is in
+        `schema_changes`.)"""
+        found = []
+        for batch in self._view.batches:
+            if is_of_table(batch):
+                if batch["event_type"][0].as_py() == STATEMENT:
+                    found.append(batch)
+                continue
+            shown = batch if self.transform is None else self.transform(batch)
+            if shown is not None and shown.num_rows:
+                notes = {**(batch.schema.metadata or {}), **(shown.schema.metadata or {})}
+                found.append(shown.replace_schema_metadata(notes))
+        return found
+
+    @property
+    def begins_with_ddl(self) -> bool:
+        """Whether the first entry changes a table as a whole, or its columns."""
+        first = int(self.chunk.events["position"][self.part.first])
+        return any(change.position == first for change in self.schema_changes)
+
+    def split_at_ddl(self) -> list[Changes]:
+        """Return the same entries in pieces, each DDL that changes a table at the start of one."""
+        places = {change.position for change in self.schema_changes}
+        if not places:
+            return [self]
+        first, last = self.part.first, self.part.last
+        positions = self.chunk.events["position"][first:last]
+        cuts = sorted({first, *(first + int(np.searchsorted(positions, at)) for at in places)})
+        return [
+            self.between(low, high)
+            for low, high in zip(cuts, [*cuts[1:], last], strict=True)
+            if low < high
+        ]
+
+    @property
+    def schema_changes(self) -> list[TableChange]:
+        return self._view.schema_changes
+
+    def steps(self) -> Iterator[Rows | Changed]:
+        """Yield rows and DDL as they follow each other in the log."""
+        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
+        news = {(c.position, c.schema, c.table): c.meta for c in self.chunk.layout.changes}
+        batches = [
+            Rows(batch, metas.get((_note(batch, "schema"), _note(batch, "table"))))
+            for batch in self.batches
+        ]
+        low = -1
+        for change in self.schema_changes:
+            yield from _within(batches, low, change.position)
+            yield Changed(change, news.get((change.position, change.schema, change.table)))
+            low = change.position
+        yield from _within(batches, low, None)
+
+
+def _note(batch: pa.RecordBatch, name: str) -> str:
+    return str((batch.schema.metadata or {}).get(f"canal.{name}".encode(), b"").decode())
+
+
+def _within(batches: list[Rows], low: int, high: int | None) -> Iterator[Rows]:
+    """Rows whose event begins in [low, high)."""
+    if low < 0 and high is None:
+        yield from batches
+        return
+    for rows in batches:
+        places = rows.batch["position"]
+        chosen = pc.greater_equal(places, low)
+        if high is not None:
+            chosen = pc.and_(chosen, pc.less(places, high))
+        found = rows.batch.filter(chosen)
+        if found.num_rows:
+            yield replace(rows, batch=found)
+
+
+class Sink(Protocol):
+    """A target. All calls come from one thread, in the order open, (write… commit)…, close; after
+    an error comes `abort` or `close`."""
+
+    guarantee: Guarantee
+
+    def open(self) -> Cursor | None:
+        """Connect, shut out whoever wrote here before, and return the place up to which the target
+        has everything; None if the target keeps no place, or has nothing yet. May be called again
+        after `close`. Raises SinkError."""
+
+    def write(self, changes: Changes) -> None:
+        """Take changes; they need not be durable yet. Raises SinkError."""
+
+    def commit(self, upto: Cursor) -> None:
+        """Make everything written durable, with `upto` where the target keeps its place. Raises
+        SinkError: nothing of it counts, or it cannot be told whether it does."""
+
+    def abort(self) -> None:
+        """Forget what was written and not committed."""
+
+    def close(self) -> None:
+        """Disconnect. What was not committed is forgotten."""

@@ -1,0 +1,209 @@
+"""Runs a sink: subscribes, hands batches to the target, commits, acks.
+
+The order of steps makes it safe to end anywhere: the target's own place decides what is skipped, an
+ack follows the commit, and what was not acked comes again. A failure that may pass closes the
+target and begins again after a pause.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ray_canal.client.connector import Connector
+from ray_canal.client.message import Message
+from ray_canal.config import SinkConfig
+from ray_canal.errors import CanalError
+from ray_canal.sinks.dead_letters import DeadLetters
+from ray_canal.sinks.port import Changes, Cursor, Sink, SinkError, Transform
+
+logger = logging.getLogger(__name__)
+
+State = Literal["starting", "running", "paused", "waiting", "stopped", "failed"]
+_PAUSE_S = 0.2
+
+
+Connect = Callable[[], Connector]
+
+
+@dataclass
+class SinkStatus:
+    """Counters since the runner began, and where it is."""
+
+    state: State = "starting"
+    rows: int = 0
+    skipped_entries: int = 0
+    commits: int = 0
+    commit_seconds: float = 0.0
+    retries: int = 0
+    dead_letters: int = 0
+    error: str = ""
+    cursor: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Runner:
+    """One sink. `run` blocks; the other calls come from any thread."""
+
+    def __init__(
+        self,
+        config: SinkConfig,
+        connect: Connect,
+        sink: Sink,
+        transform: Transform | None = None,
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._sink = sink
+        self._transform = transform
+        self._going = threading.Event()
+        self._going.set()
+        self._failing_since: float | None = None
+        self._dead = DeadLetters(Path(config.dead_letters)) if config.dead_letters else None
+        self.status = SinkStatus()
+
+    def pause(self) -> None:
+        """Take no more batches after the one in hand; the subscription stays."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        self._going.set()
+
+    def run(self, stopped: threading.Event) -> None:
+        """Run until `stopped` is set, or a source of binlog files is at its end. Raises SinkError,
+        CanalError: what does not pass by itself."""
+        pause_s = _PAUSE_S
+        while not stopped.is_set():
+            commits = self.status.commits
+            try:
+                self._session(stopped)
+                break
+            except CanalError as error:
+                if self.status.commits > commits:
+                    pause_s = _PAUSE_S
+                self._wait_or_raise(error, pause_s, stopped)
+                pause_s = min(2 * pause_s, self._config.retry_max_s)
+        self.status.state = "stopped"
+
+    def _wait_or_raise(self, error: CanalError, pause_s: float, stopped: threading.Event) -> None:
+        status, config = self.status, self._config
+        status.error = str(error)
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        given_up = config.give_up_after_s and now - self._failing_since > config.give_up_after_s
+        if not error.retryable or given_up:
+            status.state = "failed"
+            raise error
+        status.state = "waiting"
+        status.retries += 1
+        logger.warning("sink %s: again in %.1f s: %s", config.name, pause_s, error)
+        stopped.wait(pause_s * random.uniform(0.75, 1.25))
+
+    def _session(self, stopped: threading.Event) -> None:
+        """Open the target, read and write until the end. Raises what goes wrong."""
+        config = self._config
+        try:
+            place = self._sink.open()
+            with self._connect() as subscriber:
+                subscriber.subscribe(
+                    config.tables,
+                    policy=config.policy or None,
+                    transactions=config.whole_transactions,
+                    start=config.start,
+                )
+                self.status.state = "running"
+                for message in subscriber.messages(config.batch_size, stopped=stopped):
+                    place = self._take(message, place, stopped)
+                    if stopped.is_set() and not self._going.is_set():
+                        break
+        finally:
+            self._sink.close()
+
+    def _take(
+        self, message: Message, place: Cursor | None, stopped: threading.Event
+    ) -> Cursor | None:
+        """Write what the target does not have yet of a message, and commit it."""
+        run: list[Changes] = []
+        for part, chunk in message.chunks_by_part():
+            whole = Changes(message, part, chunk, self._transform)
+            changes = whole.after(place)
+            self.status.skipped_entries += len(whole) - len(changes)
+            if not len(changes):
+                continue
+            for number, piece in enumerate(changes.split_at_ddl()):
+                if run and (number or piece.begins_with_ddl):
+                    place = self._write(run)
+                    run = []
+                run.append(piece)
+        if run:
+            place = self._write(run)
+        self._failing_since, self.status.error = None, ""
+        while not self._going.is_set() and not stopped.is_set():
+            self.status.state = "paused"
+            self._going.wait(0.2)
+        self.status.state = "running"
+        return place
+
+    def _write(self, run: Sequence[Changes]) -> Cursor:
+        """Write and commit, if need be in smaller pieces. Returns the place reached."""
+        upto = run[-1].cursor
+        try:
+            for changes in run:
+                self._sink.write(changes)
+            self._commit(upto)
+        except SinkError as error:
+            if error.kind != "poison":
+                raise
+            self._sink.abort()
+            if len(run) == 1 and len(run[0]) == 1:
+                self._set_aside(run[0], error)
+                self._commit(upto)
+            else:
+                for half in _halves(run):
+                    self._write(half)
+            return upto
+        self.status.rows += sum(changes.row_count for changes in run)
+        return upto
+
+    def _commit(self, upto: Cursor) -> None:
+        began = time.monotonic()
+        self._sink.commit(upto)
+        self.status.commit_seconds += time.monotonic() - began
+        self.status.commits += 1
+        self.status.cursor = str(upto)
+
+    def _set_aside(self, changes: Changes, error: SinkError) -> None:
+        """Write an entry that the target cannot take to the dead letters. Raises SinkError: there
+        is no file for them."""
+        if self._dead is None:
+            raise SinkError(
+                f"sink {self._config.name}: the target cannot take the entry at {changes.cursor}: "
+                f"{error}. Mend the target and start again, or give `dead_letters` a file for such "
+                "entries"
+            )
+        self._dead.add(self._config.name, changes, str(error))
+        self.status.dead_letters += 1
+        logger.error("sink %s: set aside %s: %s", self._config.name, changes.cursor, error)
+
+
+def _halves(run: Sequence[Changes]) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    if len(run) > 1:
+        middle = len(run) // 2
+        return run[:middle], run[middle:]
+    part = run[0].part
+    middle = (part.first + part.last) // 2
+    return [run[0].between(part.first, middle)], [run[0].between(middle, part.last)]
+
+
+def status_text(name: str, status: SinkStatus) -> str:
+    """Return one line of JSON for people and programs that watch."""
+    return json.dumps({"sink": name, **status.as_dict()})

@@ -1,0 +1,87 @@
+"""A sink's runner over a real Store in this process: no Ray, real targets."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.actors import fetcher, spawn
+from ray_canal.actors.spiller import Spiller
+from ray_canal.client.connector import Connector
+from ray_canal.client.transport import RayTransport
+from ray_canal.config import SinkConfig
+from ray_canal.sinks.open import make_sink, transform_of
+from ray_canal.sinks.port import Sink
+from ray_canal.sinks.runner import Runner
+from tests.fixture_in_process import Actor, store_of
+from tests.lossy_calls import LoopThread, LossyCalls
+
+
+@contextlib.contextmanager
+def destination(folder: Path, *, held: bool = False, **instance: Any) -> Iterator[None]:
+    """The destination `x`, running; connectors of this process find it. `held`: its log keeps all
+    for subscribers to come."""
+    patch, thread, stack = pytest.MonkeyPatch(), LoopThread(), contextlib.AsyncExitStack()
+    patch.setattr(fetcher, "SMALL_CHUNK_BYTES", 1 << 30)  # by value: no object store is needed
+    patch.setattr(spawn, "spiller", lambda place: Actor(Spiller(place)))
+    store = thread.run(stack.enter_async_context(store_of(folder, **instance)))
+    if held:
+        thread.run(store.subscribe(0, r".*\..*"))  # it never acks
+    LossyCalls(store, thread.loop).install(patch)
+    try:
+        yield
+    finally:
+        thread.run(stack.aclose())
+        patch.undo()
+        thread.end()
+
+
+def sink_config(kind: str, **more: Any) -> SinkConfig:
+    tree = {"name": "s", "destination": "x", "type": kind, "client_id": 7, **more}
+    return SinkConfig.model_validate(tree)
+
+
+def runner_of(config: SinkConfig, sink: Sink | None = None) -> Runner:
+    return Runner(
+        config,
+        lambda: Connector(RayTransport(config.destination), config.client_id),
+        sink or make_sink(config),
+        transform_of(config),
+    )
+
+
+@contextlib.contextmanager
+def running(runner: Runner) -> Iterator[None]:
+    """The runner in a thread; what it raises is raised at the end of the block."""
+    stopped, failures = threading.Event(), []
+
+    def run() -> None:
+        try:
+            runner.run(stopped)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    if failures:
+        raise failures[0]
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Wait for something to be true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)

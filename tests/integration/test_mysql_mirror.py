@@ -1,0 +1,175 @@
+"""A mirror in MySQL: from a real server into a real server, equal to SELECT."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.runner import Runner
+from tests.in_process_sink import destination, runner_of, running, sink_config, until
+from tests.servers import Server
+
+numbers = itertools.count(1)
+
+
+class Shop:
+    """A source database of its own, its mirror, and the sink between them."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        number = next(numbers)
+        self.source, self.copy = f"src{number}_{server.kind}", f"copy{number}_{server.kind}"
+        self.folder = folder
+        server.execute(f"CREATE DATABASE {self.source}")
+        self.start = server.position()
+
+    def run(self, *statements: str) -> None:
+        self.server.execute(f"USE {self.source}", *statements)
+
+    def mirror(self, **mirror: Any) -> Runner:
+        settings = {
+            "address": self.server.address,
+            "username": "root",
+            "database": self.copy,
+            "cursor_database": f"{self.copy}_canal",
+            **mirror,
+        }
+        tables = rf"{self.source}\..*"
+        return runner_of(sink_config("mysql", mirror=settings, tables=tables))
+
+    def destination(self) -> Any:
+        source = {
+            "address": self.server.address,
+            "username": "root",
+            "start": "position",
+            "journal_name": self.start[0],
+            "position": self.start[1],
+        }
+        return destination(
+            self.folder, source=source, filter={"tables": rf"{self.source}\..*"}, tsdb={}
+        )
+
+    def rows(self, where: str, table: str) -> Any:
+        return sorted(self.server.execute(f"SELECT * FROM {where}.{table}"), key=repr)
+
+    def is_mirrored(self, *tables: str) -> bool:
+        try:
+            return all(self.rows(self.source, t) == self.rows(self.copy, t) for t in tables)
+        except Exception:  # the copy is not there yet
+            return False
+
+    def columns(self, table: str) -> list[str]:
+        return [row[0] for row in self.server.execute(f"SHOW COLUMNS FROM {self.copy}.{table}")]
+
+
+@pytest.fixture
+def shop(mysql97: Server, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(mysql97, tmp_path)
+    yield shop
+    mysql97.execute(f"DROP DATABASE {shop.source}", f"DROP DATABASE IF EXISTS {shop.copy}")
+
+
+ALL_TYPES = """
+CREATE TABLE kinds (id BIGINT UNSIGNED PRIMARY KEY, t TINYINT, u INT UNSIGNED, d DECIMAL(30,10),
+ f FLOAT, g DOUBLE, s VARCHAR(200), c CHAR(3), e ENUM('a','it''s'), st SET('x','y'), b VARBINARY(9),
+ bl BLOB, tx TEXT, dt DATE, ts TIMESTAMP(6) NULL, dm DATETIME(3), ti TIME(2), y YEAR, bi BIT(12),
+ j JSON, po POINT)"""
+VALUES = [
+    "(1,-5,4000000000,'-12345678901234567890.0123456789',1.5,-2.25e-200,'it''s \\\\ \"x\"','é€',"
+    "'it''s','x,y',x'00FF27',x'00',' \n','2026-01-31','2026-03-01 02:03:04.000005',"
+    "'1999-12-31 23:59:59.123','-838:59:59',2026,b'101','{\"a\": [1, \"ü\"]}',POINT(1,2))",
+    "(18446744073709551615,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,"
+    "NULL,NULL,NULL,NULL,NULL,NULL)",
+    "(0,0,0,0.0000000001,0,0,'','','a','','','','','1000-01-01','1970-01-01 00:00:01',"
+    "'1000-01-01','00:00:00.01',1901,0,'null',POINT(0,0))",
+]
+
+
+def test_rows_of_all_types_are_those_of_the_source(shop: Shop) -> None:
+    shop.run(
+        "SET SESSION time_zone='+00:00', sql_mode='NO_AUTO_VALUE_ON_ZERO'",
+        ALL_TYPES,
+        *(f"INSERT INTO kinds VALUES {row}" for row in VALUES),
+        "CREATE TABLE pairs (a VARCHAR(20), b INT, v INT, PRIMARY KEY (a, b))",
+        "INSERT INTO pairs VALUES ('x',1,1),('X ',2,2),('y',1,3)",
+        "UPDATE pairs SET b = b + 1 ORDER BY b DESC",
+        "UPDATE pairs SET a = 'X' WHERE a = 'x'",
+        "DELETE FROM pairs WHERE a = 'y'",
+        "INSERT INTO pairs VALUES ('y',2,4)",
+    )
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("kinds", "pairs"))
+
+
+def test_tables_follow_the_source(shop: Shop) -> None:
+    runner = shop.mirror(schema_change="evolve", without_key="rows")
+    with shop.destination(), running(runner):
+        shop.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO t VALUES (1,1),(2,2)",
+            "CREATE TABLE keyless (v INT, w FLOAT, j JSON)",
+            "INSERT INTO keyless VALUES (1,0.1,'{\"b\": [1, null]}'),(1,0.1,'{}'),(NULL,2,NULL)",
+            "DELETE FROM keyless LIMIT 1",
+            "UPDATE keyless SET w = 3 WHERE v IS NULL",
+        )
+        until(lambda: shop.is_mirrored("t", "keyless"))
+        shop.run("ALTER TABLE t ADD c VARCHAR(9)", "UPDATE t SET c = 'new'")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t MODIFY v BIGINT", f"UPDATE t SET v = {1 << 40}")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (5,5,'five')")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("RENAME TABLE t TO moved", "UPDATE moved SET v = 6")
+        until(lambda: shop.is_mirrored("moved"))
+        shop.run("ALTER TABLE moved DROP COLUMN c", "INSERT INTO moved VALUES (7,7)")
+        until(lambda: shop.is_mirrored("moved"))
+        assert shop.columns("moved") == ["id", "v"]
+        shop.run("DROP TABLE moved")
+        until(lambda: not shop.server.execute(f"SHOW TABLES FROM {shop.copy} LIKE 'moved'"))
+    assert runner.status.retries == 0
+
+
+def test_a_renamed_column_stops_the_sink_until_it_is_renamed_in_the_target(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t CHANGE v w INT", "INSERT INTO t VALUES (2,2)")
+        runner = shop.mirror()
+        with pytest.raises(SinkError, match="rename"), running(runner):
+            until(lambda: runner.status.state == "failed")
+        shop.server.execute(f"ALTER TABLE {shop.copy}.t CHANGE v w INT")
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+
+
+def test_a_second_runner_takes_over_and_the_first_one_stops(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination():
+        first = shop.mirror()
+        with running(first):
+            until(lambda: shop.is_mirrored("t"))
+        sink = first._sink
+        sink.open()
+        shop.mirror()._sink.open()
+        with pytest.raises(SinkError, match="taken over") as caught:
+            sink.commit(None)  # type: ignore[arg-type]
+        assert caught.value.kind == "fenced"
+        sink.close()
+
+
+def test_values_of_other_unique_keys_may_be_swapped(shop: Shop) -> None:
+    table = "(id INT PRIMARY KEY, u INT NOT NULL UNIQUE)"
+    shop.server.execute(f"CREATE DATABASE {shop.copy}", f"CREATE TABLE {shop.copy}.t {table}")
+    shop.run(f"CREATE TABLE t {table}", "INSERT INTO t VALUES (1,1),(2,2)")
+    with shop.server.connect(database=shop.source, autocommit=False) as connection:
+        for row in ("u=9 WHERE id=1", "u=1 WHERE id=2", "u=2 WHERE id=1"):
+            connection.cursor().execute(f"UPDATE t SET {row}")
+        connection.commit()
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("t") and shop.rows(shop.copy, "t") == [(1, 2), (2, 1)])

@@ -1,0 +1,77 @@
+"""Runs a sink again and again, and dies by SIGKILL where it is told: a program for tests.
+
+    python -m tests.sink_runs FOLDER SINK.json DESTINATION.json STEP…
+
+A STEP is `METHOD:COUNT:before|after`: the process that runs the sink kills itself before or after
+the COUNTth call of this method of the database; `MS` kills it after so many milliseconds. Each step
+is a process of its own, forked where all code is loaded. The last process runs to the end of the
+binlog files. Prints how each of them ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray_canal.config import SinkConfig
+from ray_canal.sinks.open import make_sink
+from tests.in_process_sink import destination, runner_of
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def deadly(call: Callable[..., Any], count: int, when: str) -> Callable[..., Any]:
+    left = [count]
+
+    def called(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            die()
+        answer = call(*arguments)
+        if left[0] == 0 and when == "after":
+            die()
+        return answer
+
+    return called
+
+
+def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -> None:
+    sink: Any = make_sink(config)
+    if ":" in step:
+        method, count, when = step.split(":")
+        database = sink._database
+        setattr(database, method, deadly(getattr(database, method), int(count), when))
+    elif step:
+        threading.Timer(int(step) / 1000, die).start()
+    with destination(folder, **instance):
+        runner_of(config, sink).run(threading.Event())
+
+
+def main(folder: str, sink: str, instance: str, *steps: str) -> None:
+    config = SinkConfig.model_validate(json.loads(Path(sink).read_text()))
+    options = json.loads(Path(instance).read_text())
+    for step in (*steps, ""):
+        began, child = time.monotonic(), os.fork()
+        if not child:
+            code = 1
+            try:
+                run(Path(folder), config, options, step)
+                code = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        print(step or "end", os.waitstatus_to_exitcode(status), f"{time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

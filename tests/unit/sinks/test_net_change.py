@@ -1,0 +1,69 @@
+"""The net change of a run of rows equals applying them one after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ray_canal.sinks.net_change import net_change
+from ray_canal.sinks.port import SinkError
+
+IMAGE = pa.struct([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
+NOTES = {b"canal.schema": b"s", b"canal.table": b"t", b"canal.key": json.dumps(["a", "b"]).encode()}
+
+keys = st.tuples(st.integers(0, 3), st.sampled_from(["x", "X", ""]))
+
+
+def batch_of(changes: list[tuple[str, Any, Any]]) -> pa.RecordBatch:
+    kinds, before, after = (list(each) for each in zip(*changes, strict=True))
+    columns = {
+        "event_type": pa.array(kinds).dictionary_encode(),
+        "before": pa.array(before, IMAGE),
+        "after": pa.array(after, IMAGE),
+    }
+    return pa.record_batch(columns).replace_schema_metadata(NOTES)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("IUD"), keys, keys, st.integers(0, 99)), max_size=20))
+def test_net_equals_one_after_the_other(wishes: list[Any]) -> None:
+    rows: dict[Any, int] = {(0, "x"): 1, (1, ""): 2}
+    start, changes = dict(rows), []
+    for kind, key, other, value in wishes:
+        old = {"a": key[0], "b": key[1], "v": rows.get(key)}
+        new = {"a": other[0], "b": other[1], "v": value}
+        if kind == "I" and other not in rows:
+            changes.append(("INSERT", None, new))
+            rows[other] = value
+        elif kind == "U" and key in rows and (other == key or other not in rows):
+            changes.append(("UPDATE", old, new))
+            del rows[key]
+            rows[other] = value
+        elif kind == "D" and key in rows:
+            changes.append(("DELETE", old, None))
+            del rows[key]
+    if not changes:
+        return
+    middle = len(changes) // 2
+    batches = [batch_of(part) for part in (changes[:middle], changes[middle:]) if part]
+    net = net_change(batches, ["a", "b"], ["a", "b", "v"])
+    applied = dict(start)
+    for row in net.deletes.to_pylist():
+        applied.pop((row["a"], row["b"]), None)
+    for row in net.upserts.to_pylist():
+        applied[row["a"], row["b"]] = row["v"]
+    assert applied == rows
+    touched = [(r["a"], r["b"]) for t in (net.deletes, net.upserts) for r in t.to_pylist()]
+    assert len(touched) == len(set(touched))
+
+
+def test_rows_that_lack_columns_are_refused() -> None:
+    batch = batch_of([("INSERT", None, {"a": 1, "b": "x", "v": 1})])
+    partial = batch.append_column("before_present", pa.nulls(1)).replace_schema_metadata(NOTES)
+    with pytest.raises(SinkError, match="binlog_row_image"):
+        net_change([partial], ["a", "b"], ["a", "b", "v"])

@@ -1,0 +1,186 @@
+"""The runner: what the target has is skipped, poison is found, failures that pass are passed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError
+from ray_canal.sinks.runner import Runner
+from tests.in_process_sink import destination, runner_of, sink_config
+
+Place = tuple[int, int]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Path]:
+    """The bundled files as destination `x`."""
+    files = {"files": [str(path) for path in binlog_files()]}
+    with destination(tmp_path, held=True, source=files):
+        yield tmp_path
+
+
+class Target:
+    """Keeps rows and its place together, as a database does; fails as it is told."""
+
+    guarantee: Guarantee = "exactly_once"
+
+    def __init__(self) -> None:
+        self.rows: list[Place] = []
+        self.place: Cursor | None = None
+        self.commits = self.opened = 0
+        self.refuse: Place | None = None
+        self.fail: dict[int, str] = {}
+        self._staged: list[Place] = []
+
+    def open(self) -> Cursor | None:
+        self.opened += 1
+        return self.place
+
+    def write(self, changes: Changes) -> None:
+        for step in changes.steps():
+            if isinstance(step, Rows):
+                self._staged += zip(
+                    step.batch["position"].to_pylist(), step.batch["row"].to_pylist(), strict=True
+                )
+
+    def commit(self, upto: Cursor) -> None:
+        self.commits += 1
+        how = self.fail.pop(self.commits, "")
+        if how == "before":
+            raise SinkError("the target went away", "retry")
+        if self.refuse in self._staged:
+            raise SinkError("too long", "poison")
+        self.rows += self._staged
+        self._staged, self.place = [], upto
+        if how == "after":
+            raise SinkError("the answer was lost", "retry")
+
+    def abort(self) -> None:
+        self._staged = []
+
+    def close(self) -> None:
+        self._staged = []
+
+
+def run(target: Any, **config: Any) -> Runner:
+    runner = runner_of(sink_config("python", target="m:T", **config), target)
+    runner.run(threading.Event())
+    return runner
+
+
+def test_failures_before_and_after_a_commit_repeat_and_lose_nothing(demo: Path) -> None:
+    clean = Target()
+    run(clean, batch_size=64, client_id=1)
+    assert len(clean.rows) > 500
+    broken = Target()
+    broken.fail = {1: "before", 3: "after", 4: "before", 6: "after"}
+    runner = run(broken, batch_size=64, client_id=2)
+    assert sorted(broken.rows) == sorted(clean.rows)
+    assert runner.status.retries == 4
+    assert broken.opened == 5
+    assert runner.status.skipped_entries > 0
+
+
+def test_what_a_target_cannot_take_is_found_and_set_aside(demo: Path) -> None:
+    clean = Target()
+    run(clean, client_id=1)
+    picky = Target()
+    picky.refuse = clean.rows[len(clean.rows) // 2]
+    with pytest.raises(SinkError, match="dead_letters"):
+        run(picky, client_id=2)
+    runner = run(picky, client_id=2, dead_letters=str(demo / "dead.jsonl"))
+    assert runner.status.dead_letters == 1
+    lines = [json.loads(line) for line in (demo / "dead.jsonl").read_text().splitlines()]
+    dead = [(row["position"], row["row"]) for line in lines for row in line["rows"]]
+    assert picky.refuse in dead
+    assert sorted(picky.rows + dead) == sorted(clean.rows)
+    assert all(line["error"] == "too long" and line["table"] for line in lines)
+
+
+def test_a_fatal_error_ends_it_and_says_so(demo: Path) -> None:
+    class Wrong(Target):
+        def commit(self, upto: Cursor) -> None:
+            raise SinkError("no such table", "schema")
+
+    runner = runner_of(sink_config("python", target="m:T"), Wrong())
+    with pytest.raises(SinkError, match="no such table"):
+        runner.run(threading.Event())
+    assert runner.status.state == "failed"
+
+
+def test_it_gives_up_where_that_is_asked_for(demo: Path) -> None:
+    class Away(Target):
+        def open(self) -> Cursor | None:
+            raise SinkError("connection refused", "retry")
+
+    with pytest.raises(SinkError, match="refused"):
+        run(Away(), give_up_after_s=0.1, retry_max_s=0.05)
+
+
+def inserts(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    return batch.filter(pc.equal(batch["event_type"], "INSERT")).replace_schema_metadata(None)
+
+
+def test_json_lines_with_a_transform(demo: Path) -> None:
+    path = demo / "changes.jsonl"
+    config = sink_config("jsonl", path=str(path), transform=f"{__name__}:inserts")
+    runner_of(config).run(threading.Event())
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [line for line in lines if "event_type" in line]
+    assert rows
+    assert {row["event_type"] for row in rows} == {"INSERT"}
+    assert all(row["schema"] == "shop" and row["after"] for row in rows)
+    path.write_text(path.read_text() + '{"half')  # as a crash leaves it
+    runner_of(config.model_copy(update={"client_id": 8})).run(threading.Event())
+    after = path.read_text().splitlines()
+    assert after[len(lines)] == '{"half'
+    assert len(after) == 2 * len(lines) + 1
+
+
+def test_the_sink_of_the_page(demo: Path) -> None:
+    """Each change once, over a crash in the midst of a commit."""
+    page = (Path(__file__).parents[3] / "docs/how-to/sinks.md").read_text(encoding="utf-8")
+    (text,) = (each for each in page.split("```python\n") if "class Audit" in each)
+    named: dict[str, Any] = {}
+    exec(text.partition("```")[0], named)
+    config = sink_config("python", target="m:T", options={"path": str(demo / "a.db")})
+    for crash in (True, False):
+        audit = named["Audit"](config)
+        if crash:
+            audit.commit = lambda upto, sink=audit: sink.db.execute("SELECT no_such_column")
+            with pytest.raises(sqlite3.OperationalError):
+                runner_of(config, audit).run(threading.Event())
+            continue
+        runner = runner_of(config, audit)
+        runner.run(threading.Event())
+    with contextlib.closing(sqlite3.connect(demo / "a.db")) as written:
+        ((count, distinct),) = written.execute("SELECT count(*), count(DISTINCT at) FROM changes")
+    assert count == runner.status.rows
+    assert distinct > 100
+
+
+def test_paused_it_takes_nothing_more(demo: Path) -> None:
+    target = Target()
+    runner = runner_of(sink_config("python", target="m:T", batch_size=32), target)
+    runner.pause()
+    stopped = threading.Event()
+    thread = threading.Thread(target=runner.run, args=(stopped,))
+    thread.start()
+    while runner.status.state != "paused":
+        assert thread.is_alive()
+    assert target.commits == 1
+    runner.resume()
+    thread.join(60)
+    assert runner.status.state == "stopped"
+    assert target.commits > 1
