@@ -91,7 +91,7 @@ async def drain(store: Store, client_id: int, size: int = 4) -> list[MessageHead
     """All that is there, acked, whether batches are full or not. (Of a source that has not ended,
     what comes with less than two seconds between: a busy machine's first chunk takes long.)"""
     found = []
-    while (head := await store.get_soon(client_id, size, 2.0)).id != EMPTY_BATCH:
+    while (head := await store.poll(client_id, size, 2.0)).id != EMPTY_BATCH:
         await store.ack(client_id, head.id, head.epoch)
         found.append(head)
     return found

@@ -14,6 +14,16 @@ from typing import Any
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import StoreConfig
+from ray_canal.destination.api import (
+    AckRequest,
+    ClientRequest,
+    GetRequest,
+    Method,
+    Q,
+    R,
+    RollbackRequest,
+    SubscribeRequest,
+)
 from ray_canal.errors import (
     InstanceNotFound,
     InstanceNotRunning,
@@ -26,7 +36,7 @@ from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import TransactionBuffer
 from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.subscription import Subscription, may_unsubscribe, shares
+from ray_canal.model.subscription import may_unsubscribe, shares
 from ray_canal.offline import decode_chunks
 
 Decoded = Sequence[tuple[ChunkInfo, DecodedChunk]]
@@ -79,15 +89,16 @@ class LocalStore:
 
     # --- the port -------------------------------------------------------------------------------
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+    async def call_async(self, method: Method[Q, R], request: Q) -> R:
         await asyncio.sleep(0)
         if not self.running:
             raise InstanceNotRunning("the instance was stopped")
-        return await getattr(self, "_" + method)(*arguments)
+        found: R = await getattr(self, "_" + method.__name__)(request)
+        return found
 
-    async def _subscribe(
-        self, client_id: int, text: str, rollback: bool, wishes: Subscription, holder: str
-    ) -> int:
+    async def _subscribe(self, request: SubscribeRequest) -> int:
+        client_id, text, holder = request.client_id, request.filter, request.holder
+        rollback = request.rollback
         self.holders[client_id] = holder
         self._filters[client_id] = text
         self._cursors.setdefault(client_id, None)
@@ -97,28 +108,32 @@ class LocalStore:
         await self._wake()
         return self.epoch
 
-    async def _filter_of(self, client_id: int) -> str | None:
-        return self._filters.get(client_id)
+    async def _filter_of(self, request: ClientRequest) -> str | None:
+        return self._filters.get(request.client_id)
 
-    async def _unsubscribe(self, client_id: int, holder: str) -> None:
+    async def _unsubscribe(self, request: ClientRequest) -> None:
+        client_id, holder = request.client_id, request.holder
         if not may_unsubscribe(holder, self.holders.pop(client_id, "")):
             raise SubscriberReplaced("another connection has subscribed")
         self.store.unsubscribe(client_id)
         self._filters.pop(client_id, None)
         self._cursors.pop(client_id, None)
 
-    async def _ack(
-        self, client_id: int, batch_id: int, epoch: int | None, holder: str
-    ) -> None:
+    async def _ack(self, request: AckRequest) -> None:
+        client_id, batch_id = request.client_id, request.batch_id
+        epoch, holder = request.epoch, request.holder
         self._refuse_replaced(client_id, holder)
         self._refuse_void(epoch)
         cursor = self.store.cursor_after(client_id, batch_id)
         self.store.ack(client_id, batch_id)
         self._cursors[client_id] = cursor
 
-    async def _rollback(
-        self, client_id: int, batch_id: int | None, epoch: int | None, holder: str
-    ) -> None:
+    async def _rollback_all(self, request: RollbackRequest) -> None:
+        await self._rollback(request)
+
+    async def _rollback(self, request: RollbackRequest) -> None:
+        client_id, batch_id = request.client_id, request.batch_id
+        epoch, holder = request.epoch, request.holder
         self._refuse_replaced(client_id, holder)
         if batch_id is not None:
             self._refuse_void(epoch)
@@ -133,9 +148,9 @@ class LocalStore:
         if not shares(holder, self.holders.get(client_id, "")):
             raise SubscriberReplaced("another client has subscribed")
 
-    async def take(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
-    ) -> MessageHead:
+    async def take(self, request: GetRequest) -> MessageHead:
+        client_id, holder = request.client_id, request.holder
+        batch_size, timeout = request.batch_size, request.timeout
         self._refuse_replaced(client_id, holder)
         if not self.running:
             raise InstanceNotRunning("the instance was stopped")

@@ -20,6 +20,7 @@ from ray.exceptions import ActorUnavailableError, RayTaskError
 
 from ray_canal.actors import calls
 from ray_canal.destination.delivery import Store
+from ray_canal.destination.destination import Destination
 from ray_canal.errors import CanalError
 
 Call = Callable[[], Coroutine[Any, Any, Any]]
@@ -47,16 +48,15 @@ class LossyCalls:
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.store = store
+        self._destination = Destination(store)
         self._loop = loop
         self.fates: dict[str, deque[str]] = defaultdict(deque)
         self.late: list[Call] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return _Method(self, name)
-
-    def submit(self, name: str, *arguments: Any, **named: Any) -> Reply:
+    def submit(self, method: Callable[..., Any], *arguments: Any) -> Reply:
+        name = method.__name__
         fate = self.fates[name].popleft() if self.fates[name] else DELIVERED
-        call = partial(getattr(self.store, name), *arguments, **named)
+        call = partial(getattr(self._destination, name), *arguments)
         if fate == DELIVERED:
             return Reply(self._begin(call))
         if fate == ANSWER_LOST:
@@ -93,14 +93,6 @@ class LossyCalls:
         patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get", lambda what: what.result() if isinstance(what, Reply) else [])
         patch.setattr(ray, "cancel", lambda reply: reply.cancel())
-
-
-class _Method:
-    def __init__(self, calls: LossyCalls, name: str) -> None:
-        self._calls, self._name = calls, name
-
-    def remote(self, *arguments: Any, **named: Any) -> Reply:
-        return self._calls.submit(self._name, *arguments, **named)
 
 
 async def _wrapped(call: Call) -> Any:

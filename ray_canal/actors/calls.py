@@ -17,6 +17,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -35,6 +36,17 @@ from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.destination.api import (
+    BatchRequest,
+    ClientRequest,
+    DestinationApi,
+    GetRequest,
+    Method,
+    Q,
+    R,
+    RollbackRequest,
+    is_repeatable,
+)
 from ray_canal.errors import (
     CanalError,
     InstanceNotFound,
@@ -44,8 +56,6 @@ from ray_canal.errors import (
 )
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 
-OF_BATCHES = ("ack", "ack_and_keep", "rollback")
-GETS = ("get", "get_without_ack", "get_soon")
 _RESTART_WAIT_S = 60.0
 _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
@@ -61,7 +71,7 @@ def _pauses() -> Iterator[float]:
         pause_s = min(1.5 * pause_s, _RETRY_PAUSE_S_MAX)
 
 
-class StoreCalls:
+class DestinationCalls:
     """One destination's store, by name; it is looked up again after it went away."""
 
     def __init__(
@@ -79,61 +89,67 @@ class StoreCalls:
         self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
         self._handle = find_store(destination, namespace)
 
-    def _submit(self, method: str, *arguments: Any, **named: Any) -> Any:
-        if method in GETS:
-            received = self._received.get(arguments[0], (0, 0))
-            named["caller"] = Caller(self._caller, next(self._numbers), *received)
-        return getattr(self._handle, method).remote(*arguments, **named)
+    def _submit(self, method: Method[Q, R], request: Q) -> Any:
+        if isinstance(request, GetRequest):
+            received = self._received.get(request.client_id, (0, 0))
+            caller = Caller(self._caller, next(self._numbers), *received)
+            request = replace(request, caller=caller)
+        return self._handle.submit(method, request)
 
-    async def _ready(self, method: str) -> None:
+    async def _ready(self, request: ClientRequest) -> None:
         """Do what `_submit` would have to wait for, without holding up the event loop."""
 
-    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """Call and wait. `repeat`: try again while the store restarts, up to a minute."""
+    def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:
+        """Call and wait. A call that is repeatable (and not wanted `once`) is tried again while
+        the destination restarts, up to a minute."""
+        repeat = is_repeatable(method) and not once
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
             try:
-                return self._arrived(method, arguments, ray.get(self._submit(method, *arguments)))
+                answer: R = ray.get(self._submit(method, request))
+                return self._arrived(request, answer)
             except Exception as error:
-                self._after(error, repeat, deadline, method, arguments)
+                self._after(error, repeat, deadline, request)
             self._look_up()
             time.sleep(next(pauses))
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
+    async def call_async(self, method: Method[Q, R], request: Q) -> R:
         """The same, awaited. A get that is cancelled leaves no batch outstanding; see above."""
+        repeat = is_repeatable(method)
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
             reference = None
             try:
-                await self._ready(method)
-                reference = self._submit(method, *arguments)
-                return self._arrived(method, arguments, await reference)
+                await self._ready(request)
+                reference = self._submit(method, request)
+                arrived: R = self._arrived(request, await reference)
+                return arrived
             except asyncio.CancelledError:
-                if reference is not None and method in GETS:
+                if reference is not None and isinstance(request, GetRequest):
                     ray.cancel(reference)
                 raise
             except Exception as error:
-                self._after(error, repeat, deadline, method, arguments)
+                self._after(error, repeat, deadline, request)
             await self._look_up_after(next(pauses))
 
-    def _arrived(self, method: str, arguments: tuple[Any, ...], answer: Any) -> Any:
-        if method in GETS and answer.id != EMPTY_BATCH:
-            self._received[arguments[0]] = (answer.epoch, answer.id)
-        if method == "list_batch_ids":
-            _, received = self._received.get(arguments[0], (0, 0))
-            return [each for each in answer if each <= received]
+    def _arrived(self, request: ClientRequest, answer: R) -> R:
+        if isinstance(answer, MessageHead) and answer.id != EMPTY_BATCH:
+            self._received[request.client_id] = (answer.epoch, answer.id)
         return answer
+
+    def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
+        """Return those of a client's outstanding batches that have arrived here."""
+        _, received = self._received.get(client_id, (0, 0))
+        return [each for each in batch_ids if each <= received]
 
     def not_received(self, client_id: int, batch_id: int) -> None:
         """This batch, and those after it, come again with the next get if they are outstanding."""
         epoch, received = self._received.get(client_id, (0, 0))
         self._received[client_id] = (epoch, min(received, batch_id - 1))
 
-    async def take(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str = ""
-    ) -> MessageHead:
+    async def take(self, request: GetRequest) -> MessageHead:
         """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
 
         So a batch is outstanding only if somebody has it.
@@ -141,24 +157,29 @@ class StoreCalls:
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
-            asked = (client_id, batch_size, timeout, holder)
-            reference = self._submit("get_without_ack", *asked)
+            reference = self._submit(DestinationApi.get_without_ack, request)
             try:
-                head: MessageHead = self._arrived("get_without_ack", asked, await reference)
+                head: MessageHead = self._arrived(request, await reference)
                 return head
             except asyncio.CancelledError:
-                await self._withdraw(reference, client_id, holder)
+                await self._withdraw(reference, request)
                 raise
             except Exception as error:
-                self._after(error, True, deadline, "get_without_ack", asked)
+                self._after(error, True, deadline, request)
             await self._look_up_after(next(pauses))
 
-    async def _withdraw(self, reference: Any, client_id: int, holder: str) -> None:
+    async def _withdraw(self, reference: Any, request: GetRequest) -> None:
         ray.cancel(reference)
         try:
             head = await reference
             if head.id != EMPTY_BATCH:
-                await self._submit("rollback", client_id, head.id, head.epoch, holder)
+                given_back = RollbackRequest(
+                    client_id=request.client_id,
+                    holder=request.holder,
+                    batch_id=head.id,
+                    epoch=head.epoch,
+                )
+                await self._submit(DestinationApi.rollback, given_back)
         except (RayError, CanalError):
             return  # cancelled in time, or the store is gone and the batch with it
 
@@ -167,8 +188,7 @@ class StoreCalls:
         error: Exception,
         repeat: bool,
         deadline: float,
-        method: str,
-        arguments: tuple[Any, ...],
+        request: ClientRequest,
     ) -> None:
         """Return if the call should be repeated, else raise what the caller should see."""
         in_time = time.monotonic() < deadline
@@ -186,8 +206,8 @@ class StoreCalls:
             raise error
         if repeat and in_time:
             return
-        if method in OF_BATCHES:  # it may have been carried out
-            self.not_received(arguments[0], arguments[1] or 0)
+        if isinstance(request, BatchRequest):  # it may have been carried out
+            self.not_received(request.client_id, request.batch_id or 0)
         raise InstanceRestarted(
             "the instance went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error
@@ -215,7 +235,8 @@ class StoreCalls:
         except RayError as error:
             if told := self._to_tell(error, payloads):
                 with contextlib.suppress(RayError, CanalError):
-                    ray.get(self._submit("check_chunks", told), timeout=_CHECK_S_MAX)
+                    reply = self._handle.submit(DestinationApi.check_chunks, told)
+                    ray.get(reply, timeout=_CHECK_S_MAX)
             raise self._unread(error) from error
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
@@ -225,7 +246,8 @@ class StoreCalls:
         except RayError as error:
             if told := self._to_tell(error, payloads):
                 with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
-                    await answered(_CHECK_S_MAX, self._submit("check_chunks", told))
+                    reply = self._handle.submit(DestinationApi.check_chunks, told)
+                    await answered(_CHECK_S_MAX, reply)
             raise self._unread(error) from error
 
     @staticmethod

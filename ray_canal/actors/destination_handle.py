@@ -1,37 +1,28 @@
 """The handle of one destination in a process that may hold several.
 
-`handle.ack.remote(1, 2)` calls the actor's `call("orders", "ack", 1, 2)`, so a caller need not know
-who shares the process.
+`handle.submit(DestinationApi.ack, request)` calls the actor's `call("orders", "ack", request)`, so
+a caller need not know who shares the process.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec
+
+from ray_canal.destination.api import DestinationApi
+
+P = ParamSpec("P")
+Remote = Callable[Concatenate[DestinationApi, P], Coroutine[Any, Any, Any]]
 
 
 class DestinationHandle:
-    """One destination's remote methods. `entry`: the actor's method that passes calls on."""
+    """One destination's remote methods. `actor`: see store_actor.py."""
 
-    def __init__(self, actor: Any, entry: str, key: str) -> None:
+    def __init__(self, actor: Any, destination: str) -> None:
         self.actor = actor
-        self._entry = entry
-        self._key = key
+        self.destination = destination
 
-    def __getattr__(self, name: str) -> RemoteMethod:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return RemoteMethod(self, name)
-
-    def submit(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method; return the reference of its answer."""
-        return getattr(self.actor, self._entry).remote(self._key, name, *arguments, **named)
-
-
-class RemoteMethod:
-    """One method of a destination, called as an actor's method is."""
-
-    def __init__(self, handle: DestinationHandle, name: str) -> None:
-        self._handle, self._name = handle, name
-
-    def remote(self, *arguments: Any, **named: Any) -> Any:
-        return self._handle.submit(self._name, *arguments, **named)
+    def submit(self, method: Remote[P], *arguments: P.args, **named: P.kwargs) -> Any:
+        """Call a method of DestinationApi; return the reference of its answer."""
+        call = self.actor.call
+        return call.remote(self.destination, method.__name__, *arguments, **named)

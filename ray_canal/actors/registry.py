@@ -36,7 +36,7 @@ def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandl
             f"no destination {destination!r} is running in this cluster (running: {running}); "
             "start it with `ray-canal start CONFIG`"
         )
-    return DestinationHandle(actor, "call", destination)
+    return DestinationHandle(actor, destination)
 
 
 def destinations(namespace: str = NAMESPACE) -> list[str]:

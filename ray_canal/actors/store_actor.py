@@ -17,7 +17,8 @@ from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import Starts
 from ray_canal.actors.runtime import RayRuntime
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination.delivery import Store
+from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.errors import InstanceRestarted
 from ray_canal.malloc import give_up_unused
 
@@ -32,25 +33,25 @@ class StoreActor:
         as_ray_itself()
         self._process = process
         self._places = PlacementTable(namespace)
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, Destination] = {}
         if shared:
             Starts(namespace).note(process)
             self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
         for destination, place in self._places.all().items():
             self._take_up(destination, place)
 
-    def _take_up(self, destination: str, place: Place | None) -> Store | None:
+    def _take_up(self, destination: str, place: Place | None) -> Destination | None:
         if place is None or place.process != self._process:
             return None
         claim = self._places.claim(destination, place.owner)
         config = InstanceConfig.model_validate_json(place.instance_json)
         meta = MetaConfig.model_validate_json(place.meta_json)
-        store = Store(config, meta, RayRuntime(place.shared), claim)
+        store = start_destination(config, meta, RayRuntime(place.shared), claim)
         self._stores[destination] = store
         return store
 
     async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
-        """A call of one destination's store; see Store. Raises InstanceRestarted: not here."""
+        """Make a call of DestinationApi. Raises InstanceRestarted: the destination is not here."""
         store = self._stores.get(destination)
         if store is None:
             store = self._take_up(destination, self._places.get(destination))
@@ -58,6 +59,8 @@ class StoreActor:
             raise InstanceRestarted(
                 f"{destination} is not held by {self._process} (any more); look it up again"
             ).at(destination=destination)
+        if not hasattr(DestinationApi, method):
+            raise AttributeError(f"DestinationApi has no {method}")
         return await getattr(store, method)(*arguments, **named)
 
     async def hold(self, destinations: Sequence[str]) -> None:

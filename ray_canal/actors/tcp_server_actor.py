@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.calls import DestinationCalls
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
@@ -54,9 +54,11 @@ class TcpServerActor:
                 self._failure = error
             await asyncio.sleep(_RETRY_S)
 
-    async def _open_store(self, destination: str) -> StoreCalls:
+    async def _open_store(self, destination: str) -> DestinationCalls:
         # The look-up asks Ray's head node and waits for it: not on the event loop.
-        return await asyncio.to_thread(StoreCalls, destination, self._namespace, _RESTART_WAIT_S)
+        return await asyncio.to_thread(
+            DestinationCalls, destination, self._namespace, _RESTART_WAIT_S
+        )
 
     async def alive(self) -> None:
         """Answer: this process is not stopped, and its event loop turns."""

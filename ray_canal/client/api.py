@@ -6,7 +6,8 @@ import contextlib
 import logging
 import os
 import time
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
@@ -18,6 +19,7 @@ from ray_canal.actors.placement_table import PlacementTable, process_for, share_
 from ray_canal.actors.standby_pool import start_one
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, ServerConfig, load
+from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def start(
@@ -63,7 +67,8 @@ def start(
     if wait:
         for name in names:
             try:
-                _get(registry.find_store(name, canal.ray.namespace).wait_running.remote(timeout))
+                store = registry.find_store(name, canal.ray.namespace)
+                _get(store.submit(DestinationApi.wait_running, timeout))
             except CanalError as error:
                 if name not in known and not error.retryable:
                     stop(name, namespace=canal.ray.namespace)
@@ -204,7 +209,7 @@ def status(
     found: dict[str, dict[str, Any]] = {}
     for name, handle in handles.items():
         try:
-            found[name] = _get(handle.status.remote())
+            found[name] = _get(handle.submit(DestinationApi.status))
         except InstanceNotRunning as error:
             found[name] = {"state": "restarting", "error": str(error)}
     return found
@@ -223,7 +228,8 @@ def set_filter(
     InstanceNotFound, NotSubscribed, ConfigError: a bad filter.
     """
     connect_ray()
-    _get(registry.find_store(destination, namespace).change_filter.remote(client_id, filter))
+    store = registry.find_store(destination, namespace)
+    _get(store.submit(DestinationApi.change_filter, client_id, filter))
 
 
 def set_instance_filter(
@@ -238,13 +244,21 @@ def set_instance_filter(
     """
     connect_ray()
     store = registry.find_store(destination, namespace)
-    found: dict[str, Any] = _get(store.change_instance_filter.remote(changes))
+    found: dict[str, Any] = _get(store.submit(DestinationApi.change_instance_filter, changes))
     return found
 
 
-def call_store(destination: str, namespace: str, method: str, *arguments: Any) -> Any:
-    """Call a destination's store, once. Raises InstanceNotFound, and what the store raises."""
-    return _get(getattr(registry.find_store(destination, namespace), method).remote(*arguments))
+def call_once(
+    destination: str,
+    namespace: str,
+    method: Callable[Concatenate[DestinationApi, P], Coroutine[Any, Any, R]],
+    *arguments: P.args,
+    **named: P.kwargs,
+) -> R:
+    """Make a call of a destination, once. Raises InstanceNotFound, and what the call raises."""
+    store = registry.find_store(destination, namespace)
+    found: R = _get(store.submit(method, *arguments, **named))
+    return found
 
 
 def call_actor(method: Any, *arguments: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.connector import AsyncConnector, Connector
 from ray_canal.client.joining import connect_ray
-from ray_canal.client.tcp import Address, TcpTransport
+from ray_canal.client.tcp import TcpTransport
+from ray_canal.client.tcp_wire import Address
 from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.errors import ConfigError
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID

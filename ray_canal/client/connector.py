@@ -11,17 +11,25 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from ray_canal.client.message import Message
 from ray_canal.client.session import Session
 from ray_canal.client.transport import Transport
+from ray_canal.destination.api import (
+    DestinationApi,
+    GetRequest,
+    Method,
+    PollRequest,
+    SubscribeRequest,
+)
 from ray_canal.errors import (
     BatchNotFound,
     CanalError,
     InstanceRestarted,
     MetaUnavailable,
 )
+from ray_canal.model.message import MessageHead
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
 from ray_canal.views.transform import Columns, Keys, Masks, Where
 
@@ -36,6 +44,7 @@ UNSURE = (InstanceRestarted, MetaUnavailable)
 """What an ack may raise that was carried out all the same."""
 
 logger = logging.getLogger(__name__)
+G = TypeVar("G", bound=GetRequest)
 
 
 def _is_held(message: Message, *, always: bool) -> bool:
@@ -108,7 +117,8 @@ class Connector:
         session.use(where, columns, mask, hash)
         wishes = session.wishes(policy, transactions, start)
         session.epoch = session.transport.call(
-            "subscribe", session.client_id, filter, True, wishes, repeat=True
+            DestinationApi.subscribe,
+            SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
         )
         session.subscribed()
 
@@ -116,7 +126,7 @@ class Connector:
         """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
         client."""
         session = self._session
-        session.transport.call("unsubscribe", session.client_id, repeat=True)
+        session.transport.call(DestinationApi.unsubscribe, session.me)
 
     def get_without_ack(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
         """The next batch; it stays outstanding until `ack` or `rollback`.
@@ -131,35 +141,29 @@ class Connector:
         that did not arrive here comes with the next one. So gets of one connector are made one
         after the other.
         """
-        return self._get("get_without_ack", batch_size, timeout)
+        return self._get(DestinationApi.get_without_ack, self._session.get(batch_size, timeout))
 
     def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
         """The next batch, acked when it has arrived. If it cannot be told whether the ack was
         carried out, the message may come again. Raises BatchesUnacked while batches are
         outstanding."""
         session = self._session
-        message = self._get("get", batch_size, timeout)
+        message = self._get(DestinationApi.get, session.get(batch_size, timeout))
         if message:
             session.fetch(message)
             try:
-                session.transport.call(
-                    "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
-                )
+                session.transport.call(DestinationApi.ack, session.ack_of(message))
                 session.settle_acked(message.id)
             except UNSURE as error:
                 session.unacked(message, error)
         return message
 
-    def _get(self, method: str, batch_size: int, timeout: float | None, *more: Any) -> Message:
+    def _get(self, method: Method[G, MessageHead], request: G) -> Message:
         session = self._session
         with self._getting:
-            if method != "get_soon" and session.done is not None:
+            if session.done is not None and not isinstance(request, PollRequest):
                 self._ack_done()
-            return session.message(
-                session.transport.call(
-                    method, session.client_id, batch_size, timeout, *more, repeat=True
-                )
-            )
+            return session.message(session.transport.call(method, request))
 
     def _ack_done(self) -> None:
         """A loop over messages has ended before it could ack the last one that it was done
@@ -167,7 +171,7 @@ class Connector:
         session, done = self._session, self._session.done
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):  # it comes again; acked
-                session.transport.call("ack", session.client_id, *done, repeat=False)
+                session.transport.call(DestinationApi.ack, session.ack(*done))
             session.settle_done()
 
     def ack(self, batch_id: int) -> None:
@@ -177,20 +181,20 @@ class Connector:
         InstanceRestarted: handed out before a restart (it comes again).
         """
         session = self._session
-        session.transport.call("ack", session.client_id, batch_id, session.epoch, repeat=False)
+        session.transport.call(DestinationApi.ack, session.ack(batch_id, session.epoch))
         session.settle_acked(batch_id)
 
     def rollback(self, batch_id: int | None = None) -> None:
         """Give back all outstanding batches, or this one and those after it; they come again."""
         session = self._session
         session.settle(batch_id)
-        session.transport.call("rollback", session.client_id, batch_id, session.epoch, repeat=False)
+        session.transport.call(DestinationApi.rollback, session.rollback(batch_id))
 
     def list_batch_ids(self) -> list[int]:
         """Outstanding batches, smallest first."""
         session = self._session
-        ids: list[int] = session.transport.call("list_batch_ids", session.client_id, repeat=True)
-        return ids
+        ids = session.transport.call(DestinationApi.list_batch_ids, session.me)
+        return session.transport.arrived_ids(session.client_id, ids)
 
     def messages(
         self,
@@ -210,8 +214,9 @@ class Connector:
         session, vain = self._session, 0
         session.leave_loop()
         while stopped is None or not stopped.is_set():
-            lends = not vain and session.transport.lends
-            message = self._get("get_soon", batch_size, poll, session.done, lends)
+            untracked = not vain and session.transport.untracked
+            request = session.poll(batch_size, poll, untracked=untracked)
+            message = self._get(DestinationApi.poll, request)
             session.settle_done()
             vain = 0 if _is_held(message, always=0 < vain < _VAIN_MAX) else vain + 1
             if vain:
@@ -293,7 +298,8 @@ class AsyncConnector:
         wishes = session.wishes(policy, transactions, start)
         await self._acked()
         session.epoch = await session.transport.call_async(
-            "subscribe", session.client_id, filter, True, wishes, repeat=True
+            DestinationApi.subscribe,
+            SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
         )
         session.subscribed()
 
@@ -301,18 +307,19 @@ class AsyncConnector:
         """See Connector.unsubscribe."""
         session = self._session
         await self._acked()
-        await session.transport.call_async("unsubscribe", session.client_id, repeat=True)
+        await session.transport.call_async(DestinationApi.unsubscribe, session.me)
 
     async def get_without_ack(
         self, batch_size: int = 1000, timeout: float | None = None
     ) -> Message:
         """See Connector.get_without_ack."""
-        return await self._get("get_without_ack", batch_size, timeout)
+        request = self._session.get(batch_size, timeout)
+        return await self._get(DestinationApi.get_without_ack, request)
 
     async def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
         """See Connector.get. The ack is on its way when this returns, so that no cancellation can
         come between; it is done when the next call, or the `async with` block, has ended."""
-        message = await self._get("get", batch_size, timeout)
+        message = await self._get(DestinationApi.get, self._session.get(batch_size, timeout))
         if message:
             try:
                 await asyncio.to_thread(self._session.fetch, message)
@@ -325,9 +332,7 @@ class AsyncConnector:
     async def _ack_arrived(self, message: Message) -> None:
         session = self._session
         try:
-            await session.transport.call_async(
-                "ack_and_keep", session.client_id, message.id, message.head.epoch, repeat=False
-            )
+            await session.transport.call_async(DestinationApi.ack, session.ack_of(message))
             session.settle_acked(message.id)
         except UNSURE as error:
             session.unacked(message, error)
@@ -345,26 +350,20 @@ class AsyncConnector:
             if not acking.cancelled():
                 acking.result()
 
-    async def _get(
-        self, method: str, batch_size: int, timeout: float | None, *more: Any
-    ) -> Message:
+    async def _get(self, method: Method[G, MessageHead], request: G) -> Message:
         session = self._session
         async with self._getting:
             await self._acked()
-            if method != "get_soon" and session.done is not None:
+            if session.done is not None and not isinstance(request, PollRequest):
                 await self._ack_done()
-            return session.message(
-                await session.transport.call_async(
-                    method, session.client_id, batch_size, timeout, *more, repeat=True
-                )
-            )
+            return session.message(await session.transport.call_async(method, request))
 
     async def _ack_done(self) -> None:
         """See Connector."""
         session, done = self._session, self._session.done
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await session.transport.call_async("ack", session.client_id, *done, repeat=False)
+                await session.transport.call_async(DestinationApi.ack, session.ack(*done))
             session.settle_done()
 
     async def ack(self, batch_id: int) -> None:
@@ -372,7 +371,7 @@ class AsyncConnector:
         session = self._session
         await self._acked()
         await session.transport.call_async(
-            "ack", session.client_id, batch_id, session.epoch, repeat=False
+            DestinationApi.ack, session.ack(batch_id, session.epoch)
         )
         session.settle_acked(batch_id)
 
@@ -381,18 +380,14 @@ class AsyncConnector:
         session = self._session
         await self._acked()
         session.settle(batch_id)
-        await session.transport.call_async(
-            "rollback", session.client_id, batch_id, session.epoch, repeat=False
-        )
+        await session.transport.call_async(DestinationApi.rollback, session.rollback(batch_id))
 
     async def list_batch_ids(self) -> list[int]:
         """See Connector.list_batch_ids."""
         session = self._session
         await self._acked()
-        ids: list[int] = await session.transport.call_async(
-            "list_batch_ids", session.client_id, repeat=True
-        )
-        return ids
+        ids = await session.transport.call_async(DestinationApi.list_batch_ids, session.me)
+        return session.transport.arrived_ids(session.client_id, ids)
 
     async def messages(
         self, batch_size: int = 1000, poll: float = _POLL_S
@@ -403,7 +398,7 @@ class AsyncConnector:
         session = self._session
         session.leave_loop()
         while True:
-            message = await self._get("get_soon", batch_size, poll, session.done)
+            message = await self._get(DestinationApi.poll, session.poll(batch_size, poll))
             session.settle_done()
             if message:
                 session.in_hand = message.id

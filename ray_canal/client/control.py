@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from ray_canal.actors import registry
-from ray_canal.client.api import call_store
+from ray_canal.client.api import call_once
 from ray_canal.client.subscribers import Config, is_running, namespace_of
 from ray_canal.config import CanalConfig, load
+from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import ConfigError
 from ray_canal.meta.operations import Argument, operate_kept, refuse_action
 from ray_canal.model.position import EntryPosition
@@ -93,10 +94,8 @@ class SubscriberControl:
         if config is not None and not is_running(name, config):
             return operate_kept(config, name, client_id, action, argument)
         namespace = namespace_of(config, self._namespace)
-        found: dict[str, Any] = call_store(
-            name, namespace, "operate", client_id, action, argument
-        )
-        return found
+        operate = DestinationApi.operate
+        return call_once(name, namespace, operate, client_id, action, argument) or {}
 
 
 def _text(to: Start) -> str:

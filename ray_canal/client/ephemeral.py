@@ -8,6 +8,7 @@ import logging
 import threading
 
 from ray_canal.client.transport import Transport
+from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import ConsumerError
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ class Presence:
 
     def __init__(self, transport: Transport, client_id: int, every_s: float = _EVERY_S) -> None:
         self._transport = transport
-        self._client_id = client_id
+        self._me = ClientRequest(client_id=client_id)
         self._every_s = every_s
         self._left = threading.Event()
         self._thread: threading.Thread | None = None
@@ -30,14 +31,14 @@ class Presence:
     def begin(self) -> None:
         """It has subscribed."""
         if self._thread is None:
-            name = f"presence of client {self._client_id}"
+            name = f"presence of client {self._me.client_id}"
             self._thread = threading.Thread(target=self._say, name=name, daemon=True)
             self._thread.start()
 
     def _say(self) -> None:
         while not self._left.wait(self._every_s):
             try:
-                self._transport.call("touch", self._client_id, repeat=False)
+                self._transport.call(DestinationApi.touch, self._me, once=True)
             except ConsumerError as error:
                 logger.info("%s", error)  # its own calls say so, too
                 return
@@ -50,4 +51,4 @@ class Presence:
             return
         self._left.set()
         with contextlib.suppress(Exception):  # who cannot reach the store is forgotten by it
-            self._transport.call("unsubscribe", self._client_id, repeat=False)
+            self._transport.call(DestinationApi.unsubscribe, self._me, once=True)

@@ -12,6 +12,13 @@ from ray_canal.client.ephemeral import Presence
 from ray_canal.client.message import Message
 from ray_canal.client.transport import Transport
 from ray_canal.config import secret
+from ray_canal.destination.api import (
+    AckRequest,
+    ClientRequest,
+    GetRequest,
+    PollRequest,
+    RollbackRequest,
+)
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.model.message import MessageHead
 from ray_canal.model.subscription import (
@@ -37,6 +44,7 @@ class Session:
         """`client_id` None: an ephemeral subscription, under an id that nobody has."""
         self.client_id = new_client_id() if client_id is None else client_id
         refuse_client_id(self.client_id)
+        self.me = ClientRequest(client_id=self.client_id)
         self.transport = transport
         self.destination = transport.destination
         self._presence = None if client_id is not None else Presence(transport, self.client_id)
@@ -45,6 +53,34 @@ class Session:
         self.in_hand: int | None = None
         self._unacked: set[int] = set()
         self._transform: Transform | None = None
+
+    def get(self, batch_size: int, timeout: float | None) -> GetRequest:
+        """Return the request for the next batch."""
+        return GetRequest(client_id=self.client_id, batch_size=batch_size, timeout=timeout)
+
+    def poll(self, batch_size: int, timeout: float, *, untracked: bool = False) -> PollRequest:
+        """Return a loop's request for the next batch, which acks what the loop is done with."""
+        return PollRequest(
+            client_id=self.client_id,
+            batch_size=batch_size,
+            timeout=timeout,
+            done=self.done,
+            untracked=untracked,
+        )
+
+    def ack(self, batch_id: int, epoch: int) -> AckRequest:
+        """Return the request that confirms a batch."""
+        return AckRequest(client_id=self.client_id, batch_id=batch_id, epoch=epoch)
+
+    def ack_of(self, message: Message) -> AckRequest:
+        """Return the request that confirms a message which is read after it."""
+        return AckRequest(
+            client_id=self.client_id, batch_id=message.id, epoch=message.head.epoch, keep=True
+        )
+
+    def rollback(self, batch_id: int | None) -> RollbackRequest:
+        """Return the request that gives back a batch and those after it; None: all."""
+        return RollbackRequest(client_id=self.client_id, batch_id=batch_id, epoch=self.epoch)
 
     def fetch(self, message: Message) -> None:
         """Have its chunks here before it is acked. Raises InstanceRestarted: they are gone, and it

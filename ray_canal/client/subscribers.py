@@ -6,9 +6,10 @@ import os
 from typing import Any
 
 from ray_canal.actors import registry
-from ray_canal.client.api import call_store
+from ray_canal.client.api import call_once
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, load
+from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
 from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
 
@@ -33,7 +34,9 @@ def subscribers(
     found = {}
     for name in names:
         if name in running or canal is None:
-            found[name] = call_store(name, namespace_of(canal, namespace), "subscribers")
+            found[name] = call_once(
+                name, namespace_of(canal, namespace), DestinationApi.subscribers
+            )
         else:
             found[name] = kept_subscribers(canal, name)
     return found
@@ -53,7 +56,12 @@ def unsubscribe(
     """
     canal = None if config is None else load(config)
     if canal is None or destination in _running(canal, namespace):
-        done = call_store(destination, namespace_of(canal, namespace), "unsubscribe", client_id)
+        done = call_once(
+            destination,
+            namespace_of(canal, namespace),
+            DestinationApi.unsubscribe,
+            ClientRequest(client_id=client_id),
+        )
     else:
         done = forget_subscriber(canal, destination, client_id)
     if not done:

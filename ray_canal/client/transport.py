@@ -1,6 +1,6 @@
 """How a connector reaches a destination: by a Ray handle here, by TCP in tcp.py.
 
-Both carry the same calls (those of destination/delivery.py) and make the same messages.
+Both carry the same calls (those of destination/api.py) and make the same messages.
 """
 
 from __future__ import annotations
@@ -8,34 +8,49 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 import ray
 
-from ray_canal.actors.calls import GETS, OF_BATCHES, StoreCalls
+from ray_canal.actors.calls import DestinationCalls
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
+from ray_canal.destination.api import (
+    BatchRequest,
+    ClientRequest,
+    Method,
+    Q,
+    R,
+    SubscribeRequest,
+)
 from ray_canal.errors import NotSubscribed
 from ray_canal.model.message import MessageHead
 from ray_canal.views.arrow import load_kernels
 
 
 class Transport(Protocol):
-    """What a connector needs. `repeat`: the call may be made again after a restart."""
+    """What a connector needs."""
 
     destination: str
     has_batches: bool  # whether messages have Arrow batches
 
     @property
-    def lends(self) -> bool:
-        """Whether chunks that are fetched at once may be lent (actors/ray_internals.py)."""
+    def untracked(self) -> bool:
+        """Whether references of chunks that are fetched at once may be untracked
+        (actors/ray_internals.py)."""
 
-    def call(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
+    def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:
+        """Make a call. What is repeatable is made again after a restart, unless `once`."""
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any: ...
+    async def call_async(self, method: Method[Q, R], request: Q) -> R:
+        """The same, awaited."""
+
+    def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
+        """Return those of a client's outstanding batches that have arrived here."""
 
     def not_received(self, client_id: int, batch_id: int) -> None:
         """This batch, and those after it, come again with the next get if they are outstanding."""
@@ -45,10 +60,8 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-_HELD = (*GETS, "list_batch_ids", "unsubscribe", "touch", *OF_BATCHES)
 
-
-class RayTransport(StoreCalls):
+class RayTransport(DestinationCalls):
     """Calls of the store actor; entries and Arrow batches are read from shared memory.
 
     Where `connect` has joined Ray, it joins again when the head has died and another one stands at
@@ -72,30 +85,28 @@ class RayTransport(StoreCalls):
         """Whether this process has left the cluster in which the store was looked up."""
         return self._joined != times_joined() or not ray.is_initialized()
 
-    async def _ready(self, method: str) -> None:
-        if self._is_stale and method not in OF_BATCHES:
+    async def _ready(self, request: ClientRequest) -> None:
+        if self._is_stale and not isinstance(request, BatchRequest):
             await asyncio.to_thread(self._find)
 
-    def _submit(self, method: str, *arguments: Any, **named: Any) -> Any:
+    def _submit(self, method: Method[Q, R], request: Q) -> Any:
         if self._is_stale:
-            if method in OF_BATCHES:
+            if isinstance(request, BatchRequest):
                 raise self.gone()
             self._find()
-        if method == "subscribe":
+        if isinstance(request, SubscribeRequest):
             self._holder = self._holder or uuid.uuid4().hex
-        elif method in _HELD and not self._holder:
+        elif not self._holder:
             raise NotSubscribed(
-                f"clientId:{arguments[0]} should subscribe first: this connector has not. "
+                f"clientId:{request.client_id} should subscribe first: this connector has not. "
                 "subscribe() goes on at the client's cursor and takes over from whoever has it"
             ).at(destination=self.destination)
-        if method in ("subscribe", *_HELD):
-            named["holder"] = self._holder
-        return super()._submit(method, *arguments, **named)
+        return super()._submit(method, replace(request, holder=self._holder))
 
     has_batches = True
 
     @property
-    def lends(self) -> bool:
+    def untracked(self) -> bool:
         """A Ray Client has no references of its own."""
         return not ray.util.client.ray.is_connected()
 

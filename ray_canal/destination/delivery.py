@@ -58,7 +58,7 @@ class Store(Operations):
             client_id, batch_size, timeout, holder, caller, came_s=came_s, full=True
         )
 
-    async def get_soon(
+    async def poll(
         self,
         client_id: int,
         batch_size: int,
@@ -75,7 +75,7 @@ class Store(Operations):
         came_s = time.monotonic()
         if done is not None:
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await self._ack(client_id, *done, holder, keep=False)
+                await self.ack(client_id, *done, holder)
         await self._take_back(client_id, holder, caller)
         return await self._get(
             client_id, batch_size, timeout, holder, caller,
@@ -248,21 +248,18 @@ class Store(Operations):
             return False
         return self._state == FINISHED if catch_up is None else catch_up.finished
 
-    async def ack(self, client_id: int, batch_id: int, epoch: int | None, holder: str = "") -> None:
-        """See Connector.ack. The cursor is durable when this returns. `epoch` None: the caller
-        cannot know (Canal's protocol has none), so this one's."""
-        await self._ack(client_id, batch_id, epoch, holder, keep=False)
-
-    async def ack_and_keep(
-        self, client_id: int, batch_id: int, epoch: int | None, holder: str = ""
+    async def ack(
+        self,
+        client_id: int,
+        batch_id: int,
+        epoch: int | None,
+        holder: str = "",
+        *,
+        keep: bool = False,
     ) -> None:
-        """The same for a batch that is read after it; the log keeps it until the subscriber's next
-        call."""
-        await self._ack(client_id, batch_id, epoch, holder, keep=True)
-
-    async def _ack(
-        self, client_id: int, batch_id: int, epoch: int | None, holder: str, *, keep: bool
-    ) -> None:
+        """Confirm a batch; the cursor is durable when this returns. `epoch` None: the caller cannot
+        know (Canal's protocol has none), so this one's. `keep`: it is read after the ack; the log
+        keeps it until the subscriber's next call."""
         if batch_id == EMPTY_BATCH:
             return
         async with self._turn_at_pipeline(client_id) as pipeline:

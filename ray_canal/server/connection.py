@@ -12,7 +12,6 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine, Hashable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,7 +29,14 @@ from ray_canal.canal.session import (
     Subscribe,
     Unsubscribe,
 )
-from ray_canal.config import ServerConfig
+from ray_canal.destination.api import (
+    AckRequest,
+    ClientRequest,
+    DestinationApi,
+    GetRequest,
+    RollbackRequest,
+    SubscribeRequest,
+)
 from ray_canal.errors import (
     CanalError,
     InstanceNotFound,
@@ -42,10 +48,10 @@ from ray_canal.errors import (
 from ray_canal.model.message import EMPTY_BATCH, MessageHead
 from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from ray_canal.server import frames
-from ray_canal.server.access import EVERYBODY, Access, User
-from ray_canal.server.limits import MemoryBudget, Places
-from ray_canal.server.ports import OpenStore, Store
-from ray_canal.server.turns import Superseded, Turns
+from ray_canal.server.access import EVERYBODY, User
+from ray_canal.server.ports import Store
+from ray_canal.server.shared import Shared
+from ray_canal.server.turns import Superseded
 from ray_canal.views.entries import EntryBytes
 
 logger = logging.getLogger(__name__)
@@ -54,29 +60,9 @@ T = TypeVar("T")
 
 _READ_BYTES = 64 << 10
 _SLICE_BYTES = 256 << 10
-_BATCHES_RENDERED_AT_ONCE = 4
 _CONTENDED_STALL_S = 5.0
 _CHECK_S = 1.0
 _LINGER_S = 1.0
-
-
-@dataclass(slots=True)
-class Shared:
-    """The state that all connections of one server share."""
-
-    config: ServerConfig
-    access: Access
-    open_store: OpenStore
-    executor: Executor
-    budget: MemoryBudget
-    places: Places
-    rendering: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(_BATCHES_RENDERED_AT_ONCE)
-    )
-    turns: Turns = field(default_factory=Turns)
-    stores: dict[str, Store] = field(default_factory=dict)
-    requests: int = 0
-    sent_bytes: int = 0
 
 
 class Gone(Exception):
@@ -341,11 +327,13 @@ class Connection:
         elif isinstance(request, Rollback):
             await self._shared.turns.connect(identity, self._roll_back(store, request))
         elif isinstance(request, Unsubscribe):
-            holder = self._holder(identity)
-            call = store.call_async("unsubscribe", identity.client_id, holder, repeat=True)
+            call = store.call_async(DestinationApi.unsubscribe, self._request(identity))
             await self._shared.turns.connect(identity, call)
             self._outstanding.pop(identity, None)
             self._subscribed.discard(identity)
+
+    def _request(self, identity: Identity) -> ClientRequest:
+        return ClientRequest(client_id=identity.client_id, holder=self._holder(identity))
 
     def _holder(self, identity: Identity) -> str:
         """Whom the store sees: this connection, if it has subscribed, else any of them."""
@@ -356,14 +344,21 @@ class Connection:
         identity = request.identity
         tables = request.filter  # empty: the destination's own
         if not self._user.may("subscribe"):
-            known = await store.call_async("filter_of", identity.client_id, repeat=True)
-            if known is None or request.filter not in ("", known):
+            shown = await store.call_async(DestinationApi.filter_of, self._request(identity))
+            if shown is None or request.filter not in ("", shown):
                 self._user.refuse_without("subscribe", identity)
-            tables = known
+            tables = shown or ""
         # A message is one packet here: it ends where the batch is full.
         wishes = Subscription(transactions=False)
         epoch = await store.call_async(
-            "subscribe", identity.client_id, tables, False, wishes, self._name, repeat=True
+            DestinationApi.subscribe,
+            SubscribeRequest(
+                client_id=identity.client_id,
+                holder=self._name,
+                filter=tables,
+                rollback=False,
+                wishes=wishes,
+            ),
         )
         self._subscribed.add(identity)
         known = self._outstanding.setdefault(identity, _Outstanding(epoch))
@@ -375,19 +370,27 @@ class Connection:
         if known is not None and request.batch_id == known.acked_by_us:
             return
         epoch = None if known is None else known.epoch
-        client_id, holder = request.identity.client_id, self._holder(request.identity)
-        await store.call_async("ack", client_id, request.batch_id, epoch, holder, repeat=False)
+        await store.call_async(
+            DestinationApi.ack,
+            AckRequest(
+                client_id=request.identity.client_id,
+                holder=self._holder(request.identity),
+                batch_id=request.batch_id,
+                epoch=epoch,
+            ),
+        )
         if known is not None:
             known.batches.discard(request.batch_id)
 
     async def _roll_back(self, store: Store, request: Rollback) -> None:
         known = self._outstanding.get(request.identity)
         epoch = None if known is None or request.batch_id is None else known.epoch
-        client_id, batch_id = request.identity.client_id, request.batch_id
+        batch_id = request.batch_id
+        rollback = DestinationApi.rollback_all if batch_id is None else DestinationApi.rollback
         try:
-            # To roll everything back twice is the same as once.
-            repeat, holder = batch_id is None, self._holder(request.identity)
-            await store.call_async("rollback", client_id, batch_id, epoch, holder, repeat=repeat)
+            await store.call_async(
+                rollback, self._rollback_request(request.identity, batch_id, epoch)
+            )
         except (NotSubscribed, SubscriberReplaced):
             if request.identity in self._subscribed:
                 raise
@@ -396,6 +399,16 @@ class Connection:
             self._outstanding.pop(request.identity, None)
         elif known is not None:
             known.batches = {kept for kept in known.batches if kept < batch_id}
+
+    def _rollback_request(
+        self, identity: Identity, batch_id: int | None, epoch: int | None
+    ) -> RollbackRequest:
+        return RollbackRequest(
+            client_id=identity.client_id,
+            holder=self._holder(identity),
+            batch_id=batch_id,
+            epoch=epoch,
+        )
 
     async def _get(self, request: Get) -> None:
         store = await self._while_there(self._store(request.identity))
@@ -441,10 +454,12 @@ class Connection:
         head = await self._shared.turns.get(
             identity,
             store.take(
-                identity.client_id,
-                request.fetch_size,
-                request.timeout_s,
-                self._holder(identity),
+                GetRequest(
+                    client_id=identity.client_id,
+                    holder=self._holder(identity),
+                    batch_size=request.fetch_size,
+                    timeout=request.timeout_s,
+                )
             ),
         )
         if head.id == EMPTY_BATCH and head.finished and request.timeout_s is not None:
@@ -460,14 +475,8 @@ class Connection:
         ever, so it learns it at once."""
         known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
-            await store.call_async(
-                "rollback",
-                identity.client_id,
-                head.id,
-                head.epoch,
-                self._holder(identity),
-                repeat=False,
-            )
+            given_back = self._rollback_request(identity, head.id, head.epoch)
+            await store.call_async(DestinationApi.rollback, given_back)
             raise InstanceRestarted(
                 "the instance restarted; connect again: what was not acked will be delivered again"
             )

@@ -16,9 +16,10 @@ from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
 from ray_canal.server.access import Access
-from ray_canal.server.connection import Connection, Shared
+from ray_canal.server.connection import Connection
 from ray_canal.server.limits import MemoryBudget, Places
 from ray_canal.server.ports import OpenStore
+from ray_canal.server.shared import Shared
 from ray_canal.views.entries import load_kernels
 
 logger = logging.getLogger(__name__)

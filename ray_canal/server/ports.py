@@ -6,19 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.destination.api import GetRequest, Method, Q, R
 from ray_canal.model.message import MessageHead
 
 
 class Store(Protocol):
     """One destination, by name. Raises CanalError; InstanceNotFound only when it is looked up."""
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        """subscribe, unsubscribe, ack, rollback as in destination/delivery.py, each with its
-        holder; `repeat`: also after a restart."""
+    async def call_async(self, method: Method[Q, R], request: Q) -> R:
+        """Make a call, with its holder. What is repeatable is made again after a restart."""
 
-    async def take(
-        self, client_id: int, batch_size: int, timeout: float | None, holder: str
-    ) -> MessageHead:
+    async def take(self, request: GetRequest) -> MessageHead:
         """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:

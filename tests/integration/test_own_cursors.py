@@ -45,7 +45,7 @@ def test_a_destination_comes_to_rest_beside_its_own_cursors(
             await store.subscribe(1, ALL)
             until = asyncio.get_running_loop().time() + QUIET_S
             while asyncio.get_running_loop().time() < until:
-                head = await store.get_soon(1, 1000, 0.5)
+                head = await store.poll(1, 1000, 0.5)
                 if head.id != EMPTY_BATCH:
                     rows, acks = rows + head.row_count, acks + 1
                     await store.ack(1, head.id, head.epoch)

@@ -13,6 +13,7 @@ import pytest
 import ray_canal as canal
 from ray_canal import errors
 from ray_canal.actors.ray_internals import Untracked
+from ray_canal.destination.api import DestinationApi, PollRequest
 from ray_canal.model.position import EntryPosition
 from tests.integration.test_driver import purge_all
 from tests.integration.test_main_job import deployment
@@ -204,6 +205,10 @@ def test_an_instance_rests_while_nobody_subscribes(
             until(lambda: state("rests") == "resting")
 
 
+def polled(done: tuple[int, int]) -> PollRequest:
+    return PollRequest(client_id=5, batch_size=1, timeout=60.0, done=done)
+
+
 def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
 ) -> None:
@@ -220,11 +225,11 @@ def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
         assert connector.list_batch_ids() == [second.id]
         done = first.id, first.head.epoch
         calls = connector._session.transport  # as another call of the same connector
-        third = calls.call("get_soon", 5, 1, 60.0, done, repeat=True)
+        third = calls.call(DestinationApi.poll, polled(done))
         assert connector.list_batch_ids() == [second.id, third.id]
         too_soon = third.id, third.epoch
         with pytest.raises(errors.BatchNotFirst):
-            calls.call("get_soon", 5, 1, 60.0, too_soon, repeat=True)
+            calls.call(DestinationApi.poll, polled(too_soon))
         messages.close()  # in the midst of the second one
         assert connector.list_batch_ids() == []
         assert next(connector.messages(1)).id > third.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,12 @@ from ray.exceptions import (
     TaskCancelledError,
 )
 
-from ray_canal.actors.calls import StoreCalls
+from ray_canal.actors.calls import DestinationCalls
 from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.backend_thread import BackendThread
-from ray_canal.destination.delivery import Store
+from ray_canal.destination.destination import start_destination
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     CanalError,
@@ -177,11 +178,12 @@ class Owner:
         token = OWNER.set(self)
         try:
             meta = MetaConfig(backend="memory")
-            self.store = Store(config, meta, outside.runtime, claim)
+            self.destination = start_destination(config, meta, outside.runtime, claim)
+            self.store = self.destination.store
         finally:
             OWNER.reset(token)
 
-    def call(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Reply:
+    def call(self, method: str, arguments: tuple[Any, ...]) -> Reply:
         outside = self.outside
         reply = Reply(outside.loop)
         self.replies.append(reply)
@@ -197,7 +199,7 @@ class Owner:
                 wait_s = outside.random.choice((0.0, 0.01, 0.5))
                 outside.loop.call_later(wait_s, lambda: reply.set(error=_unavailable()))
             try:
-                found = await getattr(self.store, method)(*arguments, **named)
+                found = await getattr(self.destination, method)(*arguments)
             except CanalError as error:
                 reply.set(error=task_error(error))
             else:
@@ -243,22 +245,12 @@ class Handle:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _Method(self._owner, name)
-
-
-class _Method:
-    def __init__(self, owner: Owner, name: str) -> None:
-        self._owner, self._name = owner, name
-
-    def remote(self, *arguments: Any, **named: Any) -> Reply:
+    def submit(self, method: Callable[..., Any], *arguments: Any) -> Reply:
         if not self._owner.alive:
             reply = Reply(self._owner.outside.loop)
             reply.set(error=ActorDiedError())
             return reply
-        return self._owner.call(self._name, arguments, named)
+        return self._owner.call(method.__name__, arguments)
 
 
 class Transport(RayTransport):
@@ -267,7 +259,7 @@ class Transport(RayTransport):
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
         self._joined = 0
-        StoreCalls.__init__(self, DESTINATION)
+        DestinationCalls.__init__(self, DESTINATION)
 
     def message(self, head: Any) -> Message:
         return Message(head, lambda payloads: payloads)

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "source": "errors config filter model kernels types binlog",
     "snapshot": "errors malloc config filter model kernels types binlog views schema source",
     "limits": "malloc config binlog log",
-    "server": "errors config filter model canal binlog views",
+    "server": "errors config filter model canal binlog views destination",
     "destination": "errors malloc config filter model binlog log meta source schema limits",
     "actors": "errors malloc destination limits config filter model kernels binlog schema log meta "
     "source server",
@@ -205,6 +205,8 @@ TESTED_ELSEWHERE = {
     "snapshot/log_watch": "tests/integration/test_snapshot.py",
     "snapshot/read_views": "tests/integration/test_snapshot.py",
     "cli/snapshot": "tests/integration/test_snapshot.py",
+    "server/shared": "tests/unit/server/test_connection.py",
+    "client/tcp_message": "tests/unit/client/test_tcp.py",
     "destination/failures": "tests/unit/destination/test_subscribers.py",
     "destination/lifecycle": "tests/unit/destination/test_takeover.py",
     "destination/publish": "tests/integration/test_metrics.py",

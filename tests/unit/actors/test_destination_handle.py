@@ -1,33 +1,33 @@
-"""A part of an actor is called as if it were one."""
+"""The handle of one destination names it and the method in each call of its process."""
 
 from __future__ import annotations
 
 import pickle
 from typing import Any
 
-import pytest
-
 from ray_canal.actors.destination_handle import DestinationHandle
+from ray_canal.destination.api import AckRequest, DestinationApi
+
+ACK = AckRequest(client_id=7, batch_id=1, epoch=2, holder="me")
 
 
 class Method:
     """An actor's method that answers with how it was called."""
 
-    def remote(self, *arguments: Any, **named: Any) -> Any:
-        return arguments, named
+    def remote(self, *arguments: Any) -> Any:
+        return arguments
 
 
 class Actor:
     call = Method()
 
 
-def test_calls_name_the_part_and_the_method() -> None:
-    part = DestinationHandle(Actor(), "call", "orders")
-    assert part.ack.remote(1, 2, holder="me") == (("orders", "ack", 1, 2), {"holder": "me"})
+def test_calls_name_the_destination_and_the_method() -> None:
+    handle = DestinationHandle(Actor(), "orders")
+    assert handle.submit(DestinationApi.ack, ACK) == ("orders", "ack", ACK)
+    assert handle.submit(DestinationApi.status) == ("orders", "status")
 
 
 def test_it_can_be_pickled() -> None:
-    part = pickle.loads(pickle.dumps(DestinationHandle(Actor(), "call", "orders")))
-    assert part.ack.remote() == (("orders", "ack"), {})
-    with pytest.raises(AttributeError):
-        _ = part._something
+    handle = pickle.loads(pickle.dumps(DestinationHandle(Actor(), "orders")))
+    assert handle.submit(DestinationApi.ack, ACK) == ("orders", "ack", ACK)

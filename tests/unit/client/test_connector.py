@@ -8,6 +8,7 @@ import pytest
 
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
+from ray_canal.destination.api import GetRequest, PollRequest, RollbackRequest
 from ray_canal.errors import InstanceRestarted
 from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
 
@@ -18,22 +19,22 @@ class Store:
     destination = "x"
     has_batches = True
 
-    def __init__(self, *gone: int, lends: bool = True) -> None:
-        self.lends = lends
+    def __init__(self, *gone: int, untracked: bool = True) -> None:
+        self.untracked = untracked
         self.gone = gone
         self.calls: list[tuple[Any, ...]] = []
         self.fetched: list[int] = []
         self.not_taken: list[int] = []
         self._next = 1
 
-    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        self.calls.append((method, *arguments))
-        if method != "get_soon":
+    def call(self, method: Any, request: Any, *, once: bool = False) -> Any:
+        self.calls.append(noted(method, request))
+        if not isinstance(request, GetRequest):
             return None
-        *_, lends = arguments
         self._next += 1
         number = self._next - 1
-        return MessageHead(number, 1, (MessagePart(number, 0, 1, None),), lent=lends)
+        untracked = isinstance(request, PollRequest) and request.untracked
+        return MessageHead(number, 1, (MessagePart(number, 0, 1, None),), lent=untracked)
 
     def message(self, head: MessageHead) -> Message:
         def load(payloads: list[Any]) -> list[Any]:
@@ -50,8 +51,22 @@ class Store:
     def close(self) -> None:
         return
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        return self.call(method, *arguments, repeat=repeat)
+    async def call_async(self, method: Any, request: Any) -> Any:
+        return self.call(method, request)
+
+    def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
+        return batch_ids
+
+
+def noted(method: Any, request: Any) -> tuple[Any, ...]:
+    """The call's name, the client, and what it is about."""
+    name, client_id = method.__name__, request.client_id
+    if isinstance(request, PollRequest):
+        how = request.batch_size, request.timeout, request.done, request.untracked
+        return (name, client_id, *how)
+    if isinstance(request, RollbackRequest):
+        return name, client_id, request.batch_id, request.epoch
+    return name, client_id
 
 
 def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
@@ -59,8 +74,8 @@ def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
     messages = Connector(store).messages(10, 1.0)
     first, second = next(messages), next(messages)
     assert store.calls == [
-        ("get_soon", 1001, 10, 1.0, None, True),
-        ("get_soon", 1001, 10, 1.0, (1, 1), True),
+        ("poll", 1001, 10, 1.0, None, True),
+        ("poll", 1001, 10, 1.0, (1, 1), True),
     ]
     assert store.fetched == [1, 2]
     assert (first.chunks, second.chunks) == ([1], [2])
@@ -68,10 +83,10 @@ def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
 
 
 def test_what_is_not_lent_is_fetched_when_it_is_read() -> None:
-    store = Store(lends=False)
+    store = Store(untracked=False)
     messages = Connector(store).messages(10, 1.0)
     first = next(messages)
-    assert store.calls == [("get_soon", 1001, 10, 1.0, None, False)]
+    assert store.calls == [("poll", 1001, 10, 1.0, None, False)]
     assert store.fetched == []
     assert first.chunks == [1]
 
@@ -81,13 +96,13 @@ def test_what_was_lent_in_vain_is_given_back_and_the_next_one_not_lent() -> None
     messages = Connector(store).messages(10, 1.0)
     assert [next(messages).id for _ in range(3)] == [2, 4, 5]
     assert store.calls == [
-        ("get_soon", 1001, 10, 1.0, None, True),
+        ("poll", 1001, 10, 1.0, None, True),
         ("rollback", 1001, None, 1),
-        ("get_soon", 1001, 10, 1.0, None, False),
-        ("get_soon", 1001, 10, 1.0, (2, 1), True),
+        ("poll", 1001, 10, 1.0, None, False),
+        ("poll", 1001, 10, 1.0, (2, 1), True),
         ("rollback", 1001, None, 1),
-        ("get_soon", 1001, 10, 1.0, None, False),
-        ("get_soon", 1001, 10, 1.0, (4, 1), True),
+        ("poll", 1001, 10, 1.0, None, False),
+        ("poll", 1001, 10, 1.0, (4, 1), True),
     ]
 
 
@@ -113,8 +128,8 @@ def test_a_loop_gives_back_what_was_lost_and_goes_on_when_it_comes_again() -> No
     messages = Connector(store).messages(10, 1.0)
     assert [next(messages).chunks for _ in range(3)] == [[1], [5], [6]]
     kinds = [call[0] for call in store.calls]
-    assert kinds == ["get_soon", *("get_soon", "rollback") * 3, "get_soon", "get_soon"]
-    assert [call[-1] for call in store.calls if call[0] == "get_soon"] == [
+    assert kinds == ["poll", *("poll", "rollback") * 3, "poll", "poll"]
+    assert [call[-1] for call in store.calls if call[0] == "poll"] == [
         True, True, False, False, False, True,
     ]  # fmt: skip
 
@@ -123,7 +138,7 @@ def test_what_is_lost_for_good_is_shown_after_some_tries() -> None:
     store = Lossy(*range(1, 100))
     messages = Connector(store).messages(10, 1.0)
     shown = next(messages)
-    assert len([call for call in store.calls if call[0] == "get_soon"]) == 6
+    assert len([call for call in store.calls if call[0] == "poll"]) == 6
     with pytest.raises(InstanceRestarted, match="the node that had it"):
         _ = shown.chunks
 
@@ -131,12 +146,6 @@ def test_what_is_lost_for_good_is_shown_after_some_tries() -> None:
 def test_a_message_that_cannot_be_read_comes_with_the_next_get() -> None:
     """B1: what its reader is told is true; of a message that was acked, it is not said."""
     store = Lossy(1, 2)
-
-    def call(method: str, *arguments: Any, repeat: bool) -> Any:
-        arguments = (*arguments, False)
-        return Store.call(store, "get_soon" if "get" in method else method, *arguments, repeat=True)
-
-    store.call = call  # type: ignore[method-assign]
     connector = Connector(store)
     first, second = connector.get_without_ack(10), connector.get_without_ack(10)
     with pytest.raises(InstanceRestarted, match="the node that had it"):
@@ -151,18 +160,12 @@ def test_a_message_that_cannot_be_read_comes_with_the_next_get() -> None:
 def test_get_has_its_chunks_before_it_acks() -> None:
     """B1: a node that dies takes no message along that was acked already."""
     store = Lossy(1)
-
-    def call(method: str, *arguments: Any, repeat: bool) -> Any:
-        arguments = (*arguments, False) if method == "get" else arguments
-        return Store.call(store, "get_soon" if method == "get" else method, *arguments, repeat=True)
-
-    store.call = call  # type: ignore[method-assign]
     connector = Connector(store)
     with pytest.raises(InstanceRestarted, match="the node that had it"):
         connector.get(10)
     assert store.not_taken == [1, 1]
     assert connector.get(10).chunks == [2]
-    assert [call[0] for call in store.calls] == ["get_soon", "get_soon", "ack_and_keep"]
+    assert [call[0] for call in store.calls] == ["get", "get", "ack"]
 
 
 def test_other_failures_reach_the_loop() -> None:

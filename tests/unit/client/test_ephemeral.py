@@ -11,6 +11,7 @@ import pytest
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.ephemeral import Presence
+from ray_canal.destination.api import ClientRequest
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
 from ray_canal.model.subscription import is_ephemeral_id
 
@@ -20,7 +21,7 @@ class Store:
 
     destination = "x"
     has_batches = True
-    lends = False
+    untracked = False
 
     def __init__(self, *failures: Exception) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -28,9 +29,9 @@ class Store:
         self.touched = threading.Semaphore(0)
         self.closed = False
 
-    def call(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        self.calls.append((method, *arguments))
-        if method == "touch":
+    def call(self, method: Any, request: Any, *, once: bool = False) -> Any:
+        self.calls.append((method.__name__, request))
+        if method.__name__ == "touch":
             self.touched.release()
             if self.failures:
                 raise self.failures.pop(0)
@@ -51,10 +52,10 @@ def test_who_looks_on_has_an_id_of_its_own_and_leaves() -> None:
         assert store.closed
     for client_id, store in zip(ids, stores, strict=True):
         assert is_ephemeral_id(client_id)
-        (subscribe, given, text, _, wishes), unsubscribe = store.calls
-        assert (subscribe, given, text) == ("subscribe", client_id, "shop")
-        assert (wishes.policy, wishes.ephemeral) == ("detach", True)
-        assert unsubscribe == ("unsubscribe", client_id)
+        (subscribe, asked), unsubscribe = store.calls
+        assert (subscribe, asked.client_id, asked.filter) == ("subscribe", client_id, "shop")
+        assert (asked.wishes.policy, asked.wishes.ephemeral) == ("detach", True)
+        assert unsubscribe == ("unsubscribe", ClientRequest(client_id=client_id))
     assert ids[0] != ids[1]
 
 
@@ -62,7 +63,8 @@ def test_a_durable_subscription_stays() -> None:
     store = Store()
     with Connector(store, 7) as connector:  # type: ignore[arg-type]
         connector.subscribe("shop", policy="spill")
-    ((*_, wishes),) = store.calls
+    ((_, asked),) = store.calls
+    wishes = asked.wishes
     assert (wishes.policy, wishes.ephemeral) == ("spill", False)
     assert store.closed
 
@@ -82,7 +84,9 @@ def test_it_says_that_it_is_there_until_it_leaves_or_is_forgotten() -> None:
     assert not presence._thread.is_alive()
     presence.end()
     presence.end()
-    assert [call for call in store.calls if call[0] != "touch"] == [("unsubscribe", 7)]
+    assert [call for call in store.calls if call[0] != "touch"] == [
+        ("unsubscribe", ClientRequest(client_id=7))
+    ]
 
 
 def test_canals_protocol_has_none() -> None:

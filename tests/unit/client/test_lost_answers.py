@@ -14,6 +14,7 @@ import pytest
 from ray_canal.client import transport
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.client.transport import RayTransport
+from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import InstanceRestarted
 from tests.lossy_calls import (
     ANSWER_LOST,
@@ -31,7 +32,7 @@ def test_a_get_whose_answer_is_lost_brings_the_same_batch_again(
     """A5, b12: a get that is made again does not skip what the first one handed out, and who keeps
     the highest id misses nothing."""
     connector, taken = connected(), []
-    lossy.fates["get_soon"].extend([DELIVERED, DELIVERED, ANSWER_LOST])
+    lossy.fates["poll"].extend([DELIVERED, DELIVERED, ANSWER_LOST])
     for message in connector.messages(20, 0.1):
         taken += rows_of(message)
         assert lossy.outstanding(connector.client_id) == [message.id]
@@ -93,7 +94,7 @@ def test_get_returns_what_arrived_though_its_ack_failed(
         connector, taken, number = connected(), set[Row](), 0
         while message := connector.get(50, 0.1):
             taken |= set(rows_of(message))
-            lossy.fates["ack_and_keep"].append(fate if (number := number + 1) % 3 else DELIVERED)
+            lossy.fates["ack"].append(fate if (number := number + 1) % 3 else DELIVERED)
         assert sorted(taken) == every_row
     assert "may come again" in caplog.text
 
@@ -105,9 +106,9 @@ def test_a_loop_that_is_interrupted_while_it_waits_goes_on_where_it_was(
     connector, taken, really, calls = connected(), [], lossy.submit, itertools.count(1)
     interrupted = [2, 5]
 
-    def submit(name: str, *arguments: Any, **named: Any) -> Any:
-        reply = really(name, *arguments, **named)
-        if name == "get_soon" and next(calls) in interrupted:
+    def submit(method: Any, *arguments: Any) -> Any:
+        reply = really(method, *arguments)
+        if method is DestinationApi.poll and next(calls) in interrupted:
             raise KeyboardInterrupt
         return reply
 

@@ -145,7 +145,7 @@ DO: dict[str, Step] = {
     "loop": _loop,
     "get": _get,
 }
-CALLS = {"take": "get_without_ack", "ack": "ack", "loop": "get_soon", "get": "get"}
+CALLS = {"take": "get_without_ack", "ack": "ack", "loop": "poll", "get": "get"}
 
 
 async def run(consumer: Consumer, steps: list[tuple[str, int, list[str]]]) -> None:

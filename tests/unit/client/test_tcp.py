@@ -12,7 +12,8 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.client.connector import Connector
-from ray_canal.client.tcp import Address, TcpTransport
+from ray_canal.client.tcp import TcpTransport
+from ray_canal.client.tcp_wire import Address
 from ray_canal.demo import binlog_files
 from ray_canal.errors import (
     AuthenticationFailed,
@@ -323,14 +324,14 @@ def test_get_acks_what_has_arrived(shop: Decoded) -> None:
     store = LocalStore(shop)
     with serving_thread({"shop": store}) as serving:
         transport = TcpTransport("shop", Address.parse(serving.address))
-        connector, really = Connector(transport, 7), transport._ack_and_keep
+        connector, really = Connector(transport, 7), transport._ack
 
         def ack(*batch: object) -> None:
-            transport._ack_and_keep = really  # type: ignore[method-assign]
+            transport._ack = really  # type: ignore[method-assign]
             raise EOFError("the connection ended")
 
         connector.subscribe()
-        transport._ack_and_keep = ack  # type: ignore[assignment]
+        transport._ack = ack  # type: ignore[assignment]
         first, second = connector.get(100), connector.get(100)
         assert first.entry_bytes == second.entry_bytes != connector.get(100).entry_bytes
         assert store.outstanding(7) == []

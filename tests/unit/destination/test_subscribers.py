@@ -114,11 +114,11 @@ def test_a_get_whose_ack_cannot_be_saved_comes_again(tmp_path: Path) -> None:
             await store.subscribe(7, ALL)
             first = await store.get(7, 4, 5.0, "", Caller("it", 1))
             with meta_away("save"), pytest.raises(MetaUnavailable):
-                await store.ack_and_keep(7, first.id, first.epoch)
+                await store.ack(7, first.id, first.epoch, keep=True)
             again = await store.get(7, 4, 5.0, "", Caller("it", 2))
             assert (again.start, again.end) == (first.start, first.end)
             assert await store.list_batch_ids(7) == [again.id]
-            await store.ack_and_keep(7, again.id, again.epoch)
+            await store.ack(7, again.id, again.epoch, keep=True)
             assert await store.list_batch_ids(7) == []
 
     run(story())
@@ -172,7 +172,7 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
                 lambda holder: store.list_batch_ids(7, holder),
                 lambda holder: store.change_filter(7, "shop", holder),
                 lambda holder: store.get_without_ack(7, 1, None, holder),
-                lambda holder: store.get_soon(7, 1, 0.1, (out.id, out.epoch), False, holder),
+                lambda holder: store.poll(7, 1, 0.1, (out.id, out.epoch), False, holder),
                 lambda holder: store.get(7, 1, None, holder),
                 lambda holder: store.ack(7, out.id, out.epoch, holder),
                 lambda holder: store.rollback(7, None, None, holder),

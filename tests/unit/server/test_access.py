@@ -13,6 +13,7 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.scramble import scramble411
 from ray_canal.canal.session import Ack, Get, Identity, Rollback, Subscribe, Unsubscribe
 from ray_canal.config import ServerConfig
+from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import AccessDenied, ConfigError
 from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.listener import TcpServer
@@ -108,6 +109,7 @@ async def logged_in(port: int, name: str, password: str) -> RawClient:
 def test_what_a_user_may_not_do_is_not_done(shop: Decoded) -> None:
     """C1: over the port, with the errors that a client sees."""
     store, other = LocalStore(shop), LocalStore(shop)
+    seven = ClientRequest(client_id=7)
 
     async def test() -> None:
         async with serving({"shop": store, "crm": other}, user=[ANN, BOB]) as server:
@@ -125,7 +127,7 @@ def test_what_a_user_may_not_do_is_not_done(shop: Decoded) -> None:
             assert "change its filter" in (await bob.subscribe("shop", "7", r".*")).error_message
             assert (await bob.subscribe("shop", "7")).error_code == 0
             assert (await bob.subscribe("shop", "7", r"shop\.customers")).error_code == 0
-            assert await store.call_async("filter_of", 7, repeat=True) == r"shop\.customers"
+            assert await store.call_async(DestinationApi.filter_of, seven) == r"shop\.customers"
             message = await bob.get("shop", "7", fetch_size=3)
             bob.confirm("shop", message.batch_id, "7")
             assert "may not acknowledge" in (await bob.ack()).error_message
@@ -139,7 +141,7 @@ def test_what_a_user_may_not_do_is_not_done(shop: Decoded) -> None:
             assert (await ann.subscribe("shop", "7")).error_code == 0
             ann.send(pb.UNSUBSCRIPTION, pb.Unsub(destination="shop", client_id="7"))
             assert (await ann.ack()).error_code == 0
-            assert await store.call_async("filter_of", 7, repeat=True) is None
+            assert await store.call_async(DestinationApi.filter_of, seven) is None
             await ann.close()
             await bob.close()
 

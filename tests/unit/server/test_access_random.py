@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
+from ray_canal.destination.api import DestinationApi, GetRequest, SubscribeRequest
 from tests.canal_client import RawClient
 from tests.local_store import Decoded, LocalStore
 from tests.unit.server.conftest import run, serving
@@ -33,17 +34,18 @@ class Heard(LocalStore):
         super().__init__(chunks)
         self.heard: list[tuple[str, int]] = []
 
-    async def call_async(self, method: str, *arguments: Any, repeat: bool) -> Any:
-        if method == "subscribe":
-            changes = self._filters.get(arguments[0]) != arguments[1]
-            self.heard.append(("make" if changes else "again", arguments[0]))
-        elif method != "filter_of":
-            self.heard.append((method, arguments[0]))
-        return await super().call_async(method, *arguments, repeat=repeat)
+    async def call_async(self, method: Any, request: Any) -> Any:
+        client_id = request.client_id
+        if isinstance(request, SubscribeRequest):
+            changes = self._filters.get(client_id) != request.filter
+            self.heard.append(("make" if changes else "again", client_id))
+        elif method is not DestinationApi.filter_of:
+            self.heard.append((method.__name__.removesuffix("_all"), client_id))
+        return await super().call_async(method, request)
 
-    async def take(self, client_id: int, *arguments: Any, **named: Any) -> Any:
-        self.heard.append(("get", client_id))
-        return await super().take(client_id, *arguments, **named)
+    async def take(self, request: GetRequest) -> Any:
+        self.heard.append(("get", request.client_id))
+        return await super().take(request)
 
 
 NEEDS = {"make": "subscribe", "again": "read", "get": "read", "rollback": "read", "ack": "ack"}

@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.generated import EntryProtocol_pb2 as entries
-from ray_canal.model.subscription import Subscription
+from ray_canal.destination.api import DestinationApi, SubscribeRequest
 from ray_canal.views.entries import render_entries
 from tests.canal_client import RawClient
 from tests.local_store import Decoded, LocalStore
@@ -385,14 +385,14 @@ def test_a_subscriber_of_ray_is_not_shared_over_tcp(shop: Decoded) -> None:
     async def test() -> None:
         store = LocalStore(shop)
         async with serving({"shop": store}) as server:
-            arguments = (1001, "", True, Subscription(), "a connector")
-            await store.call_async("subscribe", *arguments, repeat=False)
+            asked = SubscribeRequest(client_id=1001, filter="", holder="a connector")
+            await store.call_async(DestinationApi.subscribe, asked)
             client = await RawClient.logged_in(server.port)
             client.ask("shop")
             assert "SubscriberReplaced" in (await client.ack()).error_message
             await client.subscribe("shop")  # with the rollback that comes before
             assert (await client.get("shop", fetch_size=1)).batch_id == 1
-            await store.call_async("subscribe", *arguments, repeat=False)
+            await store.call_async(DestinationApi.subscribe, asked)
             for _ in range(2):
                 client.ask("shop")
                 assert "SubscriberReplaced" in (await client.ack()).error_message

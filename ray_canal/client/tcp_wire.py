@@ -1,0 +1,84 @@
+"""One blocking connection to a server of Canal's protocol: packets out, packets in."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.canal import packet as packets
+from ray_canal.errors import ConfigError, CorruptPacket
+
+DEFAULT_PORT = 11111
+READ_S = 60.0
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server is and how it is entered. `tls`: None for a plain connection."""
+
+    host: str
+    port: int
+    username: str = ""
+    password: str = ""
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def parse(cls, text: str, **login: Any) -> Address:
+        """`host`, `host:port` or `[v6]:port`. Raises ConfigError."""
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
+            host, port = text, str(DEFAULT_PORT)
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"address {text!r}: expected host:port")
+        return cls(host.strip("[]"), int(port), **login)
+
+
+class Wire:
+    """One connection: packets out, packets in. Raises OSError, EOFError."""
+
+    def __init__(self, address: Address) -> None:
+        raw = socket.create_connection((address.host, address.port), timeout=_CONNECT_S)
+        try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if address.tls is not None:
+                raw = address.tls.wrap_socket(raw, server_hostname=address.host)
+        except BaseException:
+            raw.close()
+            raise
+        self._socket = raw
+
+    def send(self, data: bytes) -> None:
+        self._socket.settimeout(READ_S)
+        self._socket.sendall(data)
+
+    def read(self, timeout_s: float | None = READ_S) -> Any:
+        """The next packet. Raises CorruptPacket."""
+        self._socket.settimeout(timeout_s)
+        (size,) = struct.unpack(">i", self._exactly(packets.LENGTH_BYTES))
+        if size < 0:
+            raise CorruptPacket(f"the server announces a packet of {size} bytes")
+        return packets.parsed_packet(self._exactly(size))
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            count = self._socket.recv_into(view[at:])
+            if not count:
+                raise EOFError("the server closed the connection")
+            at += count
+        return bytes(data)
+
+    def interrupt(self) -> None:
+        """Let who reads fail; from any thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
