@@ -15,11 +15,10 @@ from ray_canal.destination.lifecycle import FAILED, STARTING
 from ray_canal.destination.subscribers import Subscriptions
 from ray_canal.errors import ConfigError, ConnectionLost, CursorNotInLog
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action
+from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action, sought
 from ray_canal.meta.subscribers import described
 from ray_canal.model.position import LogPosition
 from ray_canal.model.subscription import HEAD, TAIL, refuse_client_id
-from ray_canal.source.start.lookup import LATEST, cursor_at
 
 
 class Operations(Subscriptions):
@@ -98,7 +97,7 @@ class Operations(Subscriptions):
         config = self._config
         if pipeline is not None:  # the server that is read now, where it may be one of several
             config = config.at(self._identity.address)
-        cursor = await asyncio.to_thread(cursor_at, config, LATEST if place == TAIL else place)
+        cursor = await asyncio.to_thread(sought, config, place)
         if self._pipeline is not None and cursor.is_foreign(self._identity):
             raise ConnectionLost(
                 f"{cursor.identity.address} is server {cursor.identity.server_uuid} now, the "

@@ -11,13 +11,12 @@ import time
 from collections.abc import Collection
 from typing import Any, Literal, get_args
 
-from ray_canal.config import CanalConfig
+from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.subscribers import described, open_manager
 from ray_canal.model.position import LogPosition
 from ray_canal.model.subscription import HEAD, TAIL, is_ephemeral_id, refuse_client_id
-from ray_canal.source.start.lookup import LATEST, cursor_at
 
 Action = Literal[
     "show", "pause", "resume", "seek", "expire", "copy", "rename", "label", "remove"
@@ -126,7 +125,14 @@ def _after(
                 "the log of a destination that does not run has no head; say earliest (of the "
                 "server's log), or start the destination first"
             ).at(destination=destination)
-        place = LATEST if place == TAIL else place
-        return moved(one, cursor_at(config.destination(destination), place))
+        return moved(one, sought(config.destination(destination), place))
     return changed(one, action, argument)
 
+
+def sought(config: InstanceConfig, place: str) -> LogPosition:
+    """Return a place of the source's log as a cursor. Raises ConfigError, PositionPurged,
+    PositionNotFound, SourceError kinds."""
+    # A store loads what searches a log only when somebody seeks: its start is quicker without.
+    from ray_canal.source.start.lookup import LATEST, cursor_at
+
+    return cursor_at(config, LATEST if place == TAIL else place)
