@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ray_canal.errors import CanalError, InstanceNotFound
+from ray_canal.errors import CanalError, InstanceNotFound, InstanceNotRunning
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,8 @@ SAMPLES_MAX = 120
 _SILENT_AFTER_S = 5.0
 """Beyond the pause between two questions: a destination that takes longer does not answer."""
 _REFRESH_LIMIT_S = 2.0
+_RESTARTING = "restarting"
+"""A status that says no more than this."""
 
 
 class Asked(Protocol):
@@ -198,6 +200,8 @@ class _Watch:
             self._asked_at = self._clock()
             try:
                 status = self._cluster.status(self._name)
+                if status.get("state") == _RESTARTING:
+                    raise InstanceNotRunning(f"its process is started again: {status['error']}")
                 subscribers = self._cluster.subscribers(self._name)
                 self._status, self._subscribers, self._error = status, subscribers, ""
                 self._answered_at = self._clock()

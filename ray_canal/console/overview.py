@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.console.alerts import Problem, problems
 from ray_canal.console.collector import Known
-from ray_canal.model.metrics import value_at
+from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest, value_at
 
 STAGES = (
     ("fetch", "fetch", "reads the server's stream, or files"),
@@ -18,8 +18,6 @@ STAGES = (
     ("store", "store", "the log, cursors"),
     ("get", "get", "what clients take"),
 )
-_BUSY_PERCENT = 80.0
-_WORKING_PERCENT = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +37,15 @@ class Row:
 
     known: Known
     problems: list[Problem]
-    slowest: dict[str, Any] | None
-    bottleneck: str
+    slowest: tuple[str, Mapping[str, Any]] | None
+    limit: str
+
+    @property
+    def state(self) -> str:
+        """The state; that of one whose source is away says so."""
+        state = self.known.state
+        lost = state == "running" and not self.known.status.get("connected")
+        return "not connected" if lost else state
 
     @property
     def level(self) -> str:
@@ -62,20 +67,14 @@ def row(known: Known) -> Row:
     return Row(
         known=known,
         problems=problems(known),
-        slowest=slowest(known),
-        bottleneck=bottleneck(known.status),
+        slowest=slowest(known.status),
+        limit=limit(known.status),
     )
 
 
 def rows(all_known: Sequence[Known]) -> list[Row]:
     """Return the rows of the overview: what is wrong comes first."""
     return sorted(map(row, all_known), key=lambda each: (_ORDER[each.level], each.known.name))
-
-
-def slowest(known: Known) -> dict[str, Any] | None:
-    """Return the subscriber that is furthest behind; None without one."""
-    behind = [each for each in known.subscribers if each.get("bytes_behind") is not None]
-    return max(behind, key=lambda each: float(each["bytes_behind"]), default=None)
 
 
 def stages(status: dict[str, Any]) -> list[Stage]:
@@ -98,12 +97,13 @@ def _share(times: dict[str, float]) -> float:
     return 100 * times["waiting_s"] / both if both else 0.0
 
 
-def bottleneck(status: dict[str, Any]) -> str:
-    """Return what limits a destination now: a stage, "subscribers" while the log is full; "" while
-    nothing does."""
-    if value_at(status, "store.full_s", 0.0):
-        return "subscribers"
-    busiest = max(stages(status), key=lambda each: each.busy_percent, default=None)
-    if busiest is None or busiest.busy_percent < _WORKING_PERCENT:
-        return ""
-    return busiest.name if busiest.busy_percent >= _BUSY_PERCENT else ""
+def limit(status: dict[str, Any]) -> str:
+    """Return the stage that limits a destination now, "subscribers" while the log is full, "server"
+    while it sends less than could be read; "" while there is nothing more to read."""
+    found = bottleneck(status) if status else None
+    return "" if found is None or found.stage == "source" else found.stage
+
+
+def why(known: Known) -> Diagnosis | None:
+    """Return why nothing comes from a destination, if somebody asks; None before its answer."""
+    return diagnose(known.status, known.subscribers) if known.status else None

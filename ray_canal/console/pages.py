@@ -28,7 +28,7 @@ from ray_canal.console.desk import COOKIE, Desk, Reader, TheDesk
 from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
-from ray_canal.console.overview import bottleneck, rows, slowest, stages
+from ray_canal.console.overview import limit, row, rows, stages, why
 from ray_canal.console.rest import filtered, removed, stopped
 from ray_canal.errors import AccessDenied, CanalError
 
@@ -129,10 +129,11 @@ async def destination(
         visitor,
         known=known,
         status=known.status,
+        state=row(known).state,
         problems=problems(known),
         stages=stages(known.status),
-        bottleneck=bottleneck(known.status),
-        slowest=slowest(known),
+        limit=limit(known.status),
+        why=why(known),
         csrf=visitor.csrf,
     )
 

@@ -11,7 +11,7 @@ from ray_canal.console.alerts import problems
 from ray_canal.console.collector import Known
 from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
-from ray_canal.console.overview import bottleneck
+from ray_canal.console.overview import limit, why
 from ray_canal.errors import AccessDenied
 
 router = APIRouter(prefix="/api/v1")
@@ -35,6 +35,7 @@ class FilterChanges(_Body):
 
 def described(known: Known) -> dict[str, Any]:
     """Return a destination as JSON-able values."""
+    diagnosis = why(known)
     return {
         "name": known.name,
         "state": known.state,
@@ -51,7 +52,8 @@ def described(known: Known) -> dict[str, Any]:
             }
             for each in problems(known)
         ],
-        "bottleneck": bottleneck(known.status) or None,
+        "bottleneck": limit(known.status) or None,
+        "why": None if diagnosis is None else diagnosis.as_dict(),
         "status": known.status,
     }
 

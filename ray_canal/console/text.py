@@ -7,30 +7,22 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from markupsafe import Markup, escape
+
+from ray_canal.model.quantities import duration_text, size_text
+
 _POINTS_MAX = 16
 WIDTH, HEIGHT = 45, 16
 
 
 def size(value: float | None) -> str:
-    """Return bytes as `1.5 MiB`; an en dash for what is not known."""
-    if value is None:
-        return "–"
-    unit = 0
-    while abs(value) >= 1024 and unit < len(_SIZES) - 1:
-        value, unit = value / 1024, unit + 1
-    digits = 0 if unit == 0 or value >= 100 else 1
-    return f"{value:.{digits}f} {_SIZES[unit]}"
+    """Return bytes as `1.5 MB`; an en dash for what is not known."""
+    return "–" if value is None else size_text(value)
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as `0.2 s`, `12 s`, `5 min`, `3 h`, `4 d`."""
-    if seconds is None:
-        return "–"
-    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    """Return seconds as `0.2 s`, `12 s`, `3.5 min`."""
+    return "–" if seconds is None else duration_text(seconds)
 
 
 def count(value: float | None) -> str:
@@ -48,6 +40,17 @@ def clock(at: float | None) -> str:
     if not at:
         return "–"
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment(at: float | None) -> str:
+    """Return the time of day of a moment, as `03:04:05Z`."""
+    return clock(at).rpartition(" ")[2]
+
+
+def code(text: str) -> Markup:
+    """Return a text in which what stands between backticks is code."""
+    parts = str(escape(text)).split("`")
+    return Markup("".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)))
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -73,5 +76,7 @@ FILTERS: dict[str, Any] = {
     "duration": duration,
     "count": count,
     "clock": clock,
+    "moment": moment,
+    "code": code,
     "sparkline": sparkline,
 }

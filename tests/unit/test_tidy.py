@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "sinks": "errors config model binlog views source client",
     "offline": "errors config filter model binlog views schema log source",
     "flight": "errors malloc config canal server actors client",
-    "console": "errors config model canal server client source render",
+    "console": "errors config model canal server client source destination render",
     "migration": "errors config",
     "redrive": "errors config model binlog schema meta views",
     "spark": "errors config model views client __init__",

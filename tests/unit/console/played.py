@@ -25,6 +25,7 @@ STATUS: dict[str, Any] = {
     "timeline": 1795490063,
     "generations": 1,
     "uptime_s": 90.9,
+    "decoders": 1,
     "fetched": {
         "journal_name": "mysql-bin.000001",
         "position": 469455,
@@ -41,6 +42,7 @@ STATUS: dict[str, Any] = {
     "connected": True,
     "source_error": None,
     "rows_per_second": 1250.0,
+    "bytes_per_second": 98000.0,
     "bytes": 2649.0,
     "rows": 120000.0,
     "entries": 5.0,

@@ -163,6 +163,20 @@ def test_one_that_does_not_answer_is_shown_and_keeps_nobody(cluster: Played) -> 
         site.console.stop()
 
 
+def test_one_whose_process_is_started_again_is_shown(open_site: Site, cluster: Played) -> None:
+    cluster.statuses["d001"] = {"state": "restarting", "error": "the actor died"}
+
+    def told() -> bool:
+        return bool(open_site.json("/api/v1/destinations/d001")["state"] == "no answer")
+
+    wait_for(told, 30, "it is told")
+    status, body, _ = open_site.ask("/destinations/d001")
+    assert status == 200
+    assert "the actor died" in body
+    assert "mysql-bin.000001:930" in body  # what it said last
+    assert open_site.ask("/")[0] == 200
+
+
 def test_roles(site: Site, cluster: Played) -> None:
     remove = "/api/v1/destinations/d000/subscribers/7"
     change = f"{remove}/filter"

@@ -11,7 +11,7 @@ import pytest
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import ALERTS, problems
 from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Known, Sample
-from ray_canal.console.overview import bottleneck, rows, slowest, stages
+from ray_canal.console.overview import limit, rows, stages, why
 from ray_canal.console.pages import rendered
 from ray_canal.console.text import clock, count, duration, size, sparkline
 from ray_canal.server.access import EVERYBODY
@@ -58,8 +58,9 @@ def test_a_page_of_200_destinations_is_small_and_fast() -> None:
         status=every[0].status,
         problems=[],
         stages=stages(every[0].status),
-        bottleneck="decode",
-        slowest=slowest(every[0]),
+        limit="decode",
+        why=why(every[0]),
+        state="running",
         csrf="",
     )
     assert len(one.encode()) < PAGE_BYTES_MAX
@@ -98,18 +99,18 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 def test_the_limit() -> None:
-    assert bottleneck(STATUS) == "decode"
-    assert bottleneck({**STATUS, "store": {**STATUS["store"], "full_s": 3.0}}) == "subscribers"
-    assert bottleneck({**STATUS, "stages": {}}) == ""
+    assert limit(STATUS) == "decode"
+    assert limit({**STATUS, "store": {**STATUS["store"], "full_s": 3.0}}) == "subscribers"
+    assert limit({**STATUS, "lag_bytes": 0, "stages": {"get": STATUS["stages"]["fetch"]}}) == ""
     assert [each.name for each in stages(STATUS)] == ["fetch", "decode"]
 
 
 def test_values_as_people_read_them() -> None:
     assert [size(v) for v in (None, 0, 1023, 1536, 2e9)] == [
-        "–", "0 B", "1023 B", "1.5 KiB", "1.9 GiB",
+        "–", "0 B", "1.0 kB", "1.5 kB", "2.0 GB",
     ]  # fmt: skip
     assert [duration(v) for v in (None, 0.25, 12, 300, 86400 * 3)] == [
-        "–", "0.2 s", "12 s", "5 min", "3 d",
+        "–", "0.2 s", "12 s", "5.0 min", "3.0 d",
     ]  # fmt: skip
     assert [count(v) for v in (None, 950, 9999, 12345, 6.1e6)] == [
         "–", "950", "9,999", "12.3 k", "6.1 M",
