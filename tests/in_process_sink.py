@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import fetcher, spawn
-from ray_canal.actors.spiller import Spiller
 from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import SinkConfig
 from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Sink
 from ray_canal.sinks.runner import Runner
-from tests.fixture_in_process import Actor, store_of
+from tests.local_destination import store_of
 from tests.lossy_calls import LoopThread, LossyCalls
 
 
@@ -28,8 +26,6 @@ def destination(folder: Path, *, held: bool = False, **instance: Any) -> Iterato
     """The destination `x`, running; connectors of this process find it. `held`: its log keeps all
     for subscribers to come."""
     patch, thread, stack = pytest.MonkeyPatch(), LoopThread(), contextlib.AsyncExitStack()
-    patch.setattr(fetcher, "SMALL_CHUNK_BYTES", 1 << 30)  # by value: no object store is needed
-    patch.setattr(spawn, "spiller", lambda place: Actor(Spiller(place)))
     store = thread.run(stack.enter_async_context(store_of(folder, **instance)))
     if held:
         thread.run(store.subscribe(0, r".*\..*"))  # it never acks
