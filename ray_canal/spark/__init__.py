@@ -21,6 +21,7 @@ except ImportError as error:
 from ray_canal.spark.frames import Frames, to_frames
 from ray_canal.spark.prepared import Prepared
 from ray_canal.spark.session import provide_java, session, stop
+from ray_canal.spark.source_jar import jar
 from ray_canal.spark.state import key_columns, latest
 from ray_canal.spark.stream import Progress, changes, release_changes, run
 
@@ -29,6 +30,7 @@ __all__ = [
     "Prepared",
     "Progress",
     "changes",
+    "jar",
     "key_columns",
     "latest",
     "provide_java",

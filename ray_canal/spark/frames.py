@@ -1,43 +1,36 @@
 """RecordBatches -> one Spark DataFrame per table.
 
-Two ways, both without a Python worker in the executors. *Object store*: the batches go into Ray's
-object store as Arrow streams, and RayDP's executors (JVM) read them from shared memory. *Driver*:
-an Arrow stream in a temporary file, read by the driver's JVM; taken where the first way does not
-work, with one log line.
+Written first (`write_frames`: Arrow only, in any thread), then shown to Spark (`Written.frames`).
+The ways are in `ways.py`; in none does a Python worker run in an executor.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
-import ray
 from pyspark.sql import DataFrame, SparkSession
-from ray._private import worker as ray_worker
 
 from ray_canal.errors import CanalError, UnsupportedEvent
 from ray_canal.model.table_event import STATEMENT
-from ray_canal.spark.schema import merged_type, readable_batch, readable_schema, schema_json
+from ray_canal.spark.keys import by_key, key_of
+from ray_canal.spark.schema import merged_type, readable_schema
+from ray_canal.spark.ways import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
 
 Statements = Literal["error", "ignore"]
+PartitionBy = Literal["key"]
 
 NOTES = ("sql", "renamed_from", "renamed_to")
 """Columns of frames that have changes of a table as a whole; NULL for changes of rows."""
 
 _NO_TABLE = "."
 
-PARTITION_BYTES = 8 << 20
-"""Batches of a table are joined into Spark partitions of about this size."""
-
 _log = logging.getLogger(__name__)
-_object_store_works: dict[str, bool] = {}
 
 
 @dataclass(slots=True)
@@ -49,22 +42,66 @@ class Frames:
 
     by_table: dict[str, DataFrame] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    _references: list[Any] = field(default_factory=list, repr=False)
-    _files: list[str] = field(default_factory=list, repr=False)
+    _writer: Writer | None = field(default=None, repr=False)
 
     def release(self) -> None:
-        """Drop the references to Ray's objects and the temporary files. May be called twice."""
-        self._references.clear()
-        while self._files:
-            name = self._files.pop()
-            if os.path.exists(name):
-                os.unlink(name)
+        """Free what the DataFrames read. May be called twice."""
+        if self._writer is not None:
+            self._writer.release()
+            self._writer = None
 
     def __enter__(self) -> Frames:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+@dataclass(slots=True)
+class Written:
+    """A message's batches, by table, where Spark can read them."""
+
+    writer: Writer
+    shown: dict[str, Shown] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def frames(self, spark: SparkSession) -> Frames:
+        """The DataFrames; what was written is theirs from now on."""
+        made = {name: frame(spark) for name, frame in self.shown.items()}
+        return Frames(made, self.rows, self.writer)
+
+    def release(self) -> None:
+        """Free what was written, if no frame is made of it."""
+        self.writer.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How batches become frames; see to_frames. `way` and `cores` are of the session."""
+
+    way: Way
+    cores: int = 1
+    tables: frozenset[str] | None = None
+    statements: Statements = "error"
+    partition_by: PartitionBy | None = None
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        tables: Iterable[str] | None = None,
+        statements: Statements = "error",
+        partition_by: PartitionBy | None = None,
+        way: Way | None = None,
+    ) -> Options:
+        wanted = None if tables is None else frozenset(tables)
+        return cls(
+            chosen_way(spark) if way is None else way,
+            cores_of(spark),
+            wanted,
+            statements,
+            partition_by,
+        )
 
 
 def table_name(batch: pa.RecordBatch) -> str:
@@ -81,17 +118,53 @@ def to_frames(
     batches: Iterable[pa.RecordBatch],
     *,
     tables: Iterable[str] | None = None,
-    object_store: bool | None = None,
     statements: Statements = "error",
+    partition_by: PartitionBy | None = None,
+    way: Way | None = None,
 ) -> Frames:
     """One DataFrame per table, rows in log order. Several versions of a table share one schema.
 
-    `tables`: only these (`schema.table`). `object_store`: force the way, None chooses.
-    `statements`: what becomes of rows that a statement changed of which the log has the text alone:
-    UnsupportedEvent, or a warning ("ignore").
+    `tables`: only these (`schema.table`). `statements`: what becomes of rows that a statement
+    changed of which the log has the text alone: UnsupportedEvent, or a warning ("ignore").
+    `partition_by="key"`: all changes of a key are in one partition, in log order, and a change of
+    the key is with both; None: the rows are divided as they come. `way`: how Spark gets the rows
+    (spark/ways.py); None takes the best that works.
     """
-    wanted = None if tables is None else frozenset(tables)
-    grouped: dict[str, list[pa.RecordBatch]] = {}
+    options = Options.of(spark, tables, statements, partition_by, way)
+    written = write_frames(batches, options)
+    try:
+        return written.frames(spark)
+    except BaseException:
+        written.release()
+        raise
+
+
+def write_frames(batches: Iterable[pa.RecordBatch], options: Options) -> Written:
+    """The batches where Spark can read them; no Spark is called, so it may be another thread."""
+    grouped = tables_batches(batches, options.tables, options.statements)
+    made = Written(writer_of(options.way, options.cores))
+    try:
+        for name, group in grouped.items():
+            schema = common_schema(group)
+            made.rows[name] = sum(batch.num_rows for batch in group if not has_notes(batch))
+            parts = by_key(group, key_of(schema), options.cores) if options.partition_by else None
+            try:
+                made.shown[name] = made.writer.table(group, schema, parts)
+            except pa.ArrowException as error:
+                raise CanalError(
+                    f"table {name}: its versions in this batch have no common type: {error}"
+                ) from error
+    except BaseException:
+        made.release()
+        raise
+    return made
+
+
+def tables_batches(
+    batches: Iterable[pa.RecordBatch], wanted: frozenset[str] | None, statements: Statements
+) -> dict[str, list[pa.RecordBatch]]:
+    """Batches by table, of the wanted ones. Raises UnsupportedEvent; see to_frames."""
+    found: dict[str, list[pa.RecordBatch]] = {}
     for batch in batches:
         name = table_name(batch)
         if not batch.num_rows or not (wanted is None or name in wanted or name == _NO_TABLE):
@@ -99,22 +172,8 @@ def to_frames(
         if is_statement(batch):
             _refuse_statement(batch, name, statements)
         else:
-            grouped.setdefault(name, []).append(with_notes(batch))
-    made = Frames()
-    through_store = object_store_works(spark) if object_store is None else object_store
-    try:
-        for name, group in grouped.items():
-            schema, ready = _one_schema(name, group)
-            made.rows[name] = sum(batch.num_rows for batch in group if not has_notes(batch))
-            made.by_table[name] = (
-                _through_object_store(spark, schema, ready, made._references)
-                if through_store
-                else _through_driver(spark, schema, ready, made._files)
-            )
-    except BaseException:
-        made.release()
-        raise
-    return made
+            found.setdefault(name, []).append(with_notes(batch))
+    return found
 
 
 def is_statement(batch: pa.RecordBatch) -> bool:
@@ -152,46 +211,13 @@ def with_notes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.replace_schema_metadata(metadata)
 
 
-def object_store_works(spark: SparkSession) -> bool:
-    """Whether executors can read Arrow streams from Ray's object store; tried once a session."""
-    key = spark.sparkContext.applicationId
-    if key not in _object_store_works:
-        try:
-            _probe(spark)
-            _object_store_works[key] = True
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0][:200] if str(error) else repr(error)
-            _log.warning(
-                "Spark reads changes through the driver, not Ray's object store: %s", reason
-            )
-            _object_store_works[key] = False
-    return _object_store_works[key]
-
-
-def _probe(spark: SparkSession) -> None:
-    if not spark.sparkContext.master.startswith("ray"):
-        raise CanalError(f"not a RayDP session (master {spark.sparkContext.master})")
-    schema = pa.schema([("n", pa.int32())])
-    references: list[Any] = []
-    batch = pa.record_batch([pa.array([7], pa.int32())], schema=schema)
-    rows = _through_object_store(spark, schema, [batch], references).collect()
-    if [row.n for row in rows] != [7]:
-        raise CanalError(f"the object store gave {rows} for one row of 7")
-
-
-def _one_schema(name: str, group: list[pa.RecordBatch]) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """The common schema of a table's batches, and the batches in it."""
+def common_schema(group: list[pa.RecordBatch]) -> pa.Schema:
+    """The schema in which Spark reads the batches of one table."""
     schemas = [readable_schema(batch.schema) for batch in group]
     schema = reduce(_merged_schema, schemas)
     # Of a table whose columns are not known (it was dropped), the key is not, either.
     keyed = [s.metadata for s in schemas if (s.metadata or {}).get(b"canal.key", b"[]") != b"[]"]
-    schema = schema.with_metadata(keyed[-1] if keyed else schema.metadata)
-    try:
-        return schema, [readable_batch(batch, schema) for batch in group]
-    except pa.ArrowException as error:
-        raise CanalError(
-            f"table {name}: its versions in this batch have no common type: {error}"
-        ) from error
+    return schema.with_metadata(keyed[-1] if keyed else schema.metadata)
 
 
 def _merged_schema(first: pa.Schema, second: pa.Schema) -> pa.Schema:
@@ -199,65 +225,3 @@ def _merged_schema(first: pa.Schema, second: pa.Schema) -> pa.Schema:
         return second
     merged = merged_type(pa.struct(list(first)), pa.struct(list(second)))
     return pa.schema(list(merged), second.metadata)
-
-
-def _through_object_store(
-    spark: SparkSession, schema: pa.Schema, batches: list[pa.RecordBatch], references: list[Any]
-) -> DataFrame:
-    """A DataFrame over Arrow streams in Ray's object store; `references` keep them there.
-
-    The driver owns the objects: it outlives the batch, and what it owns is freed when the last
-    reference goes. RayDP's RayDatasetRDD fetches each object by id and owner.
-    """
-    mine = [ray.put(_stream(schema, part)) for part in _partitions(batches)]
-    references.extend(mine)
-    this_process: Any = ray_worker.global_worker
-    owner = this_process.core_worker
-    jvm = spark.sparkContext._jvm
-    rdd = jvm.org.apache.spark.rdd.RayDatasetRDD(
-        spark._jsc,
-        [reference.binary() for reference in mine],
-        [owner.get_owner_address(reference) for reference in mine],
-    )
-    reader = jvm.org.apache.spark.sql.raydp.ObjectStoreReader
-    return DataFrame(
-        reader.RayDatasetToDataFrame(spark._jsparkSession, rdd, schema_json(schema)), spark
-    )
-
-
-def _through_driver(
-    spark: SparkSession, schema: pa.Schema, batches: list[pa.RecordBatch], files: list[str]
-) -> DataFrame:
-    """A DataFrame over an Arrow stream that the driver's JVM reads from a temporary file."""
-    handle, name = tempfile.mkstemp(prefix="ray-canal-", suffix=".arrow")
-    files.append(name)
-    with os.fdopen(handle, "wb") as file:
-        file.write(_stream(schema, batches))
-    jvm = spark.sparkContext._jvm
-    rows = jvm.PythonSQLUtils.readArrowStreamFromFile(name)
-    return DataFrame(
-        jvm.PythonSQLUtils.toDataFrame(rows, schema_json(schema), spark._jsparkSession), spark
-    )
-
-
-def _partitions(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    part: list[pa.RecordBatch] = []
-    size_bytes = 0
-    for batch in batches:
-        part.append(batch)
-        size_bytes += batch.nbytes
-        if size_bytes >= PARTITION_BYTES:
-            yield part
-            part, size_bytes = [], 0
-    if part:
-        yield part
-
-
-def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
-    """An Arrow IPC stream. `bytes` on purpose: Ray stores them raw, so that a JVM can read them."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    stream: bytes = sink.getvalue().to_pybytes()
-    return stream

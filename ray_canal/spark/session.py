@@ -5,6 +5,7 @@ Where each setting comes from is in `docs/how-to/spark.md`. No reading of change
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -16,7 +17,10 @@ import raydp
 from pyspark.sql import SparkSession
 from ray.exceptions import RayTaskError
 
-from ray_canal.errors import ConfigError
+from ray_canal.errors import CanalError, ConfigError
+from ray_canal.spark.source_jar import jar
+
+_log = logging.getLogger(__name__)
 
 _JAVA_MAJORS = frozenset({11, 17})
 """What Spark 3.5 runs on and we have tried; 21 was not tried, 25 does not work."""
@@ -96,7 +100,7 @@ def session(
             num_executors=num_executors,
             executor_cores=executor_cores,
             executor_memory=executor_memory,
-            configs=_merged(configs or {}),
+            configs=_merged(_with_jar(configs or {})),
         )
     except RayTaskError as error:
         if isinstance(error.cause, FileNotFoundError):
@@ -112,6 +116,16 @@ def session(
 def stop() -> None:
     """Stop the session and its executors. Ray and the destinations go on."""
     raydp.stop_spark()
+
+
+def _with_jar(given: dict[str, str]) -> dict[str, str]:
+    """The settings, and the jar of `format("ray_canal")` among Spark's."""
+    try:
+        ours = str(jar())
+    except CanalError as error:
+        _log.warning("Spark cannot read changes in place, and makes rows of them: %s", error)
+        return given
+    return {**given, "spark.jars": ",".join(filter(None, (given.get("spark.jars"), ours)))}
 
 
 def _merged(given: dict[str, str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Micro-batches: get -> one DataFrame per table -> your function -> ack; rollback on failure.
 
+The next batches are fetched and written ahead (ahead.py) while Spark works on this one.
+
 At least once and in order: a batch is acked after the function returned. A function that keeps with
 what it writes the id of the last row, and passes over rows that are not above it, makes it exactly
 once (spark/parquet.py does).
@@ -15,38 +17,26 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
-from ray_canal.spark.frames import Frames, Statements, to_frames
+from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
+from ray_canal.spark.frames import (
+    Frames,
+    Options,
+    PartitionBy,
+    Statements,
+    Written,
+    to_frames,
+    write_frames,
+)
 
 _log = logging.getLogger(__name__)
 
-EMPTY_BATCH = -1
 _RESTARTS_MAX = 10
 """So many times in a row may the instance restart under a batch before `run` gives up."""
-
-
-class Message(Protocol):
-    """What `run` needs of a message; `ray_canal.Message` is one."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def batches(self) -> list[Any]: ...
-
-
-class Connector(Protocol):
-    """What `run` needs of a connector; `ray_canal.Connector` is one."""
-
-    def get_without_ack(self, batch_size: int = ..., timeout: float | None = ...) -> Any: ...
-
-    def ack(self, batch_id: int) -> None: ...
-
-    def rollback(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +69,7 @@ def run(
     until: Callable[[Progress], bool] | None = None,
     retries: int = 0,
     statements: Statements = "error",
+    partition_by: PartitionBy | None = None,
 ) -> Progress:
     """Call `function({"schema.table": DataFrame}, message)` for each batch, then ack the batch.
 
@@ -86,7 +77,8 @@ def run(
     only these get a DataFrame (the others are acked unread). Ends after `max_batches`, when
     `until(progress)` is true (asked after each batch and each empty poll), when a source of files
     is at its end, or at SIGINT or SIGTERM, which let the current batch finish; a second signal
-    interrupts it.
+    interrupts it. While the function works, the next batches are fetched, unless `timeout` is None
+    or 0; those that no function was called with are rolled back at the end.
 
     When the function raises, it is called again with the same batch up to `retries` times; then
     the batch is rolled back and the error raised. Frames are read before the function returns, or
@@ -96,32 +88,92 @@ def run(
     that come or go) changes rows that no frame can have: UnsupportedEvent, unless `statements` is
     "ignore".
     """
-    options = {"tables": tables, "statements": statements}
+    options = Options.of(spark, tables, statements, partition_by)
     progress = Progress()
     restarts = 0
     with _stop_signals() as stop:
-        while max_batches is None or progress.batches < max_batches:
-            if stop.is_set():
-                return _with(progress, stopped=True)
-            message = connector.get_without_ack(batch_size, timeout)
-            if message.id == EMPTY_BATCH:
-                progress = _with(progress, empty_polls=progress.empty_polls + 1)
-                if getattr(message, "finished", False):
-                    return _with(progress, finished=True)
-            else:
-                try:
-                    rows = _one_batch(connector, spark, function, message, options, retries)
-                except InstanceRestarted as error:
-                    restarts += 1
-                    if restarts > _RESTARTS_MAX:
-                        raise
-                    _log.warning("batch %d comes again: %s", message.id, error)
-                    continue
-                restarts = 0
-                progress = _counted(progress, rows)
-            if until is not None and until(progress):
-                return progress
-    return progress
+        while True:
+            left = None if max_batches is None else max_batches - progress.batches
+            batches = _Batches(connector, spark, function, retries, progress)
+            try:
+                return batches.run(Wanted(batch_size, timeout, left), options, until, stop)
+            except InstanceRestarted as error:
+                restarts = restarts + 1 if batches.progress.batches == progress.batches else 1
+                if restarts > _RESTARTS_MAX:
+                    raise
+                _log.warning("a batch comes again: %s", error)
+                progress = batches.progress
+
+
+class _Batches:
+    """One pass over a connector's batches, up to the end or to an error. `progress` goes on from
+    where an earlier one was."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        spark: SparkSession,
+        function: Function,
+        retries: int,
+        progress: Progress,
+    ) -> None:
+        self._connector = connector
+        self._spark = spark
+        self._function = function
+        self._retries = retries
+        self.progress = progress
+
+    def run(
+        self,
+        wanted: Wanted,
+        options: Options,
+        until: Callable[[Progress], bool] | None,
+        stop: threading.Event,
+    ) -> Progress:
+        """The progress at the end."""
+        ahead = Ahead(self._connector, wanted, lambda m: write_frames(m.batches, options))
+        last = None if wanted.messages is None else self.progress.batches + wanted.messages
+        try:
+            while last is None or self.progress.batches < last:
+                if stop.is_set():
+                    self.progress = replace(self.progress, stopped=True)
+                    break
+                found = ahead.next()
+                assert found is not None  # it waited
+                message, written = found
+                if written is None:
+                    self._empty(message)
+                else:
+                    self._one(message, written)
+                if self.progress.finished or (until is not None and until(self.progress)):
+                    break
+        except BaseException as error:
+            ahead.close()
+            _give_back(self._connector, error)
+            raise
+        ahead.close()
+        if ahead.has_more:
+            self._connector.rollback()
+        return self.progress
+
+    def _empty(self, message: Any) -> None:
+        self.progress = replace(
+            self.progress,
+            empty_polls=self.progress.empty_polls + 1,
+            finished=bool(getattr(message, "finished", False)),
+        )
+
+    def _one(self, message: Any, written: Written) -> None:
+        """The function sees a batch, and it is acked."""
+        try:
+            made = written.frames(self._spark)
+        except BaseException:
+            written.release()
+            raise
+        with made:
+            _called(self._function, made, message, self._retries)
+        self._connector.ack(message.id)
+        self.progress = _counted(self.progress, made.rows)
 
 
 def changes(
@@ -189,26 +241,6 @@ def _nothing(spark: SparkSession) -> DataFrame:
     return spark.range(0).drop("id")
 
 
-def _one_batch(
-    connector: Connector,
-    spark: SparkSession,
-    function: Function,
-    message: Any,
-    options: dict[str, Any],
-    retries: int,
-) -> dict[str, int]:
-    """Rows per table of a batch that the function has seen and that is acked."""
-    try:
-        with to_frames(spark, message.batches, **options) as made:
-            _called(function, made, message, retries)
-            rows = made.rows
-    except BaseException:
-        _give_back(connector, message)
-        raise
-    connector.ack(message.id)
-    return rows
-
-
 def _called(function: Function, made: Frames, message: Any, retries: int) -> None:
     for attempt in range(retries + 1):
         try:
@@ -222,29 +254,25 @@ def _called(function: Function, made: Frames, message: Any, retries: int) -> Non
             )
 
 
-def _give_back(connector: Connector, message: Any) -> None:
+def _give_back(connector: Connector, cause: BaseException) -> None:
     """Roll back without hiding the error that is on its way."""
     try:
         connector.rollback()
     except CanalError as error:
-        _log.warning("batch %d was not rolled back (it comes again anyway): %s", message.id, error)
+        _log.warning("after %r: no rollback (what was not acked comes again): %s", cause, error)
 
 
 def _counted(progress: Progress, rows: dict[str, int]) -> Progress:
     by_table = dict(progress.rows_by_table)
     for name, count in rows.items():
         by_table[name] = by_table.get(name, 0) + count
-    return _with(
+    return replace(
         progress,
         batches=progress.batches + 1,
         rows=progress.rows + sum(rows.values()),
         rows_by_table=by_table,
         empty_polls=0,
     )
-
-
-def _with(progress: Progress, **changed: Any) -> Progress:
-    return replace(progress, **changed)
 
 
 @contextmanager

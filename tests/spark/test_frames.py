@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import ray_canal.spark.frames as frames_module
 from ray_canal.errors import CanalError
-from ray_canal.spark.frames import object_store_works, table_name, to_frames
+from ray_canal.spark import chunks, ways
+from ray_canal.spark.frames import table_name, to_frames
+from ray_canal.spark.ways import Way
 from tests.spark.conftest import ITEM, change_batch, inserts
 
-
-def test_object_store_works_on_raydp(spark) -> None:
-    assert object_store_works(spark)
+WAYS: tuple[Way, ...] = ("memory", "objects", "rows", "driver")
 
 
-@pytest.mark.parametrize("way", [True, False], ids=["object store", "driver"])
-def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: bool) -> None:
-    monkeypatch.setattr(frames_module, "PARTITION_BYTES", 1)  # a partition for each batch
+@pytest.mark.parametrize("way", WAYS)
+def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: Way) -> None:
+    monkeypatch.setattr(chunks, "PARTITION_BYTES", 1)
+    monkeypatch.setattr(ways, "ROWS_PARTITION_BYTES", 1)  # a partition for each batch
     batches = [inserts(0, 5), inserts(100, 2, table="order"), inserts(5, 5, position=2000)]
-    with to_frames(spark, batches, object_store=way) as made:
+    with to_frames(spark, batches, way=way) as made:
         assert made.rows == {"shop.item": 10, "shop.order": 2}
         rows = made.by_table["shop.item"].collect()
         assert [row.after.id for row in rows] == list(range(10))
@@ -31,9 +31,10 @@ def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: bool) -> None
         assert rows[0].event_type == "INSERT"
         assert rows[3].after.name == "item 3 ñ"
         assert made.by_table["shop.order"].count() == 2
-        files = list(made._files)
-    assert not any(os.path.exists(name) for name in files)
-    assert bool(files) is not way
+        frame = made.by_table["shop.order"]
+    if way != "driver":  # which has read it into the JVM
+        with pytest.raises(Exception, match=r"released|[Oo]bject"):
+            frame.collect()
 
 
 def test_no_python_worker_in_the_plan(spark) -> None:
@@ -58,29 +59,24 @@ def test_versions_of_a_table_share_a_schema(spark) -> None:
         assert [int(row.after.id) for row in frame.collect()] == [0, 7]
 
 
-def test_release_frees_the_object_store(spark) -> None:
-    made = to_frames(spark, [inserts(0, 3)], object_store=True)
-    assert made.by_table["shop.item"].count() == 3
-    assert len(made._references) == 1
-    made.release()
-    made.release()
-    assert made._references == []
+def test_one_log_line_where_rows_are_made(spark, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(ways, "_chosen", {})
+    probe = ways._probe
 
+    def without_jar(spark: Any, way: Way) -> None:
+        if way != "driver":
+            raise RuntimeError("no such data source")
+        probe(spark, way)
 
-def test_driver_way_is_taken_with_one_log_line(spark, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(frames_module, "_object_store_works", {})
-
-    def broken(_spark: object) -> None:
-        raise RuntimeError("no object store here")
-
-    monkeypatch.setattr(frames_module, "_probe", broken)
+    monkeypatch.setattr(ways, "_probe", without_jar)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             with to_frames(spark, [inserts(0, 3)]) as made:
                 assert made.by_table["shop.item"].count() == 3
-    lines = [r for r in caplog.records if "through the driver" in r.getMessage()]
+    lines = [r.getMessage() for r in caplog.records if "makes rows" in r.getMessage()]
     assert len(lines) == 1
-    assert "no object store here" in lines[0].getMessage()
+    assert 'way "driver"' in lines[0]
+    assert "no such data source" in lines[0]
 
 
 def test_foreign_batch_is_refused() -> None:

@@ -15,6 +15,7 @@ from ray_canal.spark.schema import (
     readable_type,
     spark_type,
 )
+from ray_canal.spark.ways import Way
 
 UTC = dt.timezone.utc
 MOMENT = dt.datetime(2026, 11, 21, 5, 31, 46, 123456)
@@ -68,9 +69,9 @@ def test_type_and_values(arrow: pa.DataType, values: list, sql: str, expected: l
         assert made.to_pylist() == expected
 
 
-@pytest.mark.parametrize("way", [True, False], ids=["object store", "driver"])
-def test_spark_reads_what_went_in(spark, way: bool) -> None:
-    """All types, in a struct, through a real session by both ways."""
+@pytest.mark.parametrize("way", ["memory", "objects", "rows", "driver"])
+def test_spark_reads_what_went_in(spark, way: Way) -> None:
+    """All types, in a struct, through a real session, by each way."""
     from ray_canal.spark.frames import to_frames
 
     names = [f"c{n}" for n in range(len(CASES))]
@@ -81,7 +82,7 @@ def test_spark_reads_what_went_in(spark, way: bool) -> None:
         [("after", row.type)], metadata={b"canal.schema": b"shop", b"canal.table": b"all_types"}
     )
     batch = pa.record_batch([row], schema=schema)
-    with to_frames(spark, [batch, batch.slice(1)], object_store=way) as made:
+    with to_frames(spark, [batch, batch.slice(1)], way=way) as made:
         got = made.by_table["shop.all_types"].collect()
     assert len(got) == 3
     first, second, third = (r["after"].asDict() for r in got)

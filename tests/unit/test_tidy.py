@@ -346,7 +346,7 @@ def test_private_calls_of_ray_are_in_one_file() -> None:
         for path in modules()
         for line, name in imported(path)
         if re.match(r"ray\.(_private|_raylet|experimental)\b", name)
-        and name_of(path) not in ("actors/ray_internals", "spark/frames")
+        and name_of(path) not in ("actors/ray_internals", "spark/chunks")
     ]
     assert not wrong, "\n".join(wrong)
 

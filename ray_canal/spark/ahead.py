@@ -1,0 +1,140 @@
+"""Messages fetched and written for Spark ahead of the one in hand, by a thread of its own.
+
+While Spark works on a message, the next is written and the one after it fetched. What is ahead is
+outstanding: whoever ends early rolls it back.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+EMPTY_BATCH = -1
+_PUT_S = 0.1
+"""So often a thread that is ahead looks whether it is still wanted."""
+
+
+class Releasable(Protocol):
+    """What was written of a message."""
+
+    def release(self) -> None: ...
+
+
+T = TypeVar("T", bound=Releasable)
+
+
+class Message(Protocol):
+    """What `run` needs of a message; `ray_canal.Message` is one."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def batches(self) -> list[Any]: ...
+
+
+class Connector(Protocol):
+    """What `run` needs of a connector; `ray_canal.Connector` is one."""
+
+    def get_without_ack(self, batch_size: int = ..., timeout: float | None = ...) -> Any: ...
+
+    def ack(self, batch_id: int) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is fetched: `messages` at most (None: no limit), each as by `get_without_ack`."""
+
+    batch_size: int
+    timeout: float | None
+    messages: int | None = None
+
+
+@dataclass
+class _Item(Generic[T]):
+    """A message and what was written of it; or an empty message; or what was raised."""
+
+    message: Any = None
+    written: T | None = None
+    error: BaseException | None = None
+
+
+class Ahead(Generic[T]):
+    """The messages of a connector, in order, each with what `write` made of it."""
+
+    def __init__(
+        self, connector: Connector, wanted: Wanted, write: Callable[[Any], T]
+    ) -> None:
+        self._connector = connector
+        self._wanted = wanted
+        self._write = write
+        self._ready: queue.Queue[_Item[T]] = queue.Queue(1)
+        self._stopped = threading.Event()
+        self._fetched = 0
+        self._taken = 0
+        self._thread: threading.Thread | None = None
+        # A get that waits for ever could not be ended: then nothing is ahead.
+        if wanted.timeout:
+            self._thread = threading.Thread(target=self._run, name="ray_canal ahead", daemon=True)
+            self._thread.start()
+
+    def next(self, timeout: float | None = None) -> tuple[Any, T | None] | None:
+        """The next message, maybe an empty one, and what was written of it; None: nothing within
+        `timeout` (seconds; None: wait). Raises what get raised, or the writing."""
+        try:
+            item = self._ready.get(timeout=timeout) if self._thread is not None else self._item()
+        except queue.Empty:
+            return None
+        if item.error is not None:
+            self._ready.put(item)  # whoever asks again gets the same answer
+            raise item.error
+        if item.written is not None:
+            self._taken += 1
+        return item.message, item.written
+
+    @property
+    def has_more(self) -> bool:
+        """Whether messages were fetched that nobody has taken. Ask it after `close`."""
+        return self._fetched > self._taken
+
+    def close(self) -> None:
+        """Stop fetching; free what was written and not taken. A get that waits is waited for."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        while not self._ready.empty():
+            item = self._ready.get()
+            if item.written is not None:
+                item.written.release()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set() and self._fetched != self._wanted.messages:
+            item = self._item()
+            while True:
+                try:
+                    self._ready.put(item, timeout=_PUT_S)
+                    break
+                except queue.Full:
+                    if self._stopped.is_set():
+                        if item.written is not None:
+                            item.written.release()
+                        return
+            if item.error is not None or getattr(item.message, "finished", False):
+                return
+
+    def _item(self) -> _Item[T]:
+        try:
+            message = self._connector.get_without_ack(
+                self._wanted.batch_size, self._wanted.timeout
+            )
+            if message.id == EMPTY_BATCH:
+                return _Item(message)
+            self._fetched += 1
+            return _Item(message, self._write(message))
+        except BaseException as error:
+            return _Item(error=error)

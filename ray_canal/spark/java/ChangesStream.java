@@ -1,0 +1,144 @@
+package raycanal;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.util.Iterator;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A subscriber's changes of one table as micro-batches; the door (spark/door.py) has them. */
+class ChangesStream
+    implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow {
+  private final StructType schema;
+  private final String stream;
+  private final Door door;
+
+  ChangesStream(StructType table, StructType schema, CaseInsensitiveStringMap options) {
+    this.schema = schema;
+    this.door = new Door(options);
+    this.stream = door.ask("OPEN", Door.text(options), table.json());
+  }
+
+  public Offset initialOffset() { return new LogOffset(door.ask("INITIAL", stream, "")); }
+
+  public Offset deserializeOffset(String json) { return new LogOffset(json); }
+
+  public ReadLimit getDefaultReadLimit() { return ReadLimit.allAvailable(); }
+
+  public Offset latestOffset() {
+    throw new UnsupportedOperationException("latestOffset(start, limit)");
+  }
+
+  /** Spark asks when the batch that ends at `start` is in its commit log: so this acks `start`. */
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    return new LogOffset(door.ask("LATEST", stream, start.json()));
+  }
+
+  public void prepareForTriggerAvailableNow() { door.ask("AVAILABLE", stream, ""); }
+
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    return Place.all(door.ask("PLAN", stream, "[" + start.json() + "," + end.json() + "]"));
+  }
+
+  public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
+
+  public void commit(Offset end) { door.ask("COMMIT", stream, end.json()); }
+
+  public void stop() { door.ask("CLOSE", stream, ""); }
+}
+
+class LogOffset extends Offset {
+  private final String json;
+
+  LogOffset(String json) { this.json = json; }
+
+  public String json() { return json; }
+}
+
+/** The driver's Python, which has the connector: one request a connection, three lines and one. */
+class Door {
+  private final String address;
+  private final String token;
+
+  Door(CaseInsensitiveStringMap options) {
+    this.address = options.get("door");
+    this.token = options.get("token");
+    if (address == null || token == null) {
+      throw new IllegalArgumentException(
+          "this session has no door to ray_canal: make it by ray_canal.spark.session(), or call "
+              + "ray_canal.spark.open_door(spark) once");
+    }
+  }
+
+  static String schema(CaseInsensitiveStringMap options) {
+    return new Door(options).ask("SCHEMA", text(options), "");
+  }
+
+  /** Options as JSON. */
+  static String text(CaseInsensitiveStringMap options) {
+    StringBuilder found = new StringBuilder("{");
+    Iterator names = options.keySet().iterator();
+    while (names.hasNext()) {
+      String name = (String) names.next();
+      if (name.equals("token") || name.equals("door")) { continue; }
+      if (found.length() > 1) { found.append(','); }
+      quote(found, name);
+      found.append(':');
+      quote(found, options.get(name));
+    }
+    return found.append('}').toString();
+  }
+
+  private static void quote(StringBuilder to, String text) {
+    to.append('"');
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c == '"' || c == '\\' || c < ' ') {
+        String hex = "000" + Integer.toHexString((int) c);
+        to.append("\\u").append(hex.substring(hex.length() - 4));
+      } else {
+        to.append(c);
+      }
+    }
+    to.append('"');
+  }
+
+  /** Raises what the door says: an answer that begins with "!". */
+  String ask(String what, String first, String second) {
+    int colon = address.lastIndexOf(':');
+    String answer;
+    try {
+      InetAddress host = InetAddress.getByName(address.substring(0, colon));
+      Socket socket = new Socket(host, Integer.parseInt(address.substring(colon + 1)));
+      try {
+        OutputStream out = socket.getOutputStream();
+        out.write((token + " " + what + "\n" + first + "\n" + second + "\n").getBytes("UTF-8"));
+        out.flush();
+        answer = new BufferedReader(new InputStreamReader(socket.getInputStream(), "UTF-8")).readLine();
+      } finally {
+        socket.close();
+      }
+    } catch (IOException e) {
+      throw new IllegalStateException(
+          "the driver's process, which has the subscription, does not answer at " + address + ": "
+              + e, e);
+    }
+    if (answer == null) {
+      throw new IllegalStateException("the driver's process closed the connection: " + what);
+    }
+    if (answer.startsWith("!")) { throw new IllegalStateException(answer.substring(1)); }
+    return answer;
+  }
+}

@@ -1,0 +1,137 @@
+package raycanal;
+
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SessionConfigSupport;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/**
+ * format("ray_canal"): a table's changes, read in place from Arrow IPC streams.
+ *
+ * Compiled by janino 3.1, which knows Java 6: raw types where a generic method is implemented, no
+ * lambdas, casts after calls whose result is narrower in newer class libraries.
+ */
+public class Source implements TableProvider, DataSourceRegister, SessionConfigSupport {
+  public Source() {}
+
+  public String shortName() { return "ray_canal"; }
+
+  /** Session settings spark.datasource.ray_canal.* are options of every read. */
+  public String keyPrefix() { return "ray_canal"; }
+
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    String json = options.get("schema");
+    return (StructType) DataType.fromJson(json == null ? Door.schema(options) : json);
+  }
+
+  public Table getTable(StructType schema, Transform[] partitioning, Map options) {
+    return new ChangesTable(schema);
+  }
+}
+
+class ChangesTable implements Table, SupportsRead {
+  private final StructType schema;
+
+  ChangesTable(StructType schema) { this.schema = schema; }
+
+  public String name() { return "ray_canal"; }
+
+  public StructType schema() { return schema; }
+
+  public Set capabilities() {
+    Set found = new HashSet();
+    found.add(TableCapability.BATCH_READ);
+    found.add(TableCapability.MICRO_BATCH_READ);
+    return found;
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new ChangesScan(schema, options);
+  }
+}
+
+/** One read; Spark takes from its schema the columns, at any depth, that the query does not need. */
+class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan, Batch {
+  private final StructType table;
+  private final CaseInsensitiveStringMap options;
+  private StructType schema;
+
+  ChangesScan(StructType table, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.schema = table;
+    this.options = options;
+  }
+
+  public void pruneColumns(StructType required) { this.schema = required; }
+
+  public Scan build() { return this; }
+
+  public StructType readSchema() { return schema; }
+
+  public String description() { return "ray_canal"; }
+
+  public Batch toBatch() { return this; }
+
+  public InputPartition[] planInputPartitions() { return Place.all(options.get("places")); }
+
+  public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
+
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    return new ChangesStream(table, schema, options);
+  }
+}
+
+/** Where one partition's Arrow IPC streams are (spark/chunks.py writes them). */
+class Place implements InputPartition {
+  final String text;
+
+  Place(String text) { this.text = text; }
+
+  /** Of a list with semicolons between; empty: none. */
+  static InputPartition[] all(String texts) {
+    if (texts == null) {
+      throw new IllegalArgumentException(
+          "spark.read.format(\"ray_canal\") has no option `places`; read a destination with "
+              + "spark.readStream, or with ray_canal.spark.run");
+    }
+    if (texts.length() == 0) { return new InputPartition[0]; }
+    String[] each = texts.split(";");
+    InputPartition[] found = new InputPartition[each.length];
+    for (int i = 0; i < each.length; i++) { found[i] = new Place(each[i]); }
+    return found;
+  }
+}
+
+class Readers implements PartitionReaderFactory {
+  private final StructType schema;
+
+  Readers(StructType schema) { this.schema = schema; }
+
+  public boolean supportColumnarReads(InputPartition partition) { return true; }
+
+  public PartitionReader createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("columns only");
+  }
+
+  public PartitionReader createColumnarReader(InputPartition partition) {
+    return new StreamsReader(Bytes.of(((Place) partition).text), schema);
+  }
+}
