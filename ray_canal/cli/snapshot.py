@@ -16,6 +16,11 @@ class RowFormat(str, Enum):
     arrow = "arrow"
 
 
+class Mode(str, Enum):
+    consistent = "consistent"
+    keyed = "keyed"
+
+
 snapshot = typer.Typer(
     name="snapshot", help="Read the rows that tables hold now.", no_args_is_help=True
 )
@@ -28,6 +33,12 @@ def read(
     tables: Annotated[
         str, typer.Option("--tables", help="Canal regex list over schema.table.")
     ],
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="consistent: all rows of one moment; keyed: by chunks, changes between them."
+        ),
+    ] = Mode.consistent,
     readers: Annotated[int, typer.Option(min=1, help="Connections that read at once.")] = 1,
     may_lock: Annotated[
         bool,
@@ -56,7 +67,7 @@ def read(
     from ray_canal.snapshot.read import read_snapshot
 
     with read_snapshot(
-        config, destination, tables=tables, readers=readers, may_lock=may_lock
+        config, destination, tables=tables, mode=mode.value, readers=readers, may_lock=may_lock
     ) as found:
         for name, why in found.left_out:
             typer.echo(f"not read: {name} is {why}", err=True)

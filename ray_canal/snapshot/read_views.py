@@ -34,10 +34,6 @@ def open_views(
 ) -> EntryPosition:
     """Begin a transaction in each connection, so that all see the rows of one place of the log, and
     return it. Raises ServerSettingRefused: no log, or no such place was found; SourceError."""
-    for connection in connections:
-        query(
-            connection, config.source, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-        )
     with contextlib.ExitStack() as cleanup:
         if may_lock:
             return _locked(config, catalog, connections)
@@ -82,10 +78,11 @@ def _told(
             yield None
             continue
         [(name, position)] = places
-        yield EntryPosition(name, position, gtid=_gtid_at(catalog, name, position))
+        yield EntryPosition(name, position, gtid=gtid_at(catalog, name, position))
 
 
-def _gtid_at(catalog: Catalog, name: str, position: int) -> str:
+def gtid_at(catalog: Catalog, name: str, position: int) -> str:
+    """MariaDB's GTIDs at a place of the log; of other servers none."""
     if not catalog.is_mariadb:
         return ""
     rows = catalog.rows("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", name, position)

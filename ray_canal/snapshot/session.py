@@ -27,6 +27,7 @@ def open_session(config: SourceConfig, catalog: Catalog) -> Any:
     try:
         given = [f"{k} = {v}" for k, v in _OPTIONAL.items() if catalog.variable(k) is not None]
         query(connection, config, "SET SESSION " + ", ".join([*_SETTINGS, *given]))
+        query(connection, config, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         packet_bytes = int(catalog.variable("max_allowed_packet") or 0)
         if packet_bytes > 2 * _LARGE_STATEMENT_BYTES:
             query(connection, config, f"DO /*{' ' * _LARGE_STATEMENT_BYTES}*/ 1")

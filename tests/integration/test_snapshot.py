@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -364,8 +365,10 @@ def test_the_command_reads_and_says_where_to_go_on(
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["after"] for row in rows] == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
     assert {row["event_type"] for row in rows} == {"READ"}
-    name, position = server.position()
-    assert f"journal_name = '{name}'\nposition = {position}\n" in done.stderr
+    name, position = server.position()  # MariaDB may have written a checkpoint since
+    said = re.search(rf"journal_name = '{name}'\nposition = (\d+)\n", done.stderr)
+    assert said is not None, done.stderr
+    assert int(said[1]) <= position
     folder = tmp_path / "out"
     arguments = ["snapshot", "read", str(config), "snap", "--tables", r"snap\.t"]
     done = CliRunner().invoke(app, [*arguments, "--format", "arrow", "-o", str(folder)])

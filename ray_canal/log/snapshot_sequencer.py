@@ -1,0 +1,111 @@
+"""Where rows that were read go into the log, and which of them the log already has newer.
+
+A chunk of rows is read without a lock while the log goes on. `low` says which transactions were
+certainly visible before it was read (what the server had executed), `high` how far the log went
+when it had been read. So the rows have everything of `low`, nothing behind `high`, and of what lies
+between nobody knows. The chunk is placed at the first boundary between transactions at which the
+log has reached `high`; of its rows those are dropped whose key any row image has from the first
+transaction beyond `low` up to there: their last change is in the log. All others are as they are
+read until then. Keys are compared by their bytes alone, so neither collation nor order matters.
+
+Pure: places, keys and what a `low` knows are the caller's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+Stretch = TypeVar("Stretch", contravariant=True)
+Place = TypeVar("Place")
+_Stretch = TypeVar("_Stretch")
+Key = bytes
+
+
+class Low(Protocol[Stretch]):
+    """What was visible before a chunk was read."""
+
+    def has(self, stretch: Stretch) -> bool:
+        """Whether all transactions of a stretch of the log were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[_Stretch, Place]):
+    """A chunk that was read: its table, its rows' keys, and its marks. `number` is the caller's."""
+
+    number: int
+    table: str
+    keys: Sequence[Key]
+    low: Low[_Stretch]
+    high: Place
+
+
+class Placed(NamedTuple):
+    """A chunk that goes to the log's present end, and which of its rows stay."""
+
+    number: int
+    kept: list[bool]
+
+
+class _Logged(Generic[_Stretch]):
+    __slots__ = ("stretch", "touched")
+
+    def __init__(self, stretch: _Stretch, touched: Mapping[str, Collection[Key]]) -> None:
+        self.stretch = stretch
+        self.touched = {table: frozenset(keys) for table, keys in touched.items() if keys}
+
+
+class SnapshotSequencer(Generic[_Stretch, Place]):
+    """The log since the reading began, as keys, and the chunks that wait for their place."""
+
+    def __init__(self) -> None:
+        self._logged: deque[_Logged[_Stretch]] = deque()
+        self._waiting: list[Rows[_Stretch, Place]] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks have no place yet."""
+        return len(self._waiting)
+
+    @property
+    def remembered(self) -> int:
+        """How many keys of the log are kept."""
+        return sum(len(keys) for one in self._logged for keys in one.touched.values())
+
+    def log(self, stretch: _Stretch, touched: Mapping[str, Collection[Key]]) -> None:
+        """The log went on by whole transactions: the keys of all their row images, by table."""
+        self._logged.append(_Logged(stretch, touched))
+
+    def read(self, rows: Rows[_Stretch, Place]) -> None:
+        """A chunk was read. Chunks come in the order in which they were begun."""
+        if not self._waiting:
+            self._forget(rows.low)
+        self._waiting.append(rows)
+
+    def _forget(self, low: Low[_Stretch]) -> None:
+        """What every later chunk has seen, too, is not needed: `low` only grows."""
+        while self._logged and low.has(self._logged[0].stretch):
+            self._logged.popleft()
+
+    def due(self, reached: Place) -> list[Placed]:
+        """The chunks that go to the end of the log so far, which lies at `reached`."""
+        found, waiting = [], []
+        for rows in self._waiting:
+            if rows.high <= reached:  # type: ignore[operator]
+                found.append(Placed(rows.number, self._kept(rows)))
+            else:
+                waiting.append(rows)
+        self._waiting = waiting
+        return found
+
+    def _kept(self, rows: Rows[_Stretch, Place]) -> list[bool]:
+        touched: set[Key] = set()
+        unsure = False
+        for one in self._logged:
+            unsure = unsure or not rows.low.has(one.stretch)
+            if unsure:
+                touched |= one.touched.get(rows.table, frozenset())
+        return [key not in touched for key in rows.keys]

@@ -1,0 +1,160 @@
+"""The changes of a server's log from a place on, and how far the log has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.open_transactions import closing_entries
+from ray_canal.config import FilterConfig, InstanceConfig
+from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
+from ray_canal.model.canal_types import ROWDATA
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.schema.names import Names
+from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.snapshot.keys import row_keys
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.live import LiveSource
+
+_HEARTBEAT_S = 0.1
+_INSERT, _DELETE = 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Entries [first, last) of a chunk of the log. `closed`: they end between transactions, at
+    `end`."""
+
+    info: ChunkInfo
+    chunk: DecodedChunk
+    first: int
+    last: int
+    closed: bool
+    end: EntryPosition
+
+
+class Changes:
+    """A stream of the log, decoded in this process, cut where transactions end."""
+
+    def __init__(
+        self, config: InstanceConfig, start: EntryPosition, described: CatalogTables, tables: str
+    ) -> None:
+        """`tables`: the patterns of those whose rows are of interest."""
+        source = config.source.model_copy(
+            update={"heartbeat_s": _HEARTBEAT_S, "gtid": bool(start.gtid)}
+        )
+        self._source = LiveSource(config.model_copy(update={"source": source}))
+
+        def now(schema: str, table: str) -> TableMeta | None:
+            state = described.table(schema, table)
+            return None if state is None else state.meta
+
+        # The catalog's columns are the log's: a DDL of these tables ends the snapshot.
+        schemas = SchemaRegistry("", now)
+        schemas.use_names(Names(described.lower_case_table_names()))
+        wanted = FilterConfig(tables=tables).event_filter()
+        self._parser = EventParser(schemas, wanted=wanted)
+        self._is_open = False
+        self._gtid = start.gtid
+        try:
+            self.reached = self._source.open(start)
+        except BaseException:
+            self._source.close()
+            raise
+
+    @property
+    def server_uuid(self) -> str:
+        return self._source.identity.server_uuid
+
+    def read(self, wait_s: float) -> list[Part]:
+        """What comes next; nothing where nothing came in that time: then `reached` is how far the
+        log is known to be read. Raises SourceError and DecodeError kinds."""
+        raw = self._source.read(0.0, wait_s)
+        if raw is None:
+            status = self._source.status()
+            if not self._is_open and status.connected:
+                self.reached = EntryPosition(
+                    status.journal_name, status.master_position or 0, gtid=self._gtid
+                )
+            return []
+        info, chunk = self._parser.decode_chunk(raw)
+        if info.failure is not None:
+            raise info.failure
+        return self._cut(info, chunk)
+
+    def _cut(self, info: ChunkInfo, chunk: DecodedChunk) -> list[Part]:
+        count, name = len(info.entries), info.head.journal_name
+        closing = closing_entries(info)
+        behind = int(closing[-1]) + 1 if len(closing) else 0
+        parts = []
+        if behind:
+            last = info.entries[behind - 1]
+            position = int(last["position"]) + int(last["length"])
+            if behind == count:
+                position = info.head.end_position
+            ended = info.gtids[info.gtids["position"] < position]
+            self._gtid = gtid_set_after(self._gtid, ended)
+            end = EntryPosition(name, position, gtid=self._gtid)
+            parts.append(Part(info, chunk, 0, behind, True, end))
+        if behind < count:
+            end = EntryPosition(name, info.head.end_position, gtid=self._gtid)
+            parts.append(Part(info, chunk, behind, count, False, end))
+        if count:
+            self._is_open = behind < count
+        elif not self._is_open:
+            self.reached = EntryPosition(name, info.head.end_position, gtid=self._gtid)
+        return parts
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def touched_keys(
+    part: Part, keys: Callable[[str, str], Sequence[str] | None]
+) -> dict[str, set[bytes]]:
+    """The keys of all row images of a part, by table; `keys`: a table's key, None: not of interest.
+
+    Raises TableMetaMismatch: such a table was altered; UnsupportedEvent: images lack columns."""
+    _refuse_altered(part, keys)
+    chunk, found = part.chunk, dict[str, set[bytes]]()
+    events = chunk.events
+    for table in chunk.layout.tables:
+        key = keys(table.meta.schema, table.meta.table)
+        if key is None or not table.rows:
+            continue
+        owners = chunk.arena[table.row_event : table.row_event + 4 * table.rows].view("<i4")
+        chosen = (owners >= part.first) & (owners < part.last)
+        if not chosen.any():
+            continue
+        if (events["present"][owners[chosen]] >= 0).any():
+            raise UnsupportedEvent(
+                f"{table.meta.full_name}: its row images lack columns; a session has set "
+                "binlog_row_image, which has to be FULL while rows are read"
+            )
+        kinds = events["event_type"][owners]
+        mine = found.setdefault(table.meta.full_name, set())
+        for side, without in ((table.before, _INSERT), (table.after, _DELETE)):
+            if side is not None:
+                mine.update(row_keys(chunk, table, side, key, chosen & (kinds != without)))
+    return found
+
+
+def _refuse_altered(part: Part, keys: Callable[[str, str], Sequence[str] | None]) -> None:
+    entries = part.info.entries[part.first : part.last]
+    statements = (entries["kind"] == ROWDATA) & (entries["table"] >= 0) & (entries["rows"] == 0)
+    altered = [part.info.tables[number] for number in set(entries["table"][statements].tolist())]
+    altered += [
+        (event.effect.schema, event.effect.table)
+        for event in part.chunk.layout.table_events
+        if part.first <= event.entry < part.last
+    ]
+    for schema, table in altered:
+        if keys(schema, table) is not None:
+            raise TableMetaMismatch(
+                f"{schema}.{table} was altered, emptied, renamed or dropped while it was read; "
+                "read it again"
+            )

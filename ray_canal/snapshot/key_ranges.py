@@ -1,0 +1,121 @@
+"""Cutting a table of any key into ranges: each border is a key that the server gave, compared by
+the server alone.
+
+A border is found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range
+to MySQL, so it is written as `a > x OR (a = x AND b > y)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ray_canal.kernels.base import codes
+from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.snapshot.columns import Selection, quoted
+from ray_canal.snapshot.planner import from_clause
+from ray_canal.snapshot.tables import SnapshotTable
+
+Ask = Callable[[str], list[dict[str, Any]]]
+Border = tuple[str, ...]
+"""A key as SQL literals, one for each of its columns."""
+
+_NUMBERS = frozenset(range(codes.I8, codes.I64 + 2)) | {codes.YEAR, codes.DEC128, codes.DEC256}
+_CAST = (codes.ENUM, codes.SET, codes.BIT)
+_FLOATS = (codes.F32, codes.F64)
+
+
+class KeyRanges:
+    """The ranges of a table's rows up to the greatest key of now, in order."""
+
+    def __init__(self, table: SnapshotTable, selection: Selection, ask: Ask) -> None:
+        self._table = table
+        self._ask = ask
+        by_name = {
+            column.name: (column, code)
+            for column, code in zip(table.meta.columns, selection.plan.codes, strict=True)
+        }
+        self._columns = [by_name[name] for name in table.key]
+        self._names = [quoted(name) for name in table.key]
+        self._end = self._border("", "DESC", 0)
+
+    def ranges(self, rows: int) -> Iterator[str]:
+        """Conditions of about `rows` rows each, the next one made when it is asked for."""
+        if self._end is None:
+            return
+        last: Border | None = None
+        until = self._up_to(self._end)
+        while True:
+            begun = f"({self._behind(last)}) AND ({until})" if last else f"({until})"
+            border = self._border(begun, "ASC", rows - 1)
+            if border is None:
+                yield begun
+                return
+            here = f"({self._up_to(border)})"
+            yield f"({self._behind(last)}) AND {here}" if last else here
+            last = border
+
+    def _border(self, condition: str, order: str, offset: int) -> Border | None:
+        literals = ", ".join(
+            f"{_literal_of(*column)} AS k{n}" for n, column in enumerate(self._columns)
+        )
+        by = ", ".join(f"{name} {order}" for name in self._names)
+        where = f" WHERE {condition}" if condition else ""
+        found = self._ask(
+            f"SELECT {literals} FROM {from_clause(self._table)}{where} ORDER BY {by} "
+            f"LIMIT 1 OFFSET {offset}"
+        )
+        if not found:
+            return None
+        values = (_text(found[0][f"k{n}"]) for n in range(len(self._columns)))
+        pairs = zip(self._columns, values, strict=True)
+        return tuple(_literal(column, code, value) for (column, code), value in pairs)
+
+    def _behind(self, border: Border | None) -> str:
+        return self._compared(border or (), ">", ">")
+
+    def _up_to(self, border: Border) -> str:
+        return self._compared(border, "<", "<=")
+
+    def _compared(self, border: Border, sign: str, last_sign: str) -> str:
+        parts = []
+        for n, (name, literal) in enumerate(zip(self._names, border, strict=True)):
+            same = [f"{self._names[k]} = {border[k]}" for k in range(n)]
+            here = last_sign if n == len(border) - 1 else sign
+            parts.append(" AND ".join([*same, f"{name} {here} {literal}"]))
+        return " OR ".join(f"({part})" for part in parts)
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _literal_of(column: ColumnMeta, code: int) -> str:
+    """An expression whose text `_literal` makes a literal of."""
+    name = quoted(column.name)
+    if code in _NUMBERS:
+        return f"CAST({name} AS CHAR)"
+    if code in _CAST:
+        return f"CAST(CAST({name} AS UNSIGNED) | 0 AS CHAR)"
+    if code in _FLOATS:
+        return f"CAST({name} + 0e0 AS CHAR)"
+    if code in (codes.TEXT, codes.BYTES) and not _is_address(column):
+        return f"HEX({name})"
+    return f"CAST({name} AS CHAR)"
+
+
+def _literal(column: ColumnMeta, code: int, text: str) -> str:
+    if code in _NUMBERS or code in _CAST:
+        return text
+    if code in _FLOATS:
+        return text if "e" in text.lower() else f"{text}e0"
+    if code == codes.BYTES and not _is_address(column):
+        return f"X'{text}'"
+    if code == codes.TEXT and not _is_address(column):
+        charset = "utf8" if column.charset == "utf8mb3" else column.charset
+        return f"_{charset} X'{text}'"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _is_address(column: ColumnMeta) -> bool:
+    return column.mysql_type.lower() in ("uuid", "inet4", "inet6")

@@ -1,0 +1,265 @@
+"""The rows of tables, read by chunks of their keys, between the changes of the log.
+
+No lock, no long transaction: each chunk is a statement of its own. log/snapshot_sequencer.py says
+at which place of the log a chunk stands and which of its rows the log has newer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, UnsupportedEvent
+from ray_canal.log.snapshot_sequencer import Placed, Rows, SnapshotSequencer
+from ray_canal.model.arrays import Bools
+from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.changes import Changes, Part, touched_keys
+from ray_canal.snapshot.chunks import Origin, decoded
+from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.key_ranges import KeyRanges
+from ray_canal.snapshot.keys import is_ambiguous, row_keys
+from ray_canal.snapshot.marks import Marks, Stretch, marks_of
+from ray_canal.snapshot.read_views import gtid_at
+from ray_canal.snapshot.result import ResultReader
+from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.tables import SnapshotTable, choose_tables
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.connection import query
+
+_CHUNK_BYTES = 8 << 20
+_WAITING_BYTES = 64 << 20
+_WAITING_CHUNKS = 16
+_WAIT_S = 0.2
+_ROUNDS = 5
+"""So often a chunk is read again of which a key cannot be told from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows that were read and stand at the present place: those of the mask."""
+
+    chunk: DecodedChunk
+    kept: Bools
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """A range of a table. `pieces`: its rows, once they were read."""
+
+    table: SnapshotTable
+    selection: Selection
+    condition: str
+    rounds: int = 0
+    pieces: list[DecodedChunk] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class KeyedSnapshot:
+    """Rows of tables and the changes beside them. After the last one, `position` is the place of
+    the log at which what came is what all tables hold. Close it after use."""
+
+    def __init__(
+        self, config: InstanceConfig, tables: str, chunk_bytes: int = _CHUNK_BYTES
+    ) -> None:
+        """Raises ConfigError: no such table, or one without a key; ServerSettingRefused;
+        SourceError kinds, UnsupportedEvent."""
+        if not config.source.address:
+            raise ConfigError(
+                f"destination {config.destination!r} has no source.address: a snapshot is read "
+                "from a server"
+            )
+        self._config = config
+        self._chunk_bytes = chunk_bytes
+        self._catalog = Catalog(config.source)
+        self._described = CatalogTables(config.source)
+        self._connections: list[Any] = []
+        self._changes: Changes | None = None
+        try:
+            chosen = choose_tables(self._catalog, self._described, tables)
+            self.tables, self.left_out = chosen.tables, chosen.left_out
+            self._refuse()
+            self._keys = {(t.meta.schema, t.meta.table): t.key for t in self.tables}
+            for _ in range(2):  # one reads rows, the other finds the borders of chunks
+                self._connections.append(open_session(config.source, self._catalog))
+            self._marks: Marks = marks_of(config.source, self._catalog, self._connections[0])
+            self._changes = Changes(config, self._marks.start(), self._described, tables)
+            self._server_id = int(self._catalog.variable("server_id") or 0)
+            self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
+        except BaseException:
+            self.close()
+            raise
+        self._sequencer = SnapshotSequencer[Stretch, EntryPosition]()
+        self._waiting: dict[int, _Chunk] = {}
+        self._again: deque[_Chunk] = deque()
+        self._pending: dict[str, set[bytes]] = {}
+        self._number = self._ordinal = 0
+        self._is_planned = False
+        self.position = self._changes.reached
+
+    def _refuse(self) -> None:
+        without = [table.meta.full_name for table in self.tables if not table.key]
+        if without:
+            raise ConfigError(
+                f"{', '.join(without)}: no primary key, and no unique one that is never NULL, so "
+                'rows cannot be told apart; read it with mode "consistent"'
+            )
+        image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
+        if image != "FULL":
+            raise ServerSettingRefused(
+                f"MySQL at {self._config.source.address}: binlog_row_image is {image}; run: SET "
+                "GLOBAL binlog_row_image = FULL"
+            )
+
+    def admits(self, schema: str, table: str) -> bool:
+        """Whether it is a table of this snapshot."""
+        return (schema, table) in self._keys
+
+    def items(self) -> Iterator[Part | ReadRows]:
+        """Changes and rows in the order in which they are to be applied. Raises SourceError and
+        DecodeError kinds; TableMetaMismatch: a table was altered meanwhile."""
+        plan = self._plan()
+        while True:
+            chunk = None
+            if self._has_room():
+                chunk = self._again.popleft() if self._again else next(plan, None)
+                self._is_planned = self._is_planned or chunk is None
+            if chunk is not None:
+                self._read(chunk)
+            if self._is_done:
+                break
+            yield from self._advance(0.0 if chunk is not None else _WAIT_S)
+        if self._catalog.is_mariadb:
+            at = self.position
+            gtid = gtid_at(self._catalog, at.journal_name, at.position)
+            self.position = replace(at, gtid=gtid)
+
+    @property
+    def _is_done(self) -> bool:
+        """All rows are out, and no transaction is half told: a consistent place."""
+        return self._is_planned and not (self._again or self._waiting or self._pending)
+
+    def _has_room(self) -> bool:
+        taken = sum(chunk.size_bytes for chunk in self._waiting.values())
+        return len(self._waiting) < _WAITING_CHUNKS and taken < _WAITING_BYTES
+
+    def _plan(self) -> Iterator[_Chunk]:
+        for table in self.tables:
+            wanted = selection(table.meta)
+            rows = max(self._chunk_bytes // max(table.row_bytes, 1), 1)
+            for condition in KeyRanges(table, wanted, self._ask).ranges(rows):
+                yield _Chunk(table, wanted, condition)
+
+    def _ask(self, sql: str) -> list[dict[str, Any]]:
+        return query(self._connections[1], self._config.source, sql)
+
+    def _read(self, chunk: _Chunk) -> None:
+        meta, wanted = chunk.table.meta, chunk.selection
+        sql = (
+            f"SELECT {wanted.expressions} FROM {quoted(meta.schema, meta.table)} "
+            f"FORCE INDEX ({quoted(chunk.table.index)}) WHERE {chunk.condition}"
+        )
+        low = self._marks.low()
+        reader = ResultReader(self._connections[0], self._config.source)
+        chunk.pieces, chunk.size_bytes = [], 0
+        now = int(time.time())
+        with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
+            for piece in pieces:
+                # Its place is known only later: the chunk's events get it then.
+                origin = Origin("", 0, self._server_id, now, self._flavor)
+                chunk.pieces.append(decoded(wanted, piece, origin, self._ordinal))
+                chunk.size_bytes += int(chunk.pieces[-1].arena.size)
+                self._ordinal += piece.rows
+        high = self._marks.high()
+        keys = [key for piece in chunk.pieces for key in self._keys_of(chunk, piece)]
+        self._waiting[self._number] = chunk
+        self._sequencer.read(Rows(self._number, meta.full_name, keys, low, high))
+        self._number += 1
+
+    def _keys_of(self, chunk: _Chunk, piece: DecodedChunk) -> list[bytes]:
+        table = piece.layout.tables[0]
+        everything = np.ones(table.rows, np.bool_)
+        return row_keys(piece, table, table.after or (), chunk.table.key, everything)
+
+    def _advance(self, wait_s: float) -> Iterator[Part | ReadRows]:
+        """Take what the log has now, then place what is due there."""
+        changes = self._changes
+        if changes is None:
+            raise ConnectionLost("the snapshot is closed")
+        for part in changes.read(wait_s):
+            for table, keys in touched_keys(part, self._key_of).items():
+                self._pending.setdefault(table, set()).update(keys)
+            yield part
+            if part.closed:
+                self._sequencer.log(self._marks.stretch(part), self._pending)
+                self._pending = {}
+                self.position = part.end
+                yield from self._place()
+                if self._is_done:
+                    return  # what comes behind is another stream's
+        if changes.reached.journal_name and changes.reached > self.position:
+            self.position = changes.reached
+        yield from self._place()
+
+    def _key_of(self, schema: str, table: str) -> Sequence[str] | None:
+        return self._keys.get((schema, table))
+
+    def _place(self) -> Iterator[ReadRows]:
+        if self._pending:
+            return  # a transaction is open: its rows are half told
+        for placed in self._sequencer.due(self.position):
+            yield from self._placed(placed)
+
+    def _placed(self, placed: Placed) -> Iterator[ReadRows]:
+        chunk = self._waiting.pop(placed.number)
+        kept, at = np.array(placed.kept, np.bool_), 0
+        if not kept.all() and self._is_unsure(chunk, kept):
+            chunk.rounds += 1
+            if chunk.rounds > _ROUNDS:
+                raise UnsupportedEvent(
+                    f"{chunk.table.meta.full_name}: keys that change while they are read have the "
+                    "same characters as others, or broken ones, so they cannot be told apart"
+                )
+            self._again.append(chunk)
+            return
+        for piece in chunk.pieces:
+            rows = piece.layout.tables[0].rows
+            yield ReadRows(_at(piece, self.position), kept[at : at + rows])
+            at += rows
+
+    def _is_unsure(self, chunk: _Chunk, kept: Bools) -> bool:
+        at = 0
+        for piece in chunk.pieces:
+            keys = self._keys_of(chunk, piece)
+            table = piece.layout.tables[0]
+            for key, stays in zip(keys, kept[at : at + len(keys)], strict=True):
+                if not stays and is_ambiguous(table, chunk.table.key, key):
+                    return True
+            at += len(keys)
+        return False
+
+    def close(self) -> None:
+        """End the stream and the connections."""
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+        for connection in self._connections:
+            close(connection)
+        self._catalog.close()
+        self._described.close()
+
+
+def _at(chunk: DecodedChunk, position: EntryPosition) -> DecodedChunk:
+    """The chunk, its events at this place."""
+    chunk.events["position"] = position.position
+    return DecodedChunk(
+        chunk.layout._replace(journal_name=position.journal_name), chunk.arena
+    )

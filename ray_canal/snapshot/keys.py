@@ -1,0 +1,68 @@
+"""Keys of rows in decoded chunks, as bytes: equal where the server's bytes are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
+from ray_canal.errors import TableMetaMismatch
+from ray_canal.kernels.base import codes
+from ray_canal.model.arrays import Bools
+from ray_canal.types.charset_tables import UTF8_CHARSETS
+
+_BROKEN = "\ufffd".encode()
+_WIDE_CHARSETS = UTF8_CHARSETS | {"ucs2", "utf16", "utf16le", "utf32", "utf8"}
+
+
+def row_keys(
+    chunk: DecodedChunk,
+    table: TableLayout,
+    side: tuple[ColumnLayout, ...],
+    key: Sequence[str],
+    rows: Bools,
+) -> list[bytes]:
+    """The keys of the images of one side, of the chosen rows. Raises TableMetaMismatch: the table
+    lacks a column of the key."""
+    names = [column.name for column in table.meta.columns]
+    missing = [name for name in key if name not in names]
+    if missing:
+        raise TableMetaMismatch(
+            f"{table.meta.full_name} has no column {missing[0]} of its key any more"
+        )
+    chosen = np.flatnonzero(rows).tolist()
+    columns = [_values(chunk, side[names.index(name)], table.rows, chosen) for name in key]
+    if len(columns) == 1:
+        return columns[0]
+    return [b"".join(_framed(value) for value in values) for values in zip(*columns, strict=True)]
+
+
+def _framed(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "little") + value
+
+
+def _values(
+    chunk: DecodedChunk, column: ColumnLayout, rows: int, chosen: Sequence[int]
+) -> list[bytes]:
+    arena, width = chunk.arena, codes.WIDTH_BYTES[column.code]
+    if column.code < codes.FIRST_VARIABLE:
+        whole = arena[column.values : column.values + width * rows].tobytes()
+        return [whole[width * row : width * (row + 1)] for row in chosen]
+    ends = arena[column.values : column.values + 4 * (rows + 1)].view("<i4").tolist()
+    data = arena[column.data : column.data + column.data_bytes].tobytes()
+    return [data[ends[row] : ends[row + 1]] for row in chosen]
+
+
+def is_ambiguous(table: TableLayout, key: Sequence[str], value: bytes) -> bool:
+    """Whether another key of the table may have the same bytes here: several characters of its
+    character set may be one character of ours, or none."""
+    texts = [
+        column.charset
+        for column in table.meta.columns
+        if column.name in key and column.charset not in ("", "binary")
+    ]
+    if not texts:
+        return False
+    narrow = any(charset not in _WIDE_CHARSETS for charset in texts)
+    return _BROKEN in value or (narrow and not value.isascii())

@@ -1,0 +1,159 @@
+"""What was visible before rows were read, and how far the log went after that, by server.
+
+MySQL: before, the GTIDs that it has executed; after, where its log ends. A place in the log would
+not do before: the log has what nobody sees yet. MariaDB says of a read view at which place of the
+log it is, which is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.config import SourceConfig
+from ray_canal.errors import ConnectionLost, ServerSettingRefused
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import BINLOG_START, EntryPosition
+from ray_canal.snapshot.changes import Part
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import query
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of the log: the GTIDs of its transactions and where it ends."""
+
+    gtids: GtidSet
+    end: EntryPosition
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedLow:
+    executed: GtidSet
+
+    def has(self, stretch: Stretch) -> bool:
+        return bool(stretch.gtids) and stretch.gtids.issubset(self.executed)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLow:
+    place: EntryPosition
+
+    def has(self, stretch: Stretch) -> bool:
+        return stretch.end <= self.place
+
+
+class Marks(Protocol):
+    """One server's way to tell them, over the connection that reads the rows."""
+
+    def start(self) -> EntryPosition:
+        """Where the stream begins: everything before is visible from now on."""
+        ...
+
+    def low(self) -> ExecutedLow | PlaceLow: ...
+
+    def high(self) -> EntryPosition: ...
+
+    def stretch(self, part: Part) -> Stretch: ...
+
+
+def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
+    """Raises ServerSettingRefused: the server cannot tell them."""
+
+    def ask(sql: str) -> list[dict[str, Any]]:
+        return query(connection, config, sql)
+
+    if ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_file'"):
+        catalog.position()  # says that there is no log
+        return _ViewMarks(ask)
+    if (catalog.variable("gtid_mode") or "OFF").upper() != "ON":
+        raise ServerSettingRefused(
+            f"MySQL at {config.address} runs without GTIDs, so it cannot be told what a chunk of "
+            'rows has; set gtid_mode=ON, or read with mode "consistent" and may_lock'
+        )
+    if (catalog.variable("binlog_order_commits") or "ON").upper() != "ON":
+        raise ServerSettingRefused(
+            f"MySQL at {config.address}: binlog_order_commits is OFF, so transactions show in "
+            "another order than the log's; run: SET GLOBAL binlog_order_commits = ON"
+        )
+    return _ExecutedMarks(config, catalog, ask)
+
+
+class _ExecutedMarks:
+    """Of MySQL with GTIDs."""
+
+    def __init__(
+        self, config: SourceConfig, catalog: Catalog, ask: Callable[[str], list[dict[str, Any]]]
+    ) -> None:
+        self._address = config.address
+        self._catalog = catalog
+        self._ask = ask
+        self._uuid = ""
+        words = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
+        self._status = words[0] if _numbers(catalog.version) >= (8, 4) else words[1]
+
+    def start(self) -> EntryPosition:
+        executed = self._executed()
+        first = "" if executed else self._catalog.binlogs()[0][0]
+        return EntryPosition(first, BINLOG_START, gtid=executed)
+
+    def _executed(self) -> str:
+        [row] = self._ask("SELECT @@GLOBAL.gtid_executed AS gtids, @@server_uuid AS uuid")
+        found = _text(row["uuid"])
+        if self._uuid and found != self._uuid:
+            raise ConnectionLost(f"MySQL at {self._address} is now another server: {found}")
+        self._uuid = found
+        return _text(row["gtids"]).replace("\n", "")
+
+    def low(self) -> ExecutedLow:
+        return ExecutedLow(GtidSet.parse(self._executed()))
+
+    def high(self) -> EntryPosition:
+        [row] = self._ask(self._status)
+        return EntryPosition(_text(row["File"]), int(row["Position"]))
+
+    def stretch(self, part: Part) -> Stretch:
+        return Stretch(GtidSet.parse(gtid_set_after("", part.info.gtids)), part.end)
+
+
+class _ViewMarks:
+    """Of MariaDB: each chunk is read in a transaction, whose place the server tells."""
+
+    def __init__(self, ask: Callable[[str], list[dict[str, Any]]]) -> None:
+        self._ask = ask
+        self._place = EntryPosition("")
+
+    def _view(self) -> EntryPosition:
+        self._ask("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        rows = self._ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
+        found = {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
+        self._place = EntryPosition(
+            found["binlog_snapshot_file"], int(found["binlog_snapshot_position"])
+        )
+        return self._place
+
+    def start(self) -> EntryPosition:
+        place = self._view()
+        self._ask("COMMIT")
+        return place
+
+    def low(self) -> PlaceLow:
+        return PlaceLow(self._view())
+
+    def high(self) -> EntryPosition:
+        self._ask("COMMIT")
+        return self._place
+
+    def stretch(self, part: Part) -> Stretch:
+        return Stretch(GtidSet(), part.end)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    first, second = version.split(".")[:2]
+    return int(first), int(second)
