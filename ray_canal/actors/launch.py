@@ -12,8 +12,9 @@ import ray
 from ray.actor import ActorHandle
 
 from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
-from ray_canal.actors.registry import SERVER_PREFIX
+from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX
 from ray_canal.config import ServerConfig
+from ray_canal.config.notify import NotifyConfig
 
 _CALLS_MAX = 10_000
 
@@ -66,6 +67,27 @@ def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:
         .remote(given, namespace)
         for number in range(config.replicas)
     ]
+
+
+def notifier(config: NotifyConfig, namespace: str) -> ActorHandle[Any]:
+    """Return the notifier; made if there is none. It is on the head node, where secrets are."""
+    from ray_canal.actors.notifier import NotifierActor
+
+    handle: ActorHandle[Any] = (
+        ray.remote(NotifierActor)
+        .options(
+            name=NOTIFIER_NAME,
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=ACTOR_CPUS,
+            resources=ON_HEAD,
+            max_restarts=-1,
+            max_task_retries=0,
+        )
+        .remote(config.model_dump_json(), namespace)
+    )
+    return handle
 
 
 def server_json(config: ServerConfig) -> str:

@@ -15,6 +15,7 @@ NAMESPACE = "ray_canal"
 CONTROLLER_NAME = "canal-controller"
 STORE_PREFIX = "canal-store:"
 SERVER_PREFIX = "canal-server:"
+NOTIFIER_NAME = "canal-notifier"
 
 
 def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
@@ -58,3 +59,8 @@ def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
         if entry["namespace"] == namespace and entry["name"].startswith(SERVER_PREFIX)
     )
     return [ray.get_actor(name, namespace=namespace) for name in names]
+
+
+def find_notifier(namespace: str = NAMESPACE) -> ActorHandle[Any] | None:
+    """Return the notifier, if there is one."""
+    return find_store_process(NOTIFIER_NAME, namespace)

@@ -19,6 +19,7 @@ from ray_canal.actors.placement_table import PlacementTable, process_for, share_
 from ray_canal.actors.standby_pool import start_one
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, ServerConfig, load
+from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
@@ -73,9 +74,32 @@ def start(
                 if name not in known and not error.retryable:
                     stop(name, namespace=canal.ray.namespace)
                 raise error.at(destination=name) from None
+    if canal.notify is not None:
+        _notify(canal.notify, canal.ray.namespace)
     if canal.server is not None:
         serve(canal, timeout=timeout, replace=replace)
     return names
+
+
+def _notify(config: NotifyConfig, namespace: str) -> None:
+    """Let the notifier run with this configuration; one that runs with another is replaced."""
+    wanted = config.model_dump_json()
+    handle = launch.notifier(config, namespace)
+    with contextlib.suppress(InstanceNotRunning, GetTimeoutError):
+        if _get(handle.configuration.remote(), timeout=_COMPARE_S) == wanted:
+            return
+    ray.kill(handle, no_restart=True)
+    deadline = time.monotonic() + _COMPARE_S
+    while registry.find_notifier(namespace) is not None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    launch.notifier(config, namespace)
+
+
+def _end_notifier(namespace: str) -> None:
+    """Nothing is left to tell of."""
+    handle = registry.find_notifier(namespace)
+    if handle is not None:
+        ray.kill(handle, no_restart=True)
 
 
 def _start_processes(canal: CanalConfig) -> None:
@@ -194,6 +218,8 @@ def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
             "start one with `ray-canal start CONFIG`"
         )
     _get(controller.stop.remote(destination))
+    if not PlacementTable(namespace).names():
+        _end_notifier(namespace)
 
 
 def status(

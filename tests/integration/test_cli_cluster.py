@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from typer.testing import CliRunner, Result
 
 import ray_canal as canal
 from ray_canal import cli, errors
+from ray_canal.actors import registry
 from ray_canal.demo import binlog_files
+from ray_canal.destination.webhook import signature
 from ray_canal.model.position import EntryPosition
+from tests.http_receiver import HttpReceiver
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -177,6 +182,43 @@ def test_apply_changes_what_differs_and_nothing_else(tmp_path: Path) -> None:
     finally:
         for name in canal.destinations(namespace=NAMESPACE):
             canal.stop(name, namespace=NAMESPACE)
+
+
+def test_people_are_told_by_a_signed_webhook(tmp_path: Path) -> None:
+    """A destination that is stopped, and one whose subscriber cannot be served."""
+    config = written(tmp_path, "told", "other")
+    with HttpReceiver() as receiver:
+        (tmp_path / "url").write_text(receiver.url)
+        (tmp_path / "secret").write_text("s3cret\n")
+        notify = '[notify]\nurl = "file:url"\nsecret = "file:secret"\nevery_s = 0.3\n'
+        config.write_text(notify + config.read_text())
+        canal.start(str(config))
+        try:
+            notifier = registry.find_notifier(NAMESPACE)
+            assert notifier is not None
+            canal.start(str(config))  # the same: it goes on
+            assert registry.find_notifier(NAMESPACE)._actor_id == notifier._actor_id
+            config.write_text(config.read_text().replace("0.3", "0.2"))
+            canal.start(str(config))
+            assert registry.find_notifier(NAMESPACE)._actor_id != notifier._actor_id
+            now = registry.find_notifier(NAMESPACE)
+            assert now is not None
+            receiver.until(lambda: ray.get(now.looks.remote()) > 0)
+            canal.stop("other", namespace=NAMESPACE)
+            wanted = b"other was stopped"
+            receiver.until(lambda: any(wanted in body for _, body in receiver.requests))
+            headers, body = next(each for each in receiver.requests if wanted in each[1])
+            told = json.loads(body)
+            assert (told["destination"], told["event"]) == ("other", "state")
+            stamp = headers["X-Ray-Canal-Timestamp"]
+            assert headers["X-Ray-Canal-Signature"] == signature("s3cret", stamp, body)
+        finally:
+            for name in canal.destinations(namespace=NAMESPACE):
+                canal.stop(name, namespace=NAMESPACE)
+    deadline = time.monotonic() + 30
+    while registry.find_notifier(NAMESPACE) is not None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert registry.find_notifier(NAMESPACE) is None
 
 
 def test_status_and_explain_are_for_people(tmp_path: Path) -> None:

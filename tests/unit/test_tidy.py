@@ -154,6 +154,8 @@ TESTED_ELSEWHERE = {
     "client/connecting": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "cli/subscriber": "tests/integration/test_cli_cluster.py",
+    "actors/notifier": "tests/integration/test_cli_cluster.py",
+    "config/notify": "tests/unit/destination/test_webhook.py",
     "client/apply": "tests/integration/test_cli_cluster.py",
     "client/control": "tests/integration/test_cli_cluster.py",
     "client/explain": "tests/integration/test_cli_cluster.py",

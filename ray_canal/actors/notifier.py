@@ -1,0 +1,91 @@
+"""The notifier actor: looks at every destination of the cluster and tells what has changed.
+
+Soft state alone: after a restart it tells again what is wrong then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+
+from ray.exceptions import RayError
+
+from ray_canal.actors import registry
+from ray_canal.actors.answers import answered
+from ray_canal.actors.priority import as_ray_itself
+from ray_canal.config.notify import NotifyConfig
+from ray_canal.config.secret import secret
+from ray_canal.destination.alarms import Alarms, Thresholds
+from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.webhook import Webhook
+from ray_canal.errors import CanalError
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10.0
+
+
+class NotifierActor:
+    """One for a deployment."""
+
+    # Ray awaits an async constructor of an async actor.
+    async def __init__(self, notify_json: str, namespace: str) -> None:  # type: ignore[misc]
+        as_ray_itself()
+        config = NotifyConfig.model_validate_json(notify_json)
+        self._json = notify_json
+        self._namespace = namespace
+        self._every_s = config.every_s
+        self._looks = 0
+        self._alarms = Alarms(
+            Thresholds(config.lag_seconds, config.purge_seconds, config.full_seconds)
+        )
+        self._webhook: Webhook | None = None
+        if config.url:
+            self._webhook = Webhook(
+                lambda: secret(config.url),
+                lambda: secret(config.secret),
+                timeout_s=config.timeout_s,
+                retry_s=config.retry_s,
+            )
+        self._watch = asyncio.create_task(self._keep_looking())
+
+    async def configuration(self) -> str:
+        """Return what it was made with."""
+        return self._json
+
+    async def looks(self) -> int:
+        """Return how often all destinations were looked at."""
+        return self._looks
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                await self._look()
+                self._looks += 1
+            except Exception as error:
+                # Whatever happened to one look, the next one comes.
+                logger.warning("the destinations could not be looked at: %s", error)
+            await asyncio.sleep(self._every_s)
+
+    async def _look(self) -> None:
+        # The look-up asks Ray's head node and waits for it: not on the event loop.
+        names = await asyncio.to_thread(registry.destinations, self._namespace)
+        found = await asyncio.gather(*map(self._status, names))
+        for notice in self._alarms.look(dict(zip(names, found, strict=True))):
+            tree = {**notice.as_dict(), "at": int(time.time()), "namespace": self._namespace}
+            log = logger.info if notice.kind == "resolved" else logger.warning
+            log("notice %s", json.dumps(tree))
+            if self._webhook is not None:
+                self._webhook.send(tree)
+
+    async def _status(self, name: str) -> dict[str, Any]:
+        with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
+            store = await asyncio.to_thread(registry.find_store, name, self._namespace)
+            status = store.submit(DestinationApi.status)
+            answer: dict[str, Any] = await answered(_ANSWER_S, status)
+            return answer
+        return {"state": "restarting"}
