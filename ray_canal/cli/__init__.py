@@ -48,6 +48,9 @@ Replace = Annotated[
 ]
 
 
+ALL_TABLES = r".*\..*"
+
+
 class Format(str, Enum):
     entries = "entries"
     json = "json"
@@ -164,7 +167,7 @@ def tail(
     start: Annotated[
         str, typer.Option(help="head: with what the log still has; tail: with what comes now.")
     ] = "head",
-    filter: Tables = r".*\..*",
+    filter: Tables = ALL_TABLES,
     where: Annotated[
         str, typer.Option(help="SQL condition over before.COLUMN and after.COLUMN.")
     ] = "",
@@ -175,15 +178,30 @@ def tail(
     """Print changes as JSON lines until Ctrl-C or the end of the binlog files.
 
     Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
-    is that subscriber, takes over from whoever is, and acks as it goes.
+    shows what that subscriber gets next, and leaves that one and its cursor alone.
     """
     import ray_canal as canal
     from ray_canal.render import print_changes
 
-    connected = canal.connect(destination, client_id, namespace=namespace)
+    begin: Any = start
+    if client_id is not None:
+        like = canal.subscriber(destination, client_id, namespace=namespace).show()
+        filter = like["filter"] if filter == ALL_TABLES else filter
+        begin = _place_of(like["cursor"]) or start
+    connected = canal.connect(destination, None, namespace=namespace)
     with connected as connector, _until_signal() as stopped:
-        connector.subscribe(filter, start=start, where=where or None)
+        connector.subscribe(filter, start=begin, where=where or None)
         print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
+
+
+def _place_of(cursor: str | None) -> Any:
+    """Return where the transaction of a cursor begins, as text (`bin.000031:98231+3.1`)."""
+    from ray_canal.model.position import EntryPosition
+
+    if not cursor:
+        return None
+    name, _, offset = cursor.rpartition(":")
+    return EntryPosition(name, int(offset.partition("+")[0]))
 
 
 app.command()(subscribers)

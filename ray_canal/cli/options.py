@@ -22,7 +22,7 @@ Namespace = Annotated[
 NAMESPACE = "ray_canal"  # the default of ray.namespace
 LookingOn = Annotated[
     int | None,
-    typer.Option("--client-id", help="Be this subscriber; left out: an ephemeral subscription."),
+    typer.Option("--client-id", help="What this subscriber gets next; it is left alone."),
 ]
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
 OptionalConfig = Annotated[

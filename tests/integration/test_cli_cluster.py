@@ -250,8 +250,8 @@ def test_status_and_explain_are_for_people(tmp_path: Path) -> None:
 
 
 def test_tail_looks_on(tmp_path: Path) -> None:
-    """D1: it takes over nobody, acks nobody's rows, and leaves nothing; with --client-id it is that
-    subscriber."""
+    """D1: it takes over nobody, acks nobody's rows, and leaves nothing; with --client-id it shows
+    what that subscriber gets next."""
     canal.start(str(written(tmp_path, "watched")))
     try:
         with canal.connect("watched", 1001, namespace=NAMESPACE) as connector:
@@ -265,9 +265,14 @@ def test_tail_looks_on(tmp_path: Path) -> None:
             (after,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
             assert after["cursor"] == before["cursor"]
             assert connector.get(1, timeout=10)
-            taken = command("tail", "watched", "--client-id", 1001, *options)
-            assert len(taken.output.splitlines()) == 3
-            with pytest.raises(errors.SubscriberReplaced):
-                connector.get(1, timeout=10)
+            (before,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
+            like = command("tail", "watched", "--client-id", 1001, *options)
+            changes = [json.loads(line) for line in like.output.splitlines()]
+            assert len(changes) == 3
+            begin = before["cursor"].partition(":")[2].partition("+")[0]
+            assert all(change["position"] >= int(begin) for change in changes)
+            (after,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
+            assert (after["cursor"], after["held_by"]) == (before["cursor"], before["held_by"])
+            assert connector.get(1, timeout=10)  # nobody has taken it over
     finally:
         canal.stop("watched", namespace=NAMESPACE)
