@@ -32,8 +32,8 @@ def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: Way) -> None:
         assert rows[3].after.name == "item 3 ñ"
         assert made.by_table["shop.order"].count() == 2
         frame = made.by_table["shop.order"]
-    if way != "driver":  # which has read it into the JVM
-        with pytest.raises(Exception, match=r"released|[Oo]bject"):
+    if way == "memory":  # the others may have a copy for a while
+        with pytest.raises(Exception, match="released"):
             frame.collect()
 
 
