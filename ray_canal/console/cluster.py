@@ -5,14 +5,17 @@ Every call blocks and may wait for as long as a destination does not answer; who
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ray_canal.client import api
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
+from ray_canal.client.control import subscriber
 from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig
 from ray_canal.render import plain
+
+Steer = Literal["pause", "resume", "seek"]
 
 
 class Cluster:
@@ -41,6 +44,13 @@ class Cluster:
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove a subscriber and its cursor."""
         unsubscribe(destination, client_id, namespace=self._namespace)
+
+    def steer(self, destination: str, client_id: int, action: Steer, to: str) -> dict[str, Any]:
+        """Pause, resume or seek a subscriber (`to`: where); return its record."""
+        control = subscriber(destination, client_id, namespace=self._namespace)
+        if action == "seek":
+            return control.seek(to)
+        return control.pause() if action == "pause" else control.resume()
 
     def set_filter(self, destination: str, client_id: int, tables: str) -> None:
         """Change a subscriber's table filter."""

@@ -86,6 +86,7 @@ class Collector:
         self._watches: dict[str, _Watch] = {}
         self._stopped = threading.Event()
         self._listed = threading.Event()
+        self._updating = threading.Lock()
         self.error = ""
 
     def start(self) -> None:
@@ -139,12 +140,11 @@ class Collector:
             self.error = str(error) or type(error).__name__
             return
         self.error = ""
-        for name in set(self._watches) - names:
-            watch = self._watches.pop(name, None)
-            if watch is not None:
-                watch.stop()
-        for name in names - set(self._watches):
-            self._watches[name] = _Watch(self._cluster, name, self._every_s, self._clock)
+        with self._updating:
+            for name in set(self._watches) - names:
+                self._watches.pop(name).stop()
+            for name in names - set(self._watches):
+                self._watches[name] = _Watch(self._cluster, name, self._every_s, self._clock)
 
 
 class _Watch:

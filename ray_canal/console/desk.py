@@ -23,8 +23,11 @@ from ray_canal.errors import AccessDenied, InstanceNotRunning
 
 T = TypeVar("T")
 
+# What a request depends on is async: a thread for it might have to wait for one that is stuck.
+
 COOKIE = "ray_canal_console"
 CSRF_HEADER = "x-csrf-token"
+FAILED_LOGIN_S = 1.0
 _CALL_LIMIT_S = 60.0
 
 
@@ -80,29 +83,31 @@ class Desk:
         return result
 
 
-def desk_of(request: Request) -> Desk:
+async def desk_of(request: Request) -> Desk:
     """Return the console that a request is for."""
     desk: Desk = request.app.state.desk
     return desk
 
 
-def visitor_of(request: Request) -> Visitor:
-    """Return who asks. Raises LoginNeeded."""
-    visitor = desk_of(request).logins.visitor(
-        request.headers.get("authorization", ""), request.cookies.get(COOKIE, "")
-    )
+async def visitor_of(request: Request) -> Visitor:
+    """Return who asks. Raises LoginNeeded; after a while, where a name and password were tried."""
+    desk = await desk_of(request)
+    authorization = request.headers.get("authorization", "")
+    visitor = desk.logins.visitor(authorization, request.cookies.get(COOKIE, ""))
     if visitor is None:
+        if authorization:
+            await anyio.sleep(FAILED_LOGIN_S)
         raise LoginNeeded
     return visitor
 
 
-def changer_of(request: Request) -> Visitor:
+async def changer_of(request: Request) -> Visitor:
     """Return who asks for a change by REST. Raises LoginNeeded; AccessDenied: a browser may have
     been made to ask by somebody else's page."""
-    visitor = visitor_of(request)
+    desk, visitor = await desk_of(request), await visitor_of(request)
     if visitor.by_header or visitor.proves(request.headers.get(CSRF_HEADER, "")):
         return visitor
-    if not desk_of(request).logins.asks and request.headers.get("content-type", "").startswith(
+    if not desk.logins.asks and request.headers.get("content-type", "").startswith(
         "application/json"
     ):
         return visitor  # a page of another site may send no JSON

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX = 64 << 10
-LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "testserver"})
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "

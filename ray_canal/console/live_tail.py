@@ -114,7 +114,12 @@ async def tail(
     desk: Desk, tails: Tails, destination: str, tables: str, where: str
 ) -> AsyncIterator[str]:
     """Yield server-sent events: `rows`, `notice`, `problem`, `end`; a comment while nothing comes.
-    `tails` was entered, and is left at the end."""
+    Beyond so many tails: a `problem` at once."""
+    try:
+        tails.enter()
+    except ConsumerError as error:
+        yield _event("problem", {"message": str(error)})
+        return
     reader = _Reader(desk, destination, tables, where)
     try:
         yield "retry: 3000\n\n"

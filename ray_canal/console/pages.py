@@ -6,7 +6,7 @@ import functools
 import hashlib
 import mimetypes
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, quote
 
 import anyio
@@ -24,17 +24,17 @@ from starlette.responses import (
 from ray_canal.console import text
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
-from ray_canal.console.desk import COOKIE, Desk, Reader, TheDesk
+from ray_canal.console.cluster import Steer
+from ray_canal.console.desk import COOKIE, FAILED_LOGIN_S, Desk, Reader, TheDesk
 from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, row, rows, stages, why
-from ray_canal.console.rest import filtered, removed, stopped
+from ray_canal.console.rest import filtered, removed, steered, stopped
 from ray_canal.errors import AccessDenied, CanalError
 
 router = APIRouter(include_in_schema=False)
 
-_FAILED_LOGIN_S = 1.0
 _PARTS = ("overview.html", "destination.html", "error.html")
 
 
@@ -160,7 +160,6 @@ async def tail_events(
     desk.one(visitor, destination)
     refuse_hidden(where, desk.config.hidden_columns)
     tails: Tails = request.app.state.tails
-    tails.enter()
     desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
     events = tail(desk, tails, destination, tables, where)
     return StreamingResponse(events, media_type="text/event-stream")
@@ -178,6 +177,9 @@ async def change(request: Request, destination: str, desk: TheDesk, visitor: Rea
         await removed(desk, visitor, destination, int(form["client_id"]))
     elif action == "filter":
         await filtered(desk, visitor, destination, int(form["client_id"]), form.get("tables", ""))
+    elif action in ("pause", "resume", "seek"):
+        client_id, to = int(form["client_id"]), form.get("to", "")
+        await steered(desk, visitor, destination, client_id, cast(Steer, action), to)
     else:
         raise AccessDenied(f"there is no action {action!r}")
     return RedirectResponse(f"/destinations/{quote(destination)}", 303)
@@ -252,7 +254,7 @@ async def login(request: Request, desk: TheDesk) -> Response:
     token = desk.logins.login(name, form.get("password", ""))
     if token is None:
         desk.audit.tell(name, "failed login")
-        await anyio.sleep(_FAILED_LOGIN_S)
+        await anyio.sleep(FAILED_LOGIN_S)
         return page(request, "login.html", None, 401, wrong=True)
     desk.audit.tell(name, "login")
     answer = RedirectResponse("/", 303)

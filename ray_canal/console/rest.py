@@ -7,12 +7,14 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
+from ray_canal.console.cluster import Steer
 from ray_canal.console.collector import Known
 from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.overview import limit, why
-from ray_canal.errors import AccessDenied
+from ray_canal.errors import AccessDenied, ConfigError
 
 router = APIRouter(prefix="/api/v1")
 
@@ -25,6 +27,12 @@ class Tables(_Body):
     """A table filter, by Canal's grammar."""
 
     tables: str = Field(min_length=1, max_length=16384)
+
+
+class Place(_Body):
+    """Where a subscriber goes on."""
+
+    to: str = Field(max_length=16384)
 
 
 class FilterChanges(_Body):
@@ -106,6 +114,21 @@ async def remove_subscriber(
     return {"removed": client_id}
 
 
+@router.post("/destinations/{destination}/subscribers/{client_id}/{action}")
+async def steer(
+    destination: str,
+    client_id: int,
+    action: Steer,
+    desk: TheDesk,
+    visitor: Changer,
+    body: Place | None = None,
+) -> dict[str, Any]:
+    """Pause a subscriber, let it go on, or move its cursor: head, tail, FILE:POSITION, a GTID set,
+    a time with its zone."""
+    await steered(desk, visitor, destination, client_id, action, body.to if body else "")
+    return {action: client_id}
+
+
 @router.put("/destinations/{destination}/subscribers/{client_id}/filter")
 async def set_filter(
     destination: str, client_id: int, body: Tables, desk: TheDesk, visitor: Changer
@@ -153,13 +176,13 @@ async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str,
     return await desk.change(visitor, "start", name, lambda: start_first(*args))
 
 
-async def stopped(desk: Desk, visitor: Any, destination: str) -> None:
+async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:
     """Stop a destination for an admin."""
     visitor.refuse_without("admin", destination)
     await desk.change(visitor, "stop", destination, desk.cluster.stop, destination)
 
 
-async def removed(desk: Desk, visitor: Any, destination: str, client_id: int) -> None:
+async def removed(desk: Desk, visitor: Visitor, destination: str, client_id: int) -> None:
     """Remove a subscriber: an admin any, an operator one of their own client ids."""
     owned = any(client_id in each for each in visitor.user.client_ids or ())
     visitor.refuse_without("subscribe" if owned else "admin", destination)
@@ -169,15 +192,10 @@ async def removed(desk: Desk, visitor: Any, destination: str, client_id: int) ->
 
 
 async def filtered(
-    desk: Desk, visitor: Any, destination: str, client_id: int, tables: str
+    desk: Desk, visitor: Visitor, destination: str, client_id: int, tables: str
 ) -> None:
     """Change a subscriber's filter for an operator. Raises AccessDenied."""
-    visitor.refuse_without("subscribe", destination)
-    ranges = visitor.user.client_ids
-    if ranges is not None and not any(client_id in each for each in ranges):
-        raise AccessDenied(f"{visitor.name} may not change client {client_id}").at(
-            destination=destination
-        )
+    _refuse_operating(visitor, destination, client_id)
     await desk.change(
         visitor,
         "change filter",
@@ -187,3 +205,23 @@ async def filtered(
         client_id,
         tables,
     )
+
+
+async def steered(
+    desk: Desk, visitor: Visitor, destination: str, client_id: int, action: Steer, to: str
+) -> None:
+    """Pause, resume or seek a subscriber for an operator. Raises AccessDenied; ConfigError."""
+    _refuse_operating(visitor, destination, client_id)
+    if action == "seek" and not to:
+        raise ConfigError("say where to: head, tail, FILE:POSITION, a GTID set or a time")
+    steer, args = desk.cluster.steer, (destination, client_id, action, to)
+    await desk.change(visitor, action, destination, steer, *args)
+
+
+def _refuse_operating(visitor: Visitor, destination: str, client_id: int) -> None:
+    visitor.refuse_without("subscribe", destination)
+    ranges = visitor.user.client_ids
+    if ranges is not None and not any(client_id in each for each in ranges):
+        raise AccessDenied(f"{visitor.name} may not change client {client_id}").at(
+            destination=destination
+        )

@@ -131,7 +131,7 @@ function follow() {
     state.textContent = "Connecting …";
     source.onopen = tell;
     source.onerror = () => {
-      if (source && source.readyState === EventSource.CLOSED) stop("Refused: see whether a column is hidden, or too many tails are open");
+      if (source && source.readyState === EventSource.CLOSED) stop("Refused: a condition may not name a hidden column");
       else state.textContent = "Connecting again …";
     };
     source.addEventListener("rows", (message) => {

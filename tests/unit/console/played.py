@@ -94,6 +94,8 @@ SUBSCRIBER: dict[str, Any] = {
     "unacked_batches": 0,
     "detached": False,
     "failure": None,
+    "label": "",
+    "paused_at": None,
 }
 
 
@@ -127,6 +129,10 @@ class Played:
         if client_id != 7:
             raise NotSubscribed(f"there is no subscriber {client_id}")
         self.done.append(("unsubscribe", destination, client_id))
+
+    def steer(self, destination: str, client_id: int, action: str, to: str) -> dict[str, Any]:
+        self.done.append((action, destination, client_id, to))
+        return SUBSCRIBER
 
     def set_filter(self, destination: str, client_id: int, tables: str) -> None:
         self.done.append(("filter", destination, client_id, tables))

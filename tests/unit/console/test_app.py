@@ -192,11 +192,19 @@ def test_roles(site: Site, cluster: Played) -> None:
     assert site.send("/api/v1/check", {"destination": "a", "address": "b"}, "one") == 403
     assert cluster.done == []
     assert site.send(change, {"tables": "a.b"}, "otto", "PUT") == 200
+    steered = remove.removesuffix("/7")
+    assert site.send(f"{steered}/7/pause", None, "vera") == 403
+    assert site.send(f"{steered}/7/pause", None, "otto") == 200
+    assert site.send(f"{steered}/7/seek", {"to": "tail"}, "otto") == 200
+    assert site.send(f"{steered}/7/seek", None, "otto") == 400
+    assert site.send(f"{steered}/7/explode", None, "ada") == 422
     assert site.send(remove, None, "ada", "DELETE") == 200
     assert site.send("/api/v1/destinations/d000/subscribers/8", None, "ada", "DELETE") == 404
     assert site.send("/api/v1/destinations/d000/stop", None, "ada") == 200
     assert cluster.done == [
         ("filter", "d000", 7, "a.b"),
+        ("pause", "d000", 7, ""),
+        ("seek", "d000", 7, "tail"),
         ("unsubscribe", "d000", 7),
         ("stop", "d000"),
     ]
