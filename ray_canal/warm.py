@@ -24,6 +24,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.model.log_context import NO_CONTEXT
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.snapshot.chunks import load_kernels as load_result_kernels
 from ray_canal.source.dump import load_kernels
 from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
@@ -55,6 +56,7 @@ def warm() -> float:
     finally:
         source.close()
     load_kernels()
+    load_result_kernels()
     return time.perf_counter() - began
 
 

@@ -63,6 +63,16 @@ def decoded(selection: Selection, piece: Piece, origin: Origin, ordinal: int) ->
         piece = piece._replace(sizes=piece.sizes * _UTF8_FACTOR)
 
 
+def load_kernels() -> None:
+    """Have the machine code in this process before rows are read."""
+    nothing, empty = read_only(np.zeros(0, np.uint8)), np.zeros(0, np.int64)
+    shape = np.zeros((1, r.SHAPE_FIELDS), np.int64)
+    k.locate_rows(nothing, 0, 0, 0, empty, charset_tables(), empty, empty)
+    arena = np.zeros(codes.ALIGNMENT_BYTES, np.uint8)
+    k.fill_rows(nothing, 0, shape, empty, charset_tables(), empty, empty, 0, 1, arena)
+    k.join_packets(nothing, 0, 0, arena)
+
+
 def _fill(
     selection: Selection, lines: Int64s, piece: Piece, origin: Origin, ordinal: int
 ) -> tuple[DecodedChunk, Int64s, Int64s]:

@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "verify": "errors config filter model types binlog views schema source offline",
     "cli": "errors malloc config model source meta destination client offline render demo spark "
     "__init__ redrive migration sinks snapshot verify console",
-    "warm": "config model binlog schema source views demo",
+    "warm": "config model binlog schema snapshot source views demo",
     "__init__": "config model client flight offline sinks snapshot spark views",
 }
 

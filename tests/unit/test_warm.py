@@ -11,7 +11,9 @@ from ray_canal.kernels.framing import digest
 from ray_canal.kernels.framing import packets
 from ray_canal.warm import warm
 warm()
+from ray_canal.kernels.result import rows
 print(len(packets.unpack.signatures), len(digest.transaction_pieces.signatures))
+print(len(rows.locate_rows.signatures), len(rows.fill_rows.signatures))
 """
 
 
@@ -19,7 +21,7 @@ def test_what_only_a_stream_needs_is_warm_too() -> None:
     done = subprocess.run(
         [sys.executable, "-c", COMPILED], capture_output=True, check=True, text=True
     )
-    assert done.stdout.split() == ["1", "2"]
+    assert done.stdout.split() == ["1", "2", "1", "1"]
 
 
 def test_a_second_process_starts_from_the_cache() -> None:
