@@ -29,11 +29,12 @@ class DurableLog:
 
     def __init__(self, cursor: Path, size: int) -> None:
         self._cursor, self._size = cursor, size
+        self._given = int(cursor.read_text()) if cursor.exists() else 0
 
     def get_without_ack(self, batch_size: int = 0, timeout: float | None = None) -> Message:
-        acked = int(self._cursor.read_text()) if self._cursor.exists() else 0
-        end = min(acked + self._size, ROWS)
-        rows = [("INSERT", None, {"id": n, "name": f"item {n}"}) for n in range(acked, end)]
+        first, end = self._given, min(self._given + self._size, ROWS)
+        self._given = end
+        rows = [("INSERT", None, {"id": n, "name": f"item {n}"}) for n in range(first, end)]
         batches = [change_batch([row], ITEM, position=100 + 10 * row[2]["id"]) for row in rows]
         return Message(end if rows else -1, batches, finished=not rows)
 
