@@ -24,6 +24,8 @@ from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.open_source import open_source
 from ray_canal.views.entries import delimited_pieces
+from ray_canal.views.flat import FlatOptions
+from ray_canal.views.message_lines import MessageLines
 from ray_canal.views.table_events import change_batches
 
 logger = logging.getLogger(__name__)
@@ -193,3 +195,37 @@ def decode_entries(
         if gtid:
             executed = gtid_set_after(executed, info.gtids)
         del info, chunk  # their memory is the next one's
+
+
+def decode_messages(
+    paths: Sequence[PathLike],
+    options: FlatOptions,
+    *,
+    batch_entries: int = 50,
+    as_entries: bool = False,
+    tables: str = ALL_TABLES,
+    schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
+    gtid_set: str = "",
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[bytes]:
+    """What Canal would send to a message queue, as JSON lines (views/message_lines.py): batches of
+    so many entries, as FlatMessages or, `as_entries`, in protobuf.
+
+    The other parameters are those of `decode_entries`; time zone and GTIDs are in `options`.
+    """
+    wanted = TableFilter(tables)
+    lines, executed = MessageLines(options, batch_entries, as_entries=as_entries), gtid_set
+    for info, chunk in decode_chunks(
+        paths,
+        schema_sql=schema_sql,
+        lower_case_table_names=lower_case_table_names,
+        skip_events=skip_events,
+        on_bytes=on_bytes,
+    ):
+        yield from lines.add(chunk, info.admitted(wanted.admits), executed)
+        if options.gtid:
+            executed = gtid_set_after(executed, info.gtids)
+        del info, chunk  # their memory is the next one's
+    yield from lines.finish()

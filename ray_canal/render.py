@@ -206,10 +206,12 @@ def write_decoded(
     *,
     lower_case_table_names: int | None = None,
     skip_events: Sequence[str] = (),
+    messages: dict[str, Any] | None = None,
     **entry_options: Any,
 ) -> None:
-    """`ray-canal decode`: entries or JSON lines to a file or standard output, Arrow IPC to a
-    directory. `entry_options`: of offline.decode_entries."""
+    """`ray-canal decode`: entries, messages or JSON lines to a file or standard output, Arrow IPC
+    to a directory. `entry_options`: of offline.decode_entries; `messages`: `options` and
+    `batch_entries` of offline.decode_messages."""
     from ray_canal import offline
 
     read: dict[str, Any] = {
@@ -220,6 +222,14 @@ def write_decoded(
         _write_arrow(offline.decode_files(files, **read), _directory(output))
         return
     with _opened(output) as out, _progress(files, output) as advance:
+        if format in ("flat", "flat-entries"):
+            given = {**(messages or {}), "as_entries": format == "flat-entries"}
+            gtid_set = entry_options.get("gtid_set", "")
+            for data in offline.decode_messages(
+                files, on_bytes=advance, gtid_set=gtid_set, **read, **given
+            ):
+                out.write(data)
+            return
         if format == "entries":
             for data in offline.decode_entries(
                 files, on_bytes=advance, **read, **entry_options

@@ -29,8 +29,11 @@ from ray_canal.source.dump import load_kernels
 from ray_canal.source.open_source import open_source
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
+from ray_canal.views.entry_messages import entry_messages
+from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.masking import Hashing
 from ray_canal.views.presence import with_presence
+from ray_canal.views.routing import Routing
 from ray_canal.views.transactions import ended_transactions
 
 
@@ -68,6 +71,9 @@ def _render(chunk: DecodedChunk) -> None:
         with_presence(batch.slice(0, 0), chunk, table, np.zeros(0, np.int32), 0)
     Hashing(b"key").hashed(pa.array(["value"]), "value")
     render_entries(chunk, 0, count)
+    by_key = FlatOptions(routing=Routing(partitions=2, partition_hash=r".*\..*:$pk$"))
+    flat_messages(chunk, 0, count, None, by_key)
+    entry_messages(chunk, 0, count, None, by_key)
 
 
 if __name__ == "__main__":

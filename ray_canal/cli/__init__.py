@@ -8,7 +8,6 @@ prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/de
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ import typer
 
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
+from ray_canal.cli.decode import decode
 from ray_canal.cli.options import (
     NAMESPACE,
     ConfigPath,
@@ -49,12 +49,6 @@ Replace = Annotated[
 
 
 ALL_TABLES = r".*\..*"
-
-
-class Format(str, Enum):
-    entries = "entries"
-    json = "json"
-    arrow = "arrow"
 
 
 @app.command()
@@ -232,51 +226,7 @@ def check(config: ConfigPath) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
-def decode(
-    files: Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")],
-    format: Annotated[
-        Format, typer.Option(help="entries: varint length + Entry; arrow: IPC stream per table.")
-    ] = Format.json,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="File (a directory for arrow); standard output if left out."
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None, typer.Option(help="CREATE TABLE statements, used where they fit the rows.")
-    ] = None,
-    lower_case_table_names: Annotated[
-        int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
-    ] = None,
-    skip_event: Annotated[
-        list[str] | None, typer.Option(help="FILE:POSITION to leave out if it cannot be read.")
-    ] = None,
-    time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
-    gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
-    gtid_set: Annotated[
-        str, typer.Option(help="With --gtid: what was executed before the first file.")
-    ] = "",
-    filter: Tables = r".*\..*",
-) -> None:
-    """Decode binlog files: no Ray, no server."""
-    from ray_canal.render import write_decoded
-
-    write_decoded(
-        files,
-        format.value,
-        output,
-        schema,
-        filter,
-        lower_case_table_names=lower_case_table_names,
-        skip_events=skip_event or (),
-        time_zone=time_zone,
-        gtid=gtid,
-        gtid_set=gtid_set,
-    )
-
-
+app.command()(decode)
 app.command()(verify)
 app.add_typer(snapshot)
 app.command()(console)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from ray_canal.binlog.chunk import GTID_MARIADB, GTID_MYSQL, ChunkLayout, DecodedChunk, TableLayout
+from ray_canal.binlog.chunk import GTID_MYSQL, ChunkLayout, DecodedChunk, TableLayout
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.canal.packet import varint
 from ray_canal.errors import ConfigError
@@ -24,9 +24,10 @@ from ray_canal.kernels.render import entry_columns as column_kernels
 from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
 from ray_canal.kernels.rows.records import entry_pieces, shown_entries
 from ray_canal.model.arrays import Bools, Bytes, Int64s
-from ray_canal.model.gtid import GtidSet, MariadbGtid
+from ray_canal.model.gtid import GtidSet
 from ray_canal.model.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
 from ray_canal.types.registry import sql_type, sql_type_of_null, sql_type_widened
+from ray_canal.views.gtid_sets import executed_sets
 
 _EMPTY_NAMES = b"\x42\x00\x4a\x00"  # schemaName "" and tableName ""
 _LENT_BYTES_MIN, _LENT_BYTES_MAX = 1 << 20, 64 << 20
@@ -43,9 +44,9 @@ _BEFORE, _AFTER = (
 )
 """Of a column's record: validity, values and data of its sides."""
 _NO_PLACES = (-1,) * 6
-_WIDTHS = np.zeros(64, np.int64)
+SLOT_WIDTHS = np.zeros(64, np.int64)
 for _code, _width in codes.WIDTH_BYTES.items():
-    _WIDTHS[_code] = _width
+    SLOT_WIDTHS[_code] = _width
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def render_entries(
     such time zone.
     """
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, tag, fields, lent=False)
-    return _entries_in(*renderer.render(_chosen(chunk, first, last, mask)))
+    return _entries_in(*renderer.render(chosen_entries(chunk, first, last, mask)))
 
 
 def _entries_in(buffer: Bytes, starts: Int64s) -> EntryBytes:
@@ -104,7 +105,7 @@ def load_kernels() -> None:
     render_entries(nothing, 0, 0)
 
 
-def _chosen(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:
+def chosen_entries(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:
     """Numbers of the entries that are shown."""
     chosen: Int64s = np.empty(max(last - first, 0), np.int64)
     count = chunk.layout.event_count
@@ -136,9 +137,9 @@ class _Renderer:
         self._chunk = chunk
         self._lent = lent
         self._arguments = (
-            read_only(chunk.events), read_only(chunk.queries), tables, columns, _WIDTHS, gtids,
-            read_only(chunk.arena), read_only(blobs.array()), len(blobs.journal), *_zone(time_zone),
-            np.int64(prefix), *_room(chunk), *_window_room(tables),
+            read_only(chunk.events), read_only(chunk.queries), tables, columns, SLOT_WIDTHS, gtids,
+            read_only(chunk.arena), read_only(blobs.array()), len(blobs.journal),
+            *zone_transitions(time_zone), np.int64(prefix), *_room(chunk), *_window_room(tables),
         )  # fmt: skip
 
     def render(self, chosen: Int64s, binlog_bytes: int | None = None) -> tuple[Bytes, Int64s]:
@@ -263,7 +264,7 @@ def _pieces_of(
     fields: FieldFilter | None = None,
 ) -> Iterator[tuple[Bytes, Int64s]]:
     """See `_Renderer.render`; a buffer is overwritten by this thread's next rendering."""
-    chosen = _chosen(chunk, first, last, mask)
+    chosen = chosen_entries(chunk, first, last, mask)
     renderer = _Renderer(chunk, time_zone, gtid_set if gtid else None, prefix, fields, lent=True)
     ends, binlog_bytes = (np.empty(chosen.size, np.int64) for _ in range(2))
     events = read_only(chunk.events)
@@ -377,36 +378,27 @@ def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Int64s:
     """For each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid, the
     set with this transaction in it."""
     records = np.zeros((len(chunk.gtids), kernels.GTID_FIELDS), np.int64)
-    executed: Any = None
-    for number, gtid in enumerate(chunk.gtids):
+    for number, executed in executed_sets(chunk, before):
+        gtid = chunk.gtids[number]
+        props = {}  # Canal has none for MariaDB: header.gtid alone
         if gtid["flavor"] == GTID_MYSQL:
-            executed = GtidSet.parse(before) if executed is None else executed
-            tag = gtid["tag"].decode("ascii")
-            sid = gtid["sid"].tobytes()
-            executed.add(sid, int(gtid["gno"]), tag)
             one = GtidSet()
-            one.add(sid, int(gtid["gno"]), tag)
+            one.add(gtid["sid"].tobytes(), int(gtid["gno"]), gtid["tag"].decode("ascii"))
             props = {
                 "curtGtid": str(one),
                 "curtGtidSn": str(gtid["sequence_number"]),
                 "curtGtidLct": str(gtid["last_committed"]),
             }
-        elif gtid["flavor"] == GTID_MARIADB:
-            executed = MariadbGtid.parse(before) if executed is None else executed
-            executed.add(int(gtid["domain"]), int(gtid["server_id"]), int(gtid["gno"]))
-            props = {}  # Canal has none for MariaDB: header.gtid alone
-        else:
-            continue
         blob = b"".join(
             _field(0x62, _field(0x0A, key.encode()) + _field(0x12, value.encode()))
             for key, value in props.items()
         )
-        records[number] = (*blobs.add(blob), *blobs.add(_field(0x6A, str(executed).encode())))
+        records[number] = (*blobs.add(blob), *blobs.add(_field(0x6A, executed.encode())))
     return records
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> tuple[Int64s, Int64s]:
+def zone_transitions(name: str) -> tuple[Int64s, Int64s]:
     """Instants (seconds) at which a zone's offset changes, and the offset from each on. Covers all
     of MySQL's TIMESTAMP range. Raises ConfigError."""
     if name == "UTC":

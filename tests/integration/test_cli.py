@@ -81,6 +81,16 @@ def test_decode_entries_are_canal_messages(tmp_path: Path) -> None:
     assert rows == expected()["changes"]
 
 
+def test_decode_prints_canals_queue_messages() -> None:
+    rules = ("--partitions", "3", "--partition-hash", r".*\..*:$pk$", "--ts", "5")
+    done = command("decode", *binlog_files(), "--format", "flat", "--batch-entries", "9", *rules)
+    assert done.returncode == 0, done.stderr.decode()
+    sent = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["partition"] for line in sent} == {0, 1, 2}
+    assert {line["message"]["ts"] for line in sent} == {5}
+    assert sum(len(line["message"]["data"] or ()) for line in sent) == expected()["changes"]
+
+
 def test_decode_writes_canals_own_bytes(tmp_path: Path) -> None:
     """The options of cases.tsv, by the command: --gtid, --time-zone, --schema."""
     folder, out = GOLDEN / "mysql97", tmp_path / "entries.pb"

@@ -18,11 +18,14 @@ import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
-from ray_canal.offline import decode_chunks
+from ray_canal.offline import decode_chunks, decode_entries, decode_messages
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import delimited_pieces
+from ray_canal.views.flat import OLD_CANAL, OLD_EXACT, FlatOptions
+from ray_canal.views.routing import Routing
 from tests.canal_text import canal_text
 from tests.golden import split_delimited
+from tests.golden.flat_reference import TS_MS, lines
 from tests.random_columns import Kind, random_kind
 from tests.servers import Server
 
@@ -236,9 +239,30 @@ def _try_seeds(server: Server, seeds: range, folder: Path) -> None:
     for _, chunk in decode_chunks(files, schema_sql=given):
         for replay in replays:
             replay.chunk(chunk)
+    _judge_messages(files, given, random.Random(seeds[0]))
     for replay in replays:
         assert replay.phase == len(IMAGES)
         assert replay.compared > 20
+
+
+def _judge_messages(files: list[str], schema: Path | None, rng: random.Random) -> None:
+    """Queue messages against the plain rendering of the same entries."""
+    entries = [
+        message
+        for data in decode_entries(files, schema_sql=schema)
+        for message in split_delimited(data)
+    ]
+    for old in (OLD_CANAL, OLD_EXACT):
+        columns = "^".join(f"c{n}" for n in range(8) if rng.random() < 0.3)
+        rule = r".*\..*:" + (columns or "$pk$")
+        routing = Routing(partitions=rng.choice([1, 3, 8]), partition_hash=rule)
+        options = FlatOptions(ts_ms=TS_MS, routing=routing, old=old)
+        found = decode_messages(files, options, schema_sql=schema)
+        expected = lines(entries, routing, exact=old == OLD_EXACT)
+        assert b"".join(found).decode() == "".join(
+            f'{{"topic":"{line.topic}","partition":{line.partition},"message":{line.message}}}\n'
+            for line in expected
+        )
 
 
 def test_random_tables(server: Server, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ _EXPANSION, _MESSAGE_BYTES = 4, 24
 
 
 @inlined
-def _is_null(code, arena, validity, values, row):
+def is_null(code, arena, validity, values, row):
     """NULL, and neither a temporal value that no calendar has nor JSON diffs without the value that
     they change."""
     if (arena[validity + (row >> 3)] >> (row & 7)) & 1:
@@ -72,12 +72,12 @@ def _is_null(code, arena, validity, values, row):
 
 
 @bare
-def _same(code, width, arena, columns, p, row):
+def same_value(code, width, arena, columns, p, row):
     """Whether a column's before and after image are equal."""
     b_validity, b_values = columns[p, C_VALIDITY], columns[p, C_VALUES]
     a_validity, a_values = columns[p, C_VALIDITY + 3], columns[p, C_VALUES + 3]
-    b_null = _is_null(code, arena, b_validity, b_values, row)
-    a_null = _is_null(code, arena, a_validity, a_values, row)
+    b_null = is_null(code, arena, b_validity, b_values, row)
+    a_null = is_null(code, arena, a_validity, a_values, row)
     if b_null or a_null:
         return b_null and a_null
     size = width
@@ -93,7 +93,7 @@ def _same(code, width, arena, columns, p, row):
 
 
 @inlined
-def _has_top_bit(code, arena, values, row):
+def has_top_bit(code, arena, values, row):
     if code == codes.U8:
         return arena[values + row] >= 128
     if code == codes.U16:
@@ -106,19 +106,19 @@ def _has_top_bit(code, arena, values, row):
 
 
 @inlined
-def _present(arena, bitmap, index):
+def is_present(arena, bitmap, index):
     return bitmap < 0 or (arena[bitmap + (index >> 3)] >> (index & 7)) & 1 != 0
 
 
 @bare
-def _is_updated(code, width, event, side, index, columns, p, row, arena):
+def is_updated(code, width, event, side, index, columns, p, row, arena):
     """Whether an after image's column differs from the before image's, or there is none."""
     if not side or columns[p, C_STILL]:
         return False
     return (
         event["event_type"] == _INSERT
-        or not _present(arena, event["present"], index)
-        or not _same(code, width, arena, columns, p, row)
+        or not is_present(arena, event["present"], index)
+        or not same_value(code, width, arena, columns, p, row)
     )
 
 
@@ -174,16 +174,16 @@ def _column_back(
             bitmap = event["present"]
             if side and bitmap >= 0:
                 bitmap += (count + 7) >> 3
-            if not _present(arena, bitmap, index):
+            if not is_present(arena, bitmap, index):
                 continue
-            updated = _is_updated(
+            updated = is_updated(
                 code, widths[code], event, side, index, columns, p, row, arena
             )
         if pos < room:
             return NO_SPACE
         end = pos
         pos = short_back(blobs, tail, tail_bytes, pieces, pos)
-        null = _is_null(code, arena, validity, values, row)
+        null = is_null(code, arena, validity, values, row)
         flags = np.int64(0x300028)  # 0x28 updated, 0x30 isNull
         if updated:
             flags |= 0x100
@@ -202,7 +202,7 @@ def _column_back(
             pos = short_back(
                 blobs, columns[p, C_NULL_HEAD], columns[p, C_NULL_HEAD + 1], pieces, pos
             )
-        elif is_widened and _has_top_bit(code, arena, values, row):
+        elif is_widened and has_top_bit(code, arena, values, row):
             pos = short_back(
                 blobs, columns[p, C_WIDE_HEAD], columns[p, C_WIDE_HEAD + 1], pieces, pos
             )

@@ -1,0 +1,104 @@
+"""The command that decodes binlog files: to entries, JSON lines, Arrow, or Canal's queue
+messages."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ray_canal.cli.options import Tables
+
+Files = Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="File (a directory for arrow); standard output if left out."
+    ),
+]
+Schema = Annotated[
+    Path | None, typer.Option(help="CREATE TABLE statements, used where they fit the rows.")
+]
+
+_QUEUE = "With --format flat and flat-entries"
+
+
+class Format(str, Enum):
+    entries = "entries"
+    json = "json"
+    arrow = "arrow"
+    flat = "flat"
+    flat_entries = "flat-entries"
+
+
+class Old(str, Enum):
+    canal = "canal"
+    exact = "exact"
+
+
+def decode(
+    files: Files,
+    format: Annotated[
+        Format,
+        typer.Option(
+            help="entries: varint length + Entry; arrow: IPC stream per table; flat, flat-entries: "
+            "what Canal would send to a message queue, as JSON lines."
+        ),
+    ] = Format.json,
+    output: Output = None,
+    schema: Schema = None,
+    lower_case_table_names: Annotated[
+        int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
+    ] = None,
+    skip_event: Annotated[
+        list[str] | None, typer.Option(help="FILE:POSITION to leave out if it cannot be read.")
+    ] = None,
+    time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
+    gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
+    gtid_set: Annotated[
+        str, typer.Option(help="With --gtid: what was executed before the first file.")
+    ] = "",
+    filter: Tables = r".*\..*",
+    topic: Annotated[str, typer.Option(help=f"{_QUEUE}: canal.mq.topic.")] = "example",
+    partition: Annotated[int, typer.Option(min=0, help="canal.mq.partition.")] = 0,
+    partitions: Annotated[int, typer.Option(min=1, help="canal.mq.partitionsNum.")] = 1,
+    partition_hash: Annotated[str, typer.Option(help="canal.mq.partitionHash.")] = "",
+    dynamic_topic: Annotated[str, typer.Option(help="canal.mq.dynamicTopic.")] = "",
+    dynamic_topic_partitions: Annotated[
+        str, typer.Option(help="canal.mq.dynamicTopicPartitionNum.")
+    ] = "",
+    database_hash: Annotated[bool, typer.Option(help="canal.mq.database.hash.")] = True,
+    batch_entries: Annotated[int, typer.Option(min=1, help="Entries that have one id.")] = 50,
+    ts: Annotated[int, typer.Option(min=0, help="`ts` in milliseconds; 0: the time now.")] = 0,
+    old: Annotated[
+        Old, typer.Option(help="exact: without columns that only an earlier row changed.")
+    ] = Old.canal,
+) -> None:
+    """Decode binlog files: no Ray, no server."""
+    from ray_canal.render import write_decoded
+    from ray_canal.views.flat import FlatOptions
+    from ray_canal.views.routing import Routing
+
+    routing = Routing(
+        topic=topic, partition=partition, partitions=partitions, partition_hash=partition_hash,
+        dynamic_topic=dynamic_topic, dynamic_topic_partitions=dynamic_topic_partitions,
+        database_hash=database_hash,
+    )  # fmt: skip
+    options = FlatOptions(
+        ts_ms=ts, routing=routing, time_zone=time_zone, gtid=gtid, old=old.value
+    )
+    write_decoded(
+        files,
+        format.value,
+        output,
+        schema,
+        filter,
+        lower_case_table_names=lower_case_table_names,
+        skip_events=skip_event or (),
+        messages={"options": options, "batch_entries": batch_entries},
+        time_zone=time_zone,
+        gtid=gtid,
+        gtid_set=gtid_set,
+    )

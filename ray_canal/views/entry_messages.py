@@ -1,0 +1,117 @@
+"""Canal's entries for message queues in protobuf (canal.mq.flatMessage = false): which entry, or
+which row of one, goes to which topic and partition, and the bytes that a message has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.canal.packet import VERSION
+from ray_canal.kernels.render import entry_split as kernels
+from ray_canal.kernels.render.flat_messages import BY_ROW, R_MODE, WHOLE
+from ray_canal.model.arrays import Bools, Bytes, Int64s
+from ray_canal.views.entries import EntryBytes, render_entries, zone_transitions
+from ray_canal.views.flat import FlatOptions
+from ray_canal.views.flat_tables import Blobs, table_records
+from ray_canal.views.routed import FlatMessages, Routed, Split, data_entries
+
+
+def entry_messages(
+    chunk: DecodedChunk,
+    first: int,
+    last: int,
+    mask: Bools | None,
+    options: FlatOptions,
+    *,
+    gtid_set: str = "",
+) -> FlatMessages:
+    """The entries [first, last) whose `mask` is true, but BEGIN and END, as protobuf `Entry`; where
+    a row's key chooses its partition, an entry of its own for each row. `packets` puts those of a
+    topic and partition together. Parameters as of `flat_messages`; Raises ConfigError."""
+    chosen = data_entries(chunk, first, last, mask)
+    routed = Routed(chunk, chosen, options.routing, by_entry=True)
+    hashed = routed.hashed
+    tables, columns = table_records(chunk.layout.tables, Blobs(), options.fields, hashed)
+    zone = zone_transitions(options.time_zone)
+    split = _by_row(chunk, routed, routed.split(chunk, chosen, tables, columns, zone))
+    wanted: Bools = np.zeros(chunk.layout.event_count, np.bool_)
+    wanted[chosen] = True
+    rendered = render_entries(
+        chunk, first, last, wanted, time_zone=options.time_zone, gtid=options.gtid,
+        gtid_set=gtid_set, fields=options.fields,
+    )  # fmt: skip
+    owners: Int64s = np.searchsorted(chosen, split.lines[:, 0])
+    rows = int(chunk.events["rows"][chosen].astype(np.int64).sum())
+    return split.placed(*_cut(rendered, owners, split, rows))
+
+
+def packets(found: FlatMessages) -> Iterator[tuple[str, int, bytes]]:
+    """(topic, partition, message) for each topic and partition: Canal's `Packet` of their entries,
+    as its consumers read it."""
+    order = np.lexsort((found.partitions, found.topics))
+    topics, partitions = found.topics[order], found.partitions[order]
+    changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
+    for group in np.split(order, np.flatnonzero(changes) + 1):
+        if not len(group):
+            continue
+        at = int(group[0])
+        topic = found.topic_names[found.topics[at]]
+        entries = [bytes(found[index]) for index in group.tolist()]
+        yield topic, int(found.partitions[at]), packet(entries)
+
+
+def packet(entries: Sequence[bytes]) -> bytes:
+    """Canal's `Packet` of entries, as it sends it to a queue: without a batch id."""
+    body = pb.Messages(messages=entries).SerializeToString()
+    return bytes(pb.Packet(version=VERSION, type=pb.MESSAGES, body=body).SerializeToString())
+
+
+def _by_row(chunk: DecodedChunk, routed: Routed, split: Split) -> Split:
+    """A line for each row of an entry whose rows choose their partition; its place in `order` is
+    then the row's number in its event."""
+    lines = split.lines
+    events = chunk.events
+    table = events["table"][lines[:, 0]]
+    by_row = np.zeros(len(lines), np.bool_)
+    if len(routed.routes):
+        by_row = (table >= 0) & (routed.routes[table, R_MODE] == BY_ROW) & (lines[:, 2] > 0)
+    counts = np.where(by_row, lines[:, 2], 1)
+    owners = np.repeat(np.arange(len(lines)), counts)
+    ordinals = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    made: Int64s = lines[owners]
+    cut = by_row[owners]
+    listed = cut & (made[:, 1] != WHOLE)
+    first = events["row"][made[:, 0]].astype(np.int64)
+    places = made[:, 1] + ordinals
+    places[listed] = split.order[places[listed]] - first[listed]
+    made[:, 1] = np.where(listed, places, np.where(cut, ordinals, WHOLE))
+    made[cut, 2] = 1
+    return Split(made, split.order, split.topics[owners], split.topic_names)
+
+
+def _cut(
+    rendered: EntryBytes, owners: Int64s, split: Split, rows_in_all: int
+) -> tuple[Bytes, Int64s]:
+    """The entries of these lines, whose numbers among the rendered ones are `owners`; where each
+    begins, and the end of the last."""
+    wholes = split.lines[:, 1] == WHOLE
+    heads: Int64s = np.zeros((len(rendered), kernels.HEAD_FIELDS), np.int64)
+    bounds: Int64s = np.zeros((rows_in_all, 2), np.int64)
+    firsts: Int64s = np.zeros(len(rendered), np.int64)
+    kernels.find_rows(rendered.buffer, rendered.offsets, heads, bounds, firsts)
+    rows = np.where(wholes, WHOLE, firsts[owners] + split.lines[:, 1])
+    whole_bytes = np.diff(rendered.offsets)[owners]
+    of_row = bounds[np.maximum(rows, 0)] if len(bounds) else np.zeros((len(rows), 2), np.int64)
+    head_bytes = heads[owners, kernels.H_STORE] - rendered.offsets[owners]
+    body_bytes = heads[owners, kernels.H_ROWS] - heads[owners, kernels.H_BODY]
+    cut_bytes = head_bytes + body_bytes + of_row[:, 1] - of_row[:, 0]
+    sizes = np.where(wholes, whole_bytes, cut_bytes + kernels.STORE_HEAD_BYTES_MAX)
+    out: Bytes = np.empty(int(sizes.sum()), np.uint8)
+    offsets: Int64s = np.zeros(len(owners) + 1, np.int64)
+    kernels.write_rows(
+        rendered.buffer, rendered.offsets, heads, owners, rows, bounds, out, offsets
+    )
+    return out, offsets

@@ -1,0 +1,170 @@
+"""Which entries and rows of a chunk become which message, and where each goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.render import flat_messages as kernels
+from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
+from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
+from ray_canal.views.entries import chosen_entries
+from ray_canal.views.routing import Route, Routing, topic_order
+
+_ROWDATA = 2
+_TEXT_BYTES = VALUE_BYTES_MAX + 32
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMessages:
+    """Messages with their places: message i is `buffer[offsets[i]:offsets[i + 1]]`.
+
+    It goes to `topic_names[topics[i]]` and `partitions[i]`, and is of the chunk's entry
+    `entries[i]`; `rows` is how many rows it has (0: a statement). Those of one topic and partition
+    are in log order. The buffer is nobody else's and is not overwritten."""
+
+    buffer: Bytes
+    offsets: Int64s
+    topics: Int32s
+    topic_names: tuple[str, ...]
+    partitions: Int32s
+    entries: Int32s
+    rows: Int32s
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> memoryview:
+        return self.buffer[self.offsets[index] : self.offsets[index + 1]].data
+
+
+def data_entries(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:
+    """Numbers of the entries that are shown and become messages: not BEGIN and END."""
+    chosen = chosen_entries(chunk, first, last, mask)
+    kept: Int64s = chosen[chunk.events["kind"][chosen] == _ROWDATA]
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Messages before they are rendered: a line of entry, place in `order`, rows and partition for
+    each, sorted by topic."""
+
+    lines: Int64s
+    order: Int32s
+    topics: Int32s
+    topic_names: tuple[str, ...]
+
+    def placed(self, buffer: Bytes, offsets: Int64s) -> FlatMessages:
+        """The rendered messages with their places."""
+        entries, _, counts, partitions = (
+            np.ascontiguousarray(self.lines[:, k], np.int32) for k in range(4)
+        )
+        return FlatMessages(
+            buffer, offsets, self.topics, self.topic_names, partitions, entries, counts
+        )
+
+
+class Routed:
+    """Where the entries of one chunk go. `hashed`: of each table, which columns choose a row's
+    partition."""
+
+    def __init__(
+        self, chunk: DecodedChunk, chosen: Int64s, routing: Routing, *, by_entry: bool
+    ) -> None:
+        self._by_entry = by_entry
+        metas = [table.meta for table in chunk.layout.tables]
+        found = [routing.route(meta.schema, meta.table) for meta in metas]
+        self.routes: Int64s = np.zeros((len(found), kernels.ROUTE_FIELDS), np.int64)
+        self.hashed: list[tuple[bool, ...]] = []
+        for number, (meta, route) in enumerate(zip(metas, found, strict=True)):
+            rule = route.rule
+            by_row = rule is not None and (route.partitions > 1 or by_entry)
+            self.routes[number] = (
+                kernels.BY_ROW if by_row else kernels.ONE,
+                route.partitions,
+                routing.seed(meta.schema) if by_row else route.partition,
+            )
+            flags: Sequence[bool] = (False,) * len(meta.columns)
+            if rule is not None and by_row:
+                names = [column.name for column in meta.columns]
+                keys = [column.is_key for column in meta.columns]
+                flags = rule.hashed(names, keys, by_entry=by_entry)
+            self.hashed.append(tuple(flags))
+        tables = chunk.events["table"][chosen]
+        statements = np.flatnonzero(tables < 0)
+        names_of = [_named(chunk, int(chosen[at])) for at in statements.tolist()]
+        self._place(routing, found, tables, statements, names_of)
+
+    def _place(
+        self,
+        routing: Routing,
+        found: list[Route],
+        tables: Int32s,
+        statements: Int64s,
+        names: list[tuple[str, str]],
+    ) -> None:
+        """Number the topics, sorted, and say which one each entry goes to."""
+        numbers: dict[str, int] = {}
+        by_table = np.array([numbers.setdefault(r.topic, len(numbers)) for r in found], np.int32)
+        own = [routing.route(*name) for name in names]
+        by_statement = [numbers.setdefault(r.topic, len(numbers)) for r in own]
+        topics: Int32s = np.zeros(len(tables), np.int32)
+        if len(found):
+            topics[:] = by_table[tables]
+        topics[statements] = by_statement
+        ordered = sorted(numbers, key=topic_order)
+        place_of: Int32s = np.zeros(max(len(numbers), 1), np.int32)
+        place_of[[numbers[name] for name in ordered]] = np.arange(len(ordered))
+        self.topic_names = tuple(ordered)
+        self._topics = place_of[topics]
+        self._fixed = 0 if routing.partition_hash else routing.partition
+
+    def split(
+        self,
+        chunk: DecodedChunk,
+        chosen: Int64s,
+        tables: Int64s,
+        columns: Int64s,
+        zone: tuple[Int64s, Int64s],
+    ) -> Split:
+        """The messages of these entries."""
+        events = read_only(chunk.events)
+        table = events["table"][chosen]
+        counts = events["rows"][chosen].astype(np.int64)
+        by_row = np.zeros(len(chosen), np.bool_)
+        if len(self.routes):
+            by_row = (table >= 0) & (self.routes[table, kernels.R_MODE] == kernels.BY_ROW)
+        total = int(counts[by_row].sum())
+        lines: Int64s = np.empty((len(chosen) + total, 4), np.int64)
+        order: Int32s = np.empty(max(total, 1), np.int32)
+        most = int(self.routes[:, kernels.R_PARTITIONS].max(initial=1))
+        count = kernels.split_by_partition(
+            chosen, self._by_entry, self._fixed, events, tables, columns, self.routes,
+            read_only(chunk.arena), *zone,
+            np.zeros(LIMBS_MAX, np.int64), np.zeros(VALUE_BYTES_MAX, np.uint8),
+            np.zeros(_TEXT_BYTES, np.uint8), np.zeros(most, np.int64),
+            np.empty(int(counts[by_row].max(initial=1)), np.int64), order, lines,
+        )  # fmt: skip
+        lines = lines[:count]
+        where = np.searchsorted(chosen, lines[:, 0])
+        topics = self._topics[where]
+        if len(self.topic_names) > 1:
+            sorted_lines = np.argsort(topics, kind="stable")
+            lines, topics = lines[sorted_lines], topics[sorted_lines]
+        return Split(lines, order, topics, self.topic_names)
+
+
+def _named(chunk: DecodedChunk, number: int) -> tuple[str, str]:
+    """(schema, table) of a statement's header."""
+    query = chunk.queries[chunk.events["aux"][number]]
+
+    def text(name: str) -> str:
+        at, size = int(query[name]), int(query[f"{name}_bytes"])
+        return chunk.arena[at : at + max(size, 0)].tobytes().decode("utf-8", "replace")
+
+    return text("schema"), text("table")

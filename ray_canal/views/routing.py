@@ -1,0 +1,217 @@
+"""Which topic and partition a message goes to, by Canal's rules (`canal.mq.*`).
+
+    partitionHash  rule(,rule)*: schema.table or a pattern, and behind a colon what chooses: columns
+                   (`id^name`) or `$pk$`, row by row; without a colon the table's name alone. The
+                   first rule that matches counts; all else goes to partition 0.
+    dynamicTopic   item(,item)*: [topic:] and a schema, schema.table or pattern. The first item that
+                   matches `schema.table`, else the first that matches `schema`, gives its topic,
+                   or the name that it matched in lower case.
+    dynamicTopicPartitionNum  topic:number(,topic:number)*; a topic or a pattern.
+
+Rules are separated by commas or semicolons. Hashes are those of Java's strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ray_canal.errors import ConfigError
+from ray_canal.patterns import compiled
+
+PRIMARY_KEY = "$pk$"
+_PATTERN = re.compile(r"[*?+|(){}\[\]\\$^]")
+_KNOWN = 4096
+
+Matcher = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """What chooses a row's partition: these columns, or the primary key (None)."""
+
+    columns: tuple[str, ...] | None
+
+    def hashed(self, names: Sequence[str], keys: Sequence[bool], *, by_entry: bool) -> list[bool]:
+        """Which of a table's columns are hashed. A name that is given twice is its own inverse in
+        a FlatMessage; in entries (`by_entry`) letters' case does not count."""
+        if self.columns is None:
+            return list(keys)
+        if by_entry:
+            wanted = {name.lower() for name in self.columns}
+            return [name.lower() in wanted for name in names]
+        return [self.columns.count(name) % 2 == 1 for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a table's messages go. `rule` None: all to `partition`; else each row by its key."""
+
+    topic: str
+    partitions: int
+    partition: int
+    rule: KeyRule | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """Canal's `canal.mq.topic`, `partition`, `partitionsNum`, `partitionHash`, `dynamicTopic`,
+    `dynamicTopicPartitionNum` and `database.hash`. Raises ConfigError: a rule is wrong."""
+
+    topic: str = "example"
+    partition: int = 0
+    partitions: int = 1
+    partition_hash: str = ""
+    dynamic_topic: str = ""
+    dynamic_topic_partitions: str = ""
+    database_hash: bool = True
+    _routes: dict[tuple[str, str], Route] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1 or self.partition < 0:
+            raise ConfigError(
+                f"{self.partitions} partitions and partition {self.partition}: at least 1, and not "
+                "below 0"
+            )
+        _hash_rules(self.partition_hash)
+        _topic_rules(self.dynamic_topic)
+        _number_rules(self.dynamic_topic_partitions)
+
+    def route(self, schema: str, table: str) -> Route:
+        """Where messages of this table go; both are empty for a statement of none."""
+        found = self._routes.get((schema, table))
+        if found is None:
+            if len(self._routes) >= _KNOWN:
+                self._routes.clear()
+            found = self._routes[schema, table] = self._route(schema, table)
+        return found
+
+    def _route(self, schema: str, table: str) -> Route:
+        topic = self._topic(schema, table)
+        partitions = self.partitions_of(topic)
+        if not self.partition_hash:
+            return Route(topic, partitions, self.partition)
+        for matches, rule in _hash_rules(self.partition_hash):
+            if matches(f"{schema}.{table}"):
+                if rule is None:
+                    return Route(topic, partitions, java_partition(java_hash(table), partitions))
+                return Route(topic, partitions, 0, rule)
+        return Route(topic, partitions, 0)
+
+    def _topic(self, schema: str, table: str) -> str:
+        if not self.dynamic_topic or not schema or not table:
+            return self.topic
+        for name in (f"{schema}.{table}", schema):
+            for matches, topic in _topic_rules(self.dynamic_topic):
+                if matches(name):
+                    return name.lower() if topic is None else topic
+        return self.topic
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        for matches, number in _number_rules(self.dynamic_topic_partitions):
+            if matches(topic):
+                return self.partitions if number is None else number
+        return self.partitions
+
+    def seed(self, schema: str) -> int:
+        """What the hash of a row's key begins with."""
+        return java_hash(schema) if self.database_hash else 0
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode()`, as an unsigned number of 32 bits."""
+    found = 0
+    units = text.encode("utf-16-le", "surrogatepass")
+    for at in range(0, len(units), 2):
+        found = (31 * found + (units[at] | units[at + 1] << 8)) & 0xFFFFFFFF
+    return found
+
+
+def java_partition(code: int, partitions: int) -> int:
+    """Canal's `Math.abs(Math.abs(hashCode) % partitionsNum)`."""
+    return abs(code - (1 << 32) if code >> 31 else code) % partitions
+
+
+def topic_order(topic: str) -> bytes:
+    """What topics are sorted by: Java's order of strings. (Canal sends a batch's topics side by
+    side, so that nothing is said about their order.)"""
+    return topic.encode("utf-16-be", "surrogatepass")
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in re.split("[,;]", text) if item]
+
+
+def _is_pattern(text: str) -> bool:
+    return _PATTERN.search(text) is not None
+
+
+def _name_matcher(text: str) -> Matcher:
+    lowered = text.lower()
+    return lambda name: name.lower() == lowered
+
+
+def _matcher(text: str) -> Matcher:
+    if not _is_pattern(text):
+        return _name_matcher(text)
+    pattern = compiled(text)
+    return lambda name: pattern.matches(name.lower())
+
+
+@lru_cache(maxsize=64)
+def _hash_rules(text: str) -> list[tuple[Matcher, KeyRule | None]]:
+    """None: the table's name chooses."""
+    rules: list[tuple[Matcher, KeyRule | None]] = []
+    for item in _items(text):
+        name, colon, keys = item.rpartition(":")
+        if not colon or not name:
+            rules.append((_matcher(item), None))
+        elif keys.lower() == PRIMARY_KEY:
+            rules.append((_matcher(name), KeyRule(None)))
+        else:
+            rules.append((_matcher(name), KeyRule(tuple(k for k in keys.split("^") if k))))
+    return rules
+
+
+@lru_cache(maxsize=64)
+def _topic_rules(text: str) -> list[tuple[Matcher, str | None]]:
+    """None: the topic is called as what was matched."""
+    rules: list[tuple[Matcher, str | None]] = []
+    for item in _items(text):
+        topic, colon, name = item.partition(":")
+        if colon:
+            rules.append((_topic_matcher(name.strip()), topic.strip()))
+        else:
+            rules.append((_topic_matcher(item), None))
+    return rules
+
+
+def _topic_matcher(text: str) -> Matcher:
+    r"""A pattern with `\.` is for `schema.table` alone, one without for `schema` alone."""
+    if not text:
+        return lambda name: False
+    matches = _matcher(text)
+    if not _is_pattern(text):
+        return matches
+    of_tables = r"\." in text
+    return lambda name: ("." in name) == of_tables and matches(name)
+
+
+@lru_cache(maxsize=64)
+def _number_rules(text: str) -> list[tuple[Matcher, int | None]]:
+    """None: no number is given."""
+    rules: list[tuple[Matcher, int | None]] = []
+    for item in _items(text):
+        name, colon, number = item.rpartition(":")
+        if not colon or not name:
+            continue
+        given = int(number) if number.isascii() and number.isdigit() else None
+        if given == 0:
+            raise ConfigError(f"dynamicTopicPartitionNum: {item!r} gives a topic no partition")
+        rules.append((_matcher(name), given))
+    return rules
