@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.fixture_servers",
     "tests.fixture_ray",
     "tests.fixture_canal_python",
+    "tests.fixture_browser",
 ]
 
 

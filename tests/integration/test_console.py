@@ -7,7 +7,6 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from typer.testing import CliRunner
 
 import ray_canal as canal
 from ray_canal import cli
-from ray_canal.config import ConsoleConfig
-from ray_canal.console.app import Console
-from ray_canal.console.cluster import Cluster
+from tests.console_site import Site
 from tests.processes import wait_for
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -28,32 +25,11 @@ NAMESPACE = "console_test"
 NAME = "shopped"
 
 
-class Site:
-    """A console in this process, and calls of it."""
-
-    def __init__(self, folder: Path, **console: Any) -> None:
-        config = ConsoleConfig.model_validate({"port": 0, "refresh_s": 0.5, **console})
-        self.file = folder / "canal.toml"
-        self.console = Console(config, Cluster(NAMESPACE), str(self.file))
-        self.url = self.console.start()
-
-    def ask(self, path: str, value: Any = None, method: str = "GET") -> Any:
-        """The JSON of an answer, else its text."""
-        body = None if value is None else json.dumps(value).encode()
-        request = urllib.request.Request(self.url + path, body, method=method)
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=90) as answer:
-            text = answer.read().decode()
-        return json.loads(text) if path.startswith("/api/") else text
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("console"), hidden_columns=["*.*.secret"])
+    site = Site(tmp_path_factory.mktemp("console"), NAMESPACE, hidden_columns=["*.*.secret"])
     yield site
-    for name in canal.destinations(namespace=NAMESPACE):
-        canal.stop(name, namespace=NAMESPACE)
-    site.console.stop()
+    site.close()
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +113,13 @@ def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Serv
     site.ask(f"{of_7}/filter", {"tables": rf"{NAME}\.u"}, "PUT")
     (seven,) = canal.subscribers(NAME, namespace=NAMESPACE)[NAME]
     assert seven["filter"] == rf"{NAME}\.u"
+    site.ask(f"{of_7}/pause", method="POST")
+    (seven,) = canal.subscribers(NAME, namespace=NAMESPACE)[NAME]
+    assert seven["paused_at"]
+    site.ask(f"{of_7}/resume", method="POST")
+    site.ask(f"{of_7}/seek", {"to": "tail"}, "POST")
+    (seven,) = canal.subscribers(NAME, namespace=NAMESPACE)[NAME]
+    assert not seven["paused_at"]
     site.ask(of_7, method="DELETE")
     assert canal.subscribers(NAME, namespace=NAMESPACE)[NAME] == []
 
