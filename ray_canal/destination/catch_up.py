@@ -20,6 +20,7 @@ from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ports import Runtime
 from ray_canal.destination.schema_records import SchemaRecords
 from ray_canal.destination.second_look import of_reading
+from ray_canal.destination.supervisor import Backoff
 from ray_canal.destination.wakeup import Wakeup
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
@@ -38,7 +39,6 @@ from ray_canal.model.subscription import Start
 
 logger = logging.getLogger(__name__)
 
-_BACKOFF_MIN_S = 0.2
 
 
 class Home(Protocol):
@@ -101,7 +101,8 @@ class CatchUp:
         self._opened: LogPipeline | None = None
         self.finished = False
         self.failure: Exception | None = None
-        self._try_at, self._pause_s = 0.0, _BACKOFF_MIN_S
+        self._backoff = Backoff(config.source.reconnect_max_s)
+        self._try_at = 0.0
 
     async def open(self, cursor: LogPosition | None) -> LogPosition:
         """Stand at the source (None: where the configuration says). Returns where the subscriber
@@ -124,8 +125,7 @@ class CatchUp:
     def fail(self, failure: Exception) -> None:
         """It cannot be served, for now: it is tried again when it asks, not at once."""
         self.failure = failure
-        self._pause_s = min(2 * self._pause_s, self._config.source.reconnect_max_s)
-        self._try_at = time.monotonic() + self._pause_s
+        self._try_at = time.monotonic() + self._backoff.next()
 
     def run(self) -> None:
         """Begin, or go on, to read for the subscriber. It is called each time that this asks."""
@@ -171,7 +171,8 @@ class CatchUp:
         subscriber = newest
         position = None if cursor is None else cursor.position
         pipeline.store.subscribe(self._client_id, self._home.terms(subscriber), position)
-        self.pipeline, self.failure, self._pause_s = pipeline, None, _BACKOFF_MIN_S
+        self.pipeline, self.failure = pipeline, None
+        self._backoff.reset()
         await self._changed.wake()
         await pipeline.run(self._deliver)
         self.finished = True

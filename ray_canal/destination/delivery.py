@@ -15,14 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray_canal.destination.failures import described, stale_batch_error
-from ray_canal.destination.lifecycle import (
-    BACKOFF_MIN_S,
-    FINISHED,
-    STARTING,
-    STOPPED,
-)
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.operations import Operations
+from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STARTING, STOPPED
 from ray_canal.destination.wakeup import NEVER
 from ray_canal.errors import (
     BatchNotFound,
@@ -171,8 +166,8 @@ class Store(Operations):
             message = pipeline.message(batch, self._epoch, untracked)
             self._gets.add("get", time.perf_counter() - asked_s)
             return message
-        if self._failure is not None and self._has_given_up():
-            raise self._failure
+        if self._supervisor.failure is not None and self._supervisor.has_given_up:
+            raise self._supervisor.failure
         return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
 
     def _is_paused(self, client_id: int) -> bool:
@@ -193,10 +188,10 @@ class Store(Operations):
         while True:
             try:
                 last_id = pipeline.store.last_batch_id(client_id)
-                if self._batch_ids.runs_out(last_id):
-                    reserve = self._batch_ids.reserve_behind
-                    await self._owned(self._cursors.write(self._epoch, reserve, last_id))
-                await self._owned(self._cursors.confirm(self._epoch, since_s))
+                if self._records.batch_ids.runs_out(last_id):
+                    reserve = self._records.batch_ids.reserve_behind
+                    await self._owned(self._records.cursors.write(self._epoch, reserve, last_id))
+                await self._owned(self._records.cursors.confirm(self._epoch, since_s))
             except InstanceRestarted:  # a new generation is about to begin
                 await self._changed.wait(time.monotonic() + BACKOFF_MIN_S)
             else:
@@ -236,17 +231,17 @@ class Store(Operations):
 
     def _ended(self, client_id: int) -> bool:
         """Whether nothing more comes, for now or for ever."""
-        if self._is_paused(client_id) and self._state != STOPPED:
+        if self._is_paused(client_id) and self._supervisor.state != STOPPED:
             return False
         if self._catch_ups.get(client_id) is not None:
             return self._finished(client_id)
-        return self._state in (FINISHED, STOPPED) or self._has_given_up()
+        return self._supervisor.state in (FINISHED, STOPPED) or self._supervisor.has_given_up
 
     def _finished(self, client_id: int) -> bool:
         catch_up, pipeline = self._catch_ups.get(client_id), self._pipeline_now(client_id)
         if pipeline is not None and pipeline.lost:
             return False
-        return self._state == FINISHED if catch_up is None else catch_up.finished
+        return self._supervisor.state == FINISHED if catch_up is None else catch_up.finished
 
     async def ack(
         self,
@@ -306,34 +301,35 @@ class Store(Operations):
         Every subscriber gets what lies behind its cursor by the new one: what was handed out and
         not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
         async with self._changing:  # nobody else ends and begins a life meanwhile
-            if self._state == STOPPED:
+            if self._supervisor.state == STOPPED:
                 raise InstanceNotRunning("the instance was stopped, should start first")
             self._config.filter.changed(changes)  # refused before anything else
             await self._open_backends()
             epoch = await self._epoch_to_write()
-            await self._owned(self._cursors.keep(epoch, self._filter_record.save, changes))
+            await self._owned(self._records.cursors.keep(epoch, self._records.filter.save, changes))
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             await self._close_pipelines()
             self._use_filter()
-            await self._set(STARTING, None)
+            await self._supervisor.set(STARTING, None)
             self._life = asyncio.create_task(self._live())
-        return self._filter_record.now.model_dump()
+        return self._records.filter.now.model_dump()
 
     async def status(self) -> dict[str, Any]:
         """State, positions, lag, rates, ring fill, subscribers: plain values, no secrets."""
         pipeline = self._opening or self._pipeline
         source = await self._source_status()
+        failure = self._supervisor.failure
         return {
             "destination": self._destination,
-            "state": self._state,
-            "error": None if self._failure is None else described(self._failure),
+            "state": self._supervisor.state,
+            "error": None if failure is None else described(failure),
             "source": self._config.source.address or ", ".join(self._config.source.files),
             "address": self._identity.address,
             "server": self._identity.server_uuid,
             "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
             "epoch": self._epoch,
-            "timeline": self._timeline.number,
+            "timeline": self._records.timeline.number,
             "generations": self._generations,
             "uptime_s": time.time() - self._started_at,
             "decoders": None if pipeline is None else pipeline.pump.decoders,
@@ -346,9 +342,9 @@ class Store(Operations):
             **self._rates.per_second(),
             "stages": self._stages(pipeline),
             "errors": self._errors,
-            "quarantined": self._schemas.quarantined(),
-            "quarantine_bytes": self._schemas.quarantine_bytes,
-            "quarantined_tables": len(self._schemas.quarantined()),
+            "quarantined": self._records.schemas.quarantined(),
+            "quarantine_bytes": self._records.schemas.quarantine_bytes,
+            "quarantined_tables": len(self._records.schemas.quarantined()),
             "quarantined_chunks": self._held_aside,
             "skipped_events": self._skipped.count,
             "last_skipped_event": self._skipped.last or None,

@@ -19,26 +19,31 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination.batch_id_record import BatchIdRecord
 from ray_canal.destination.catch_up import CatchUps
 from ray_canal.destination.failures import about_subscribers, not_subscribed_error
-from ray_canal.destination.filter_record import FilterRecord
 from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.ownership import Claim, Ownership
+from ray_canal.destination.ownership import Claim
 from ray_canal.destination.placement import Placement, oldest_cursor, oldest_in, waited_for
 from ray_canal.destination.ports import Runtime
 from ray_canal.destination.publish import publish_metrics
 from ray_canal.destination.purge_watch import watch_purge
 from ray_canal.destination.rates import Rates
-from ray_canal.destination.schema_records import SchemaRecords
+from ray_canal.destination.records import DestinationRecords
 from ray_canal.destination.second_look import SecondLook
 from ray_canal.destination.skipped import SkippedEvents
 from ray_canal.destination.source_contact import SourceContact
 from ray_canal.destination.stages import Stages
-from ray_canal.destination.start_record import StartRecord
-from ray_canal.destination.timeline_record import TimelineRecord
-from ray_canal.destination.wakeup import Wakeup, wait_with_timeout
+from ray_canal.destination.supervisor import (
+    FAILED,
+    FINISHED,
+    RESTING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    Supervisor,
+)
+from ray_canal.destination.wakeup import Wakeup
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -63,11 +68,8 @@ from ray_canal.model.subscription import Policy
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-BACKOFF_MIN_S = 0.2
 _ENDING_S = 30.0
 
-STARTING, RUNNING, RESTING = "starting", "running", "resting"
-FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 
 
 class Instance:
@@ -85,22 +87,13 @@ class Instance:
         self._config = config
         self._destination = config.destination
         self._runtime = runtime
-        self._opened = False  # what can be called then only: _cursors, _schemas
-        self._opening_backends = asyncio.Lock()
         self._folder = spill_folder.root_of(self._config, meta) / self._destination
         self._own_tables = meta.own_tables
-        self._schemas = SchemaRecords(meta, self._config)
-        self._filter_record = FilterRecord(self._config)
-        self._start_record = StartRecord(self._destination, self._config.source)
-        self._timeline = TimelineRecord(self._destination)
+        self._records = DestinationRecords(config, meta, claim or Claim())
         self._changing = asyncio.Lock()
         self._changed = Wakeup()
-        self._again = asyncio.Event()  # what has failed may go now, sooner than the pause ends
-        self._state = STARTING
-        self._failure: Exception | None = None
+        self._supervisor = Supervisor(self._changed, config.source.reconnect_max_s)
         self._epoch = 0
-        self._cursors = Ownership(self._destination, meta, claim or Claim())
-        self._batch_ids = BatchIdRecord(self._destination)
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._identity = SourceIdentity("")
         self._start: EntryPosition | None = None
@@ -111,7 +104,7 @@ class Instance:
         self._subscribers: dict[int, SubscriberMeta] = {}
         self._arrivals: dict[int, int] = {}  # of connections of Canal's protocol, by client id
         self._catch_ups = CatchUps(
-            self._config, self._new_folder, self._changed, self, self._schemas, runtime
+            self._config, self._new_folder, self._changed, self, self._records.schemas, runtime
         )
         self._handed_out = HandedOut()
         self._rates = Rates()
@@ -133,51 +126,33 @@ class Instance:
     # --- the life of the instance -------------------------------------------------------------
 
     async def _live(self) -> None:
-        pause_s = BACKOFF_MIN_S
-        while True:
-            began = time.monotonic()
-            self._again.clear()
-            try:
-                await self._open_backends()
-                await self._rest()
-                if await self._generation():
-                    return
-                continue
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                reading = self._state == RUNNING
-                failure = self._second_look.at(self._runtime.unwrap(error), reading=reading)
-                logger.warning("destination %s: %s", self._destination, failure)
-                self._errors += 1
-                await self._set(FAILED, failure)
-                if isinstance(failure, LogRenamed) and self._pipeline is not None:
-                    await self._pipeline.drained()
-                if isinstance(failure, Fenced | DecodeError):
-                    return  # another owner has it, or the same bytes would fail again
-            finally:
-                await self._end_upstream()
-            if time.monotonic() - began > 10 * pause_s:
-                pause_s = BACKOFF_MIN_S
-            with contextlib.suppress(asyncio.TimeoutError):
-                await wait_with_timeout(pause_s, self._again.wait())
-            pause_s = min(2 * pause_s, self._config.source.reconnect_max_s)
+        await self._supervisor.run(self._attempt, self._failed, self._end_upstream)
+
+    async def _attempt(self) -> bool:
+        await self._open_backends()
+        await self._rest()
+        return await self._generation()
+
+    async def _failed(self, error: Exception) -> bool:
+        """Note why a generation ended. Return whether no other one may begin."""
+        reading = self._supervisor.state == RUNNING
+        failure = self._second_look.at(self._runtime.unwrap(error), reading=reading)
+        logger.warning("destination %s: %s", self._destination, failure)
+        self._errors += 1
+        await self._supervisor.set(FAILED, failure)
+        if isinstance(failure, LogRenamed) and self._pipeline is not None:
+            await self._pipeline.drained()
+        # Another owner has it, or the same bytes would fail again.
+        return isinstance(failure, Fenced | DecodeError)
 
     async def _open_backends(self) -> None:
-        """Once they could be; again, where one was damaged or replaced meanwhile. Raises
-        ConfigError: damaged, refused; MetaUnavailable."""
-        async with self._opening_backends:
-            if not self._opened or self._schemas.damaged:
-                await self._schemas.open()
-            if not self._opened or self._cursors.damaged:
-                await self._cursors.open()
-                await self._cursors.run(self._filter_record.load)
-                self._use_filter()
-                self._opened = True
+        """Raises ConfigError: damaged, refused; MetaUnavailable."""
+        if await self._records.open():
+            self._use_filter()
 
     def _use_filter(self) -> None:
         """For the pipelines from the next one on."""
-        shown = self._filter_record.now.hiding(self._own_tables)
+        shown = self._records.filter.now.hiding(self._own_tables)
         self._config = self._config.model_copy(update={"filter": shown})
         self._catch_ups.use(self._config)
 
@@ -187,60 +162,61 @@ class Instance:
         if runs == "always" or (runs == "once_subscribed" and self._generations):
             return
         self._deserted = self._expected = False
-        self._subscribers = await self._cursors.load()
+        self._subscribers = await self._records.cursors.load()
         self._expected |= bool(self._subscribers)
         if not self._expected:
             await self._close_pipelines()
             self._start = None
-            await self._set(RESTING, None)
+            await self._supervisor.set(RESTING, None)
             while not self._expected:
                 await self._changed.wait()
-        await self._set(STARTING, None)
+        await self._supervisor.set(STARTING, None)
 
     async def _generation(self) -> bool:
         """Recover and pump. Until the source stands, the log of the generation before goes on
         serving. Returns False when it ended because no subscriber is left, or is to be repeated."""
-        known = await self._cursors.load()
+        known = await self._records.cursors.load()
         expired = {client_id for client_id, one in known.items() if one.expired}
         placement = Placement(known, {*self._catch_ups.unserved, *expired})
         pipeline = self._opening = LogPipeline(
             self._config, self._new_folder(), self._changed, self._catch_ups.detach, self._runtime
         )
-        records = await self._schemas.records()
+        records = await self._records.schemas.records()
         start, identity, new_records = await self._open(pipeline, placement, records)
         self._delivered = None
         # Who has lost the destination to another owner does not take it back.
-        self._epoch = await self._cursors.acquire()
-        if self._failure is not None:
-            await self._set(STARTING, None)
+        self._epoch = await self._records.cursors.acquire()
+        if self._supervisor.failure is not None:
+            await self._supervisor.set(STARTING, None)
         # From here on nobody subscribes or acks: what was handed out is void.
         await self._close_pipelines()
-        await self._cursors.run(self._filter_record.forget_old, self._epoch)
-        await self._cursors.run(self._timeline.enter, self._epoch, identity, start.same_log)
-        batch_ids_from = await self._cursors.run(self._batch_ids.begin, self._epoch)
+        await self._records.cursors.run(self._records.filter.forget_old, self._epoch)
+        enter = self._records.timeline.enter
+        await self._records.cursors.run(enter, self._epoch, identity, start.same_log)
+        batch_ids_from = await self._records.cursors.run(self._records.batch_ids.begin, self._epoch)
         self._identity, self._start, self._started_how = identity, start.position, start.how
-        self._subscribers = await self._cursors.load()
+        self._subscribers = await self._records.cursors.load()
         # Before a cursor moves: from its new place on, nobody would read the catalog again.
-        await self._schemas.append(new_records)
+        await self._records.schemas.append(new_records)
         for client_id, cursor, place in placement.placed(start):
             await self.move_cursor(client_id, cursor, LogPosition(identity, place))
         oldest = oldest_in(self._subscribers, identity, start.position)
-        await self._schemas.keep_from(oldest, identity, [*records, *new_records])
+        await self._records.schemas.keep_from(oldest, identity, [*records, *new_records])
         if placement.is_outdated(self._subscribers, start, identity):
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
-            await self._set(STARTING, None)
+            await self._supervisor.set(STARTING, None)
             return False
         if placement.cursors or not self._keeps_start:
-            await self._cursors.run(self._start_record.forget, self._epoch)
+            await self._records.cursors.run(self._records.start.forget, self._epoch)
         else:
             began = LogPosition(identity, start.position)
-            await self._cursors.run(self._start_record.save, self._epoch, began)
-        pipeline.begin(start.position, batch_ids_from, self._timeline.number)
+            await self._records.cursors.run(self._records.start.save, self._epoch, began)
+        pipeline.begin(start.position, batch_ids_from, self._records.timeline.number)
         self._pipeline = self._catch_ups.main = pipeline
         self._let_in(pipeline, placement, start)
         self._opening = None
         self._generations += 1
-        await self._set(RUNNING, None)
+        await self._supervisor.set(RUNNING, None)
         self._pumping = asyncio.create_task(pipeline.run(self._deliver))
         try:
             await self._pumping
@@ -250,7 +226,7 @@ class Instance:
             return False
         finally:
             self._pumping.cancel()
-        await self._set(FINISHED, None)
+        await self._supervisor.set(FINISHED, None)
         await pipeline.until_lost()
         return True
 
@@ -262,7 +238,7 @@ class Instance:
             partial=True,
             reach_bytes=self._config.store.capacity_bytes,
             unattended=None if placement.cursors else await self._began(),
-            newest=await self._cursors.run(self._timeline.newest),
+            newest=await self._records.cursors.run(self._records.timeline.newest),
         )
         delivered = "" if self._delivered is None else self._delivered.gtid
         cursors = [*placement.cursors.values()]
@@ -284,7 +260,9 @@ class Instance:
             return LogPosition(self._identity, self._pipeline.store.first_position)
         if self._start is not None:
             return LogPosition(self._identity, self._start)
-        return await self._cursors.run(self._start_record.load) if self._keeps_start else None
+        if not self._keeps_start:
+            return None
+        return await self._records.cursors.run(self._records.start.load)
 
     @property
     def _keeps_start(self) -> bool:
@@ -311,10 +289,6 @@ class Instance:
                 except CursorNotInLog as error:
                     self._catch_ups.send(client_id, str(error))
 
-    async def _set(self, state: str, failure: Exception | None) -> None:
-        self._state, self._failure = state, failure
-        await self._changed.wake()
-
     def _new_folder(self) -> str:
         return str(self._folder / uuid.uuid4().hex)
 
@@ -337,8 +311,9 @@ class Instance:
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         pipeline, info = self._pipeline, chunk.info
         assert pipeline is not None
-        await self._schemas.keep(info, lambda: oldest_cursor(self._subscribers, self._start))
-        await self._timeline.reach(self._cursors, self._epoch, info.head)
+        schemas = self._records.schemas
+        await schemas.keep(info, lambda: oldest_cursor(self._subscribers, self._start))
+        await self._records.timeline.reach(self._records.cursors, self._epoch, info.head)
         pipeline.store.put(chunk, payload)
         self._held_aside += len(info.quarantined)
         self._skipped.note(info)
@@ -369,21 +344,21 @@ class Instance:
         """The timeline of a log that was opened for one subscriber. A new one is everybody's from
         the next message on: who comes back finds no lower one. Raises Fenced."""
         if not same_log:
-            enter = self._timeline.enter
-            await self._owned(self._cursors.keep(self._epoch, enter, identity, same_log))
-            self._catch_ups.use_timeline(self._timeline.number)
-        return self._timeline.number
+            enter = self._records.timeline.enter
+            await self._owned(self._records.cursors.keep(self._epoch, enter, identity, same_log))
+            self._catch_ups.use_timeline(self._records.timeline.number)
+        return self._records.timeline.number
 
     async def wait_running(self, timeout: float) -> None:
         """Return when the instance stands at its source; raise what keeps it from there."""
         deadline = time.monotonic() + timeout
-        while self._state in (STARTING, STOPPED):
+        while self._supervisor.state in (STARTING, STOPPED):
             if not await self._changed.wait(deadline):
                 raise InstanceNotRunning(
                     f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
                 )
-        if self._failure is not None:
-            raise self._failure
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
 
     async def stop(self) -> None:
         """End the upstream and release the meta backend. Nothing acked is lost."""
@@ -394,10 +369,9 @@ class Instance:
         await self._close_pipelines()
         if self._epoch:
             with contextlib.suppress(CanalError):  # who starts it again says where
-                await self._cursors.run(self._start_record.forget, self._epoch)
-        await self._set(STOPPED, InstanceNotRunning("the instance was stopped"))
-        await self._cursors.close()
-        await self._schemas.close()
+                await self._records.cursors.run(self._records.start.forget, self._epoch)
+        await self._supervisor.set(STOPPED, InstanceNotRunning("the instance was stopped"))
+        await self._records.close()
 
     # --- for the calls of clients -------------------------------------------------------------
 
@@ -405,18 +379,18 @@ class Instance:
         """The destination's own, once there is one. An instance that rests begins, if `wanted`, or
         if somebody has subscribed (to the deployment that had it before, perhaps)."""
         while self._pipeline is None:
-            if self._failure is not None:
-                raise self._failure
-            if self._state == RESTING:
-                wanted |= bool(self._subscribers or await self._cursors.load())
-                if self._state != RESTING:
+            if self._supervisor.failure is not None:
+                raise self._supervisor.failure
+            if self._supervisor.state == RESTING:
+                wanted |= bool(self._subscribers or await self._records.cursors.load())
+                if self._supervisor.state != RESTING:
                     continue
                 if not wanted:
                     raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
                 self._expected = True
-                await self._set(STARTING, None)
+                await self._supervisor.set(STARTING, None)
             await self._changed.wait()
-        if self._state == STOPPED:
+        if self._supervisor.state == STOPPED:
             raise InstanceNotRunning("the instance was stopped, should start first").at(
                 destination=self._destination
             )
@@ -425,7 +399,7 @@ class Instance:
     async def _epoch_to_write(self) -> int:
         """The epoch of this owner, also if it has not been at its source yet. Raises Fenced."""
         if not self._epoch:
-            self._epoch = await self._cursors.acquire()
+            self._epoch = await self._records.cursors.acquire()
         return self._epoch
 
     def _turn(self, client_id: int) -> asyncio.Lock:
@@ -439,7 +413,7 @@ class Instance:
         await asyncio.shield(self._saved(subscriber, self._epoch))
 
     async def _saved(self, subscriber: SubscriberMeta, epoch: int) -> None:
-        await self._owned(self._cursors.save(epoch, subscriber))
+        await self._owned(self._records.cursors.save(epoch, subscriber))
         if epoch == self._epoch:  # else a new generation has loaded what was just saved
             self._subscribers[subscriber.client_id] = subscriber
 
@@ -454,12 +428,8 @@ class Instance:
             raise
         except Fenced as error:
             self._life.cancel()
-            await self._set(FAILED, error)
+            await self._supervisor.set(FAILED, error)
             raise
-
-    def _has_given_up(self) -> bool:
-        """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
-        return self._state == FAILED and not getattr(self._failure, "retryable", False)
 
     async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
@@ -487,8 +457,9 @@ class Instance:
         oldest = oldest_cursor(waited_for(self._subscribers), self._start)
         pipeline = self._opening or self._pipeline
         found = None if pipeline is None else await pipeline.pump.source_status(oldest)
-        if self._state in (RESTING, FINISHED, STOPPED):
-            self._contact.end(at_end=self._state == FINISHED)
+        if self._supervisor.state in (RESTING, FINISHED, STOPPED):
+            self._contact.end(at_end=self._supervisor.state == FINISHED)
         else:
-            self._contact.note(found, self._last_event_time, failed=self._state == FAILED)
+            failed = self._supervisor.state == FAILED
+            self._contact.note(found, self._last_event_time, failed=failed)
         return found

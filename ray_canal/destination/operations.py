@@ -11,8 +11,8 @@ import contextlib
 from typing import Any
 
 from ray_canal.destination.failures import not_subscribed_error
-from ray_canal.destination.lifecycle import FAILED, STARTING
 from ray_canal.destination.subscribers import Subscriptions
+from ray_canal.destination.supervisor import FAILED, STARTING
 from ray_canal.errors import ConfigError, ConnectionLost, CursorNotInLog
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action, sought
@@ -127,6 +127,6 @@ class Operations(Subscriptions):
 
     async def _unhinder(self, client_id: int) -> None:
         """Its cursor may be what kept the destination from its start."""
-        if self._hopeless.pop(client_id, None) is not None and self._state == FAILED:
-            await self._set(STARTING, None)
-        self._again.set()
+        if self._hopeless.pop(client_id, None) is not None and self._supervisor.state == FAILED:
+            await self._supervisor.set(STARTING, None)
+        self._supervisor.retry_now()

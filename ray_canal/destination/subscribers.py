@@ -19,10 +19,11 @@ from ray_canal.destination.attendance import TICK_S, Attendance
 from ray_canal.destination.catch_up import source_start
 from ray_canal.destination.failures import subscriber_replaced_error
 from ray_canal.destination.full_log import FullLogWarning
-from ray_canal.destination.lifecycle import FAILED, RUNNING, STARTING, STOPPED, Instance
+from ray_canal.destination.lifecycle import Instance
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.ports import Runtime
+from ray_canal.destination.supervisor import FAILED, RUNNING, STARTING, STOPPED
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -139,11 +140,12 @@ class Subscriptions(Instance):
         """Wait for the log. Where the cursors of others keep the destination from its start, it
         begins without them: they are no reason to refuse somebody else."""
         while True:
-            if self._state == FAILED and self._hopeless and client_id not in self._hopeless:
+            failed = self._supervisor.state == FAILED
+            if failed and self._hopeless and client_id not in self._hopeless:
                 self._catch_ups.set_apart(self._hopeless)
                 self._hopeless = {}
-                await self._set(STARTING, None)
-                self._again.set()
+                await self._supervisor.set(STARTING, None)
+                self._supervisor.retry_now()
             try:
                 await self._ready_pipeline(wanted=True)
                 return
@@ -237,9 +239,10 @@ class Subscriptions(Instance):
             if not may_unsubscribe(holder, known.holder):
                 raise subscriber_replaced_error(client_id).at(destination=self._destination)
             await self._remove(client_id)
-        if self._hopeless.pop(client_id, None) is not None and self._state == FAILED:
-            await self._set(STARTING, None)  # whoever comes now waits for how it goes without it
-        self._again.set()  # it may be what kept the destination from its start
+        if self._hopeless.pop(client_id, None) is not None and self._supervisor.state == FAILED:
+            # Whoever comes now waits for how it goes without it.
+            await self._supervisor.set(STARTING, None)
+        self._supervisor.retry_now()  # it may be what kept the destination from its start
         return True
 
     async def _remove(self, client_id: int) -> None:
@@ -258,7 +261,7 @@ class Subscriptions(Instance):
         if self._pipeline is None or not self._keeps_start or any(others):
             return
         began = LogPosition(self._identity, self._pipeline.store.first_position)
-        await self._owned(self._cursors.keep(epoch, self._start_record.save, began))
+        await self._owned(self._records.cursors.keep(epoch, self._records.start.save, began))
 
     async def subscribers(self) -> list[dict[str, Any]]:
         """Each subscriber, also while the destination starts or has failed: plain values."""
@@ -270,17 +273,19 @@ class Subscriptions(Instance):
         try:
             return (await self._known()).get(client_id)
         except ConfigError:  # a record is damaged: this one, perhaps
-            ids = await self._cursors.run(MetaManager.client_ids, self._destination)
+            ids = await self._records.cursors.run(MetaManager.client_ids, self._destination)
             return SubscriberMeta(client_id, "", None) if client_id in ids else None
 
     async def _known(self) -> dict[int, SubscriberMeta]:
         """Who has subscribed, by client id, whether there is a log or not."""
-        if self._state == STOPPED:
+        if self._supervisor.state == STOPPED:
             raise InstanceNotRunning("the instance was stopped, should start first").at(
                 destination=self._destination
             )
         await self._open_backends()
-        return self._subscribers if self._pipeline is not None else await self._cursors.load()
+        if self._pipeline is not None:
+            return self._subscribers
+        return await self._records.cursors.load()
 
     def _stats(self) -> dict[str, Any]:
         if self._pipeline is None:
@@ -306,7 +311,7 @@ class Subscriptions(Instance):
             await asyncio.sleep(pause_s)
             for client_id, subscriber in self._subscribers.items():
                 self._attendance.remember(client_id, subscriber.idle_s)
-            serves = self._state == RUNNING and self._pipeline is not None
+            serves = self._supervisor.state == RUNNING and self._pipeline is not None
             self._attendance.tick(self._subscribers, serves=serves)
             if not serves or self._pipeline is None:
                 continue
@@ -379,7 +384,7 @@ class Subscriptions(Instance):
 
     async def _removed(self, client_id: int, epoch: int) -> None:
         self._arrivals.pop(client_id, None)
-        await self._owned(self._cursors.remove(epoch, client_id))
+        await self._owned(self._records.cursors.remove(epoch, client_id))
         if epoch == self._epoch:
             self._subscribers.pop(client_id, None)
 

@@ -252,7 +252,7 @@ class Simulation:
             if owner is not None and not owner.alive:
                 await asyncio.sleep(self.random.choice((0.05, 1.0)))
                 self.outside.owner = Owner(self.outside, self.config, owner.claim)
-            elif owner is not None and isinstance(owner.store._failure, Fenced):
+            elif owner is not None and isinstance(owner.store._supervisor.failure, Fenced):
                 await asyncio.sleep(1.0)
                 self._ends.append(asyncio.create_task(owner.kill()))
                 self.outside.owner = Owner(self.outside, self.config, Claim())

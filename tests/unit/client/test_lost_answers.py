@@ -218,7 +218,9 @@ def test_a_cancelled_get_with_its_ack_loses_nothing(
     asyncio.run(test())
 
 
-def test_the_bodys_error_comes_out_of_an_async_loop(lossy: LossyCalls) -> None:
+def test_the_bodys_error_comes_out_of_an_async_loop(
+    lossy: LossyCalls, every_row: list[Row]
+) -> None:
     """D10, b13: not the error of the rollback behind it."""
 
     async def test() -> None:

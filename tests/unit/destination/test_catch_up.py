@@ -229,7 +229,7 @@ def test_an_ephemeral_subscriber_that_is_silent_leaves_nothing(
                 await store.touch(guest, "a guest")
             assert {each["client_id"] for each in await store.subscribers()} == {8, guest}
             await until(lambda: guest not in store._subscribers)
-            assert set(await store._cursors.load()) == {8}
+            assert set(await store._records.cursors.load()) == {8}
             with pytest.raises(NotSubscribed, match="should subscribe first"):
                 await store.get_without_ack(guest, 1, None, "a guest")
             with pytest.raises(NotSubscribed, match="ephemeral"):

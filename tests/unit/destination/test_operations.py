@@ -236,7 +236,7 @@ def test_while_the_destination_has_failed_its_cursor_can_be_moved(tmp_path: Path
             assert await take(store, 7)
         store = new_store(tmp_path, later)
         try:
-            await until(lambda: store._state == "failed")
+            await until(lambda: store._supervisor.state == "failed")
             shown = await store.operate(7, "show")
             assert shown is not None
             assert shown["cursor"]

@@ -81,7 +81,7 @@ def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
             assert second is not None
             assert follow_each_other([first, second])
             await store.unsubscribe(7)
-            assert 7 not in await store._cursors.load()
+            assert 7 not in await store._records.cursors.load()
 
     run(story())
 
@@ -181,9 +181,9 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
                     with pytest.raises(SubscriberReplaced):
                         await call(holder)
             assert await store.list_batch_ids(7, "second") == [out.id]
-            assert (await store._cursors.load())[7].filter == ALL
+            assert (await store._records.cursors.load())[7].filter == ALL
             await store.unsubscribe(7, "second")
-            assert await store._cursors.load() == {}
+            assert await store._records.cursors.load() == {}
 
     run(story())
 
@@ -224,8 +224,8 @@ def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Pa
                 with pytest.raises(ConfigError, match="ids begin at 0"):
                     await call
             with pytest.raises(ConfigError, match="ids begin at 0"):
-                await store._cursors.remove(store._epoch, -1)
-            assert await store._cursors.run(MetaManager.load_filter, NAME)
+                await store._records.cursors.remove(store._epoch, -1)
+            assert await store._records.cursors.run(MetaManager.load_filter, NAME)
         async with running(tmp_path) as store:
             assert store._config.filter.black_tables == r"shop\.secrets"
 
@@ -251,7 +251,7 @@ def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path
                 await store.unsubscribe(7, "somebody else")
             assert await store.unsubscribe(7)
             assert not await store.unsubscribe(7)
-            await until(lambda: store._state == "running")
+            await until(lambda: store._supervisor.state == "running")
             assert await store.subscribers() == []
         finally:
             await store.stop()
@@ -296,7 +296,7 @@ def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
             with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
                 await store.wait_running(30)
             assert await store.unsubscribe(7)
-            await until(lambda: store._state == "running")
+            await until(lambda: store._supervisor.state == "running")
             assert [found["client_id"] for found in await store.subscribers()] == [8]
         finally:
             await store.stop()
@@ -376,7 +376,7 @@ def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path:
         config = instance(binlog_files()[2:], runs="while_subscribed")
         older, newer = new_store(tmp_path, config), new_store(tmp_path, config)
         try:
-            await until(lambda: newer._state == "resting")
+            await until(lambda: newer._supervisor.state == "resting")
             await older.subscribe(1, ALL, holder="me")
             assert await take(newer, 1, holder="me", seconds=30)
             with pytest.raises(NotSubscribed):

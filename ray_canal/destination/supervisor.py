@@ -1,0 +1,89 @@
+"""Repeats what may fail: the state that others see, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from ray_canal.destination.wakeup import Wakeup, wait_with_timeout
+
+BACKOFF_MIN_S = 0.2
+
+STARTING, RUNNING, RESTING = "starting", "running", "resting"
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
+
+
+class Backoff:
+    """Pauses that double from one failure to the next, up to `most_s`."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self.reset()
+
+    def reset(self) -> None:
+        """The next pause is a short one again."""
+        self._next_s = BACKOFF_MIN_S
+
+    def next(self) -> float:
+        """Return the pause after one more failure, in seconds."""
+        pause_s = self._next_s
+        self._next_s = min(2 * pause_s, self._most_s)
+        return pause_s
+
+    def lasted(self, seconds: float) -> None:
+        """What has failed now had gone on for so long: a long time begins the pauses again."""
+        if seconds > 10 * self._next_s:
+            self.reset()
+
+
+class Supervisor:
+    """State of a destination, and the loop that starts it again. `changed` wakes whoever waits for
+    another state."""
+
+    def __init__(self, changed: Wakeup, backoff_max_s: float) -> None:
+        self._changed = changed
+        self._backoff = Backoff(backoff_max_s)
+        self._retry = asyncio.Event()
+        self.state = STARTING
+        self.failure: Exception | None = None
+
+    async def set(self, state: str, failure: Exception | None = None) -> None:
+        """Enter a state."""
+        self.state, self.failure = state, failure
+        await self._changed.wake()
+
+    def retry_now(self) -> None:
+        """End the pause: what has failed may succeed now."""
+        self._retry.set()
+
+    @property
+    def has_given_up(self) -> bool:
+        """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
+        return self.state == FAILED and not getattr(self.failure, "retryable", False)
+
+    async def run(
+        self,
+        attempt: Callable[[], Awaitable[bool]],
+        failed: Callable[[Exception], Awaitable[bool]],
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Repeat `attempt` until it returns True, or `failed`, which is told of each failure,
+        returns True; `end` follows each attempt."""
+        self._backoff.reset()
+        while True:
+            began = time.monotonic()
+            self._retry.clear()
+            try:
+                if await attempt():
+                    return
+                continue
+            except Exception as error:
+                if await failed(error):
+                    return
+            finally:
+                await end()
+            self._backoff.lasted(time.monotonic() - began)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await wait_with_timeout(self._backoff.next(), self._retry.wait())
