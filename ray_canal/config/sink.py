@@ -11,7 +11,7 @@ from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 
-SinkType = Literal["mysql", "jsonl", "python"]
+SinkType = Literal["kafka", "mysql", "jsonl", "python"]
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
@@ -48,6 +48,30 @@ class MirrorConfig(Section):
         return self
 
 
+class RoutingConfig(Section):
+    """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`)."""
+
+    topic: str = "example"
+    partition: int = Field(default=0, ge=0)
+    partitions: int = Field(default=1, ge=1)
+    partition_hash: str = ""
+    dynamic_topic: str = ""
+    dynamic_topic_partitions: str = ""
+    database_hash: bool = True
+
+
+class KafkaConfig(Section):
+    """A Kafka cluster and what messages are made of. `properties` are librdkafka's."""
+
+    properties: dict[str, SecretText] = Field(default={})
+    format: Literal["flat", "protobuf", "arrow"] = "flat"
+    old: Literal["canal", "exact"] = "canal"
+    transactional: bool = True
+    cursor_topic: str = "canal.cursors"
+    message_bytes_max: int = Field(default=900_000, ge=1024)
+    timeout_s: float = Field(default=60.0, gt=0)
+
+
 class SinkConfig(Section):
     """One sink: which destination's changes go to which target."""
 
@@ -67,6 +91,8 @@ class SinkConfig(Section):
     retry_max_s: float = Field(30.0, gt=0)
     give_up_after_s: float = Field(0.0, ge=0)
     mirror: MirrorConfig = MirrorConfig()
+    kafka: KafkaConfig = KafkaConfig()
+    routing: RoutingConfig = RoutingConfig()
     options: dict[str, str] = Field(default={})
 
     @property
@@ -84,8 +110,19 @@ class SinkConfig(Section):
             text = getattr(self, key)
             if text and not _FUNCTION.fullmatch(text):
                 raise ValueError(f'sink {self.name}: {key} {text!r}: expected "module:name"')
-        needed = {"mysql": self.mirror.address, "jsonl": self.path, "python": self.target}
-        named = {"mysql": "mirror.address", "jsonl": "path", "python": "target"}
+        brokers = str(self.kafka.properties.get("bootstrap.servers", ""))
+        needed = {
+            "mysql": self.mirror.address,
+            "jsonl": self.path,
+            "python": self.target,
+            "kafka": brokers,
+        }
+        named = {
+            "mysql": "mirror.address",
+            "jsonl": "path",
+            "python": "target",
+            "kafka": 'kafka.properties."bootstrap.servers"',
+        }
         if not needed[self.type]:
             raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
         return self

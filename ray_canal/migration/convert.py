@@ -28,6 +28,7 @@ from ray_canal.migration.keys import (
     is_harmless,
 )
 from ray_canal.migration.properties import Properties, destination_of, instance_files, read
+from ray_canal.migration.queues import KAFKA_MODE, kafka_sink
 
 Tree = dict[str, Any]
 
@@ -93,7 +94,8 @@ def import_canal(
     found = [*_said("canal.properties", server, SERVER_KEYS), *_unknown("canal.properties", server)]
     tree: Tree = {}
     backends = set()
-    trees = []
+    trees: list[Tree] = []
+    sinks: list[Tree] = []
     for name, path in files.items():
         own = read(path)
         values = {**server.values, **own, **given, "canal.instance.destination": name}
@@ -103,12 +105,18 @@ def import_canal(
         tree_of_one = _instance(name, properties, spring == "local-instance.xml", found)
         tree_of_one["time_zone"] = _time_zone(name, time_zone, found)
         trees.append(tree_of_one)
+        if server.get("canal.serverMode").lower() == KAFKA_MODE:
+            said: list[tuple[str, str]] = []
+            sinks.append(kafka_sink(name, properties, said))
+            found += [Finding(name, key, text) for key, text in said]
         found += _said(name, properties, INSTANCE_KEYS)
         found += _unknown(name, Properties(own))
     tree["meta"] = _meta(server, backends)
     if not _flag(server, "canal.withoutNetty"):
         tree["server"] = _server(server, found)
     tree["instance"] = trees
+    if sinks:
+        tree["sink"] = sinks
     load(tree)
     return Imported(tree, tuple(_without_repeats(found)))
 

@@ -23,6 +23,14 @@ def make_sink(config: SinkConfig) -> Sink:
         from ray_canal.sinks.mysql import MySqlDatabase
 
         return Mirror(config.name, config.mirror, MySqlDatabase(config.mirror))
+    if config.type == "kafka":
+        try:
+            from ray_canal.sinks.kafka import KafkaSink
+        except ImportError as error:
+            raise ConfigError(
+                f'sink {config.name}: {error}; run: pip install "ray-canal[kafka]"'
+            ) from None
+        return KafkaSink(config)
     if config.type == "jsonl":
         from ray_canal.sinks.jsonl import JsonLines
 

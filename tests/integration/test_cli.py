@@ -40,7 +40,7 @@ def test_help_lists_every_command() -> None:
 def test_import_writes_a_file_that_check_reads(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     server = tmp_path / "canal.properties"
-    server.write_text("canal.destinations = orders\ncanal.serverMode = kafka\n")
+    server.write_text("canal.destinations = orders\ncanal.serverMode = pulsarMQ\n")
     text = "canal.instance.master.address = 127.0.0.1:1\ncanal.instance.dbPassword = s3cret\n"
     (tmp_path / "orders" / "instance.properties").write_text(text)
     out = tmp_path / "canal.toml"

@@ -1,0 +1,62 @@
+"""Canal's Kafka mode becomes a sink of each destination."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_canal.config import load
+from ray_canal.errors import ConfigError
+from ray_canal.migration.convert import import_canal
+from ray_canal.migration.toml_text import render
+
+SERVER = """
+canal.destinations = orders
+canal.serverMode = kafka
+canal.mq.flatMessage = true
+canal.mq.database.hash = false
+kafka.bootstrap.servers = k1:9092,k2:9092
+kafka.acks = all
+kafka.retries = 0
+kafka.max.request.size = 2097152
+kafka.sasl.jaas.config = s3cret
+"""
+INSTANCE = r"""
+canal.instance.master.address = db:3306
+canal.mq.topic = example
+canal.mq.dynamicTopic = orders:shop\\..*
+canal.mq.partitionsNum = 3
+canal.mq.partitionHash = shop.item:id^name,.*\\..*:$pk$
+"""
+
+
+def test_kafka_mode_becomes_a_sink(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "canal.properties").write_text(SERVER)
+    (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
+    found = import_canal(tmp_path / "canal.properties")
+    assert not found.refused
+    text = render(found, ["canal.properties"])
+    assert "s3cret" not in text
+    (tmp_path / "canal.toml").write_text(text)
+    sink = load(tmp_path / "canal.toml").sink_named("orders-kafka")
+    assert (sink.destination, sink.client_id, sink.kafka.format) == ("orders", 1001, "flat")
+    assert "k1:9092" not in repr(sink)
+    assert found.tree["sink"][0]["kafka"]["properties"] == {
+        "bootstrap.servers": "k1:9092,k2:9092", "acks": "all", "message.max.bytes": "2097152"
+    }  # fmt: skip
+    routing = sink.routing
+    assert (routing.topic, routing.partitions, routing.database_hash) == ("example", 3, False)
+    assert routing.dynamic_topic == r"orders:shop\..*"
+    assert routing.partition_hash == r"shop.item:id^name,.*\..*:$pk$"
+    assert any(each.key == "kafka.sasl.jaas.config" for each in found.findings)
+
+
+def test_kafka_mode_without_servers_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    server = SERVER.replace("kafka.bootstrap.servers", "kafka.client.id")
+    (tmp_path / "canal.properties").write_text(server)
+    (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers"):
+        import_canal(tmp_path / "canal.properties")
