@@ -13,19 +13,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
     EVENT_SILENT,
     FLAVOR_MARIADB,
     RawChunk,
 )
-from ray_canal.binlog.format import parse_query
+from ray_canal.binlog.events import parse_query
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.rows.records import number_tables
 from ray_canal.model.canal_types import QUERY, ROWDATA
@@ -61,7 +62,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     for entry in walked.questions.tolist():
         event, body = events[entry], slice(*bodies[entry].tolist())
         try:
-            if event["kind"] == w.KIND_SPECIAL:
+            if event["kind"] == q.KIND_SPECIAL:
                 answers.append((entry, _records(raw.data[body].tobytes(), event, classify)))
             else:
                 number = int(event["table"])
@@ -72,7 +73,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
                 tables.append(table)
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
-            failure = at_event(error, raw, body.start - types.HEADER_BYTES)
+            failure = at_event(error, raw, body.start - event_types.HEADER_BYTES)
             events, bodies = events[:entry], bodies[:entry]
             break
     first = None
@@ -119,9 +120,9 @@ def _table(
 def _records(body: bytes, event: np.void, classify: Classify) -> Sequence[QueryRecord]:
     kind = int(event["type_code"])
     position, timestamp = int(event["position"]), int(event["timestamp"])
-    if kind == types.EXECUTE_LOAD_QUERY_EVENT:  # thirteen bytes about the file, then as a QUERY
+    if kind == event_types.EXECUTE_LOAD_QUERY:  # thirteen bytes about the file, then as a QUERY
         body = body[:13] + body[26:]
-    if kind in (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT):
+    if kind in (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY):
         query = parse_query(body)
         return classify(
             QueryEvent(
@@ -135,10 +136,10 @@ def _records(body: bytes, event: np.void, classify: Classify) -> Sequence[QueryR
                 error_code=query.error_code,
             )
         )
-    if kind in (types.INTVAR_EVENT, types.RAND_EVENT, types.USER_VAR_EVENT):
+    if kind in (event_types.INTVAR, event_types.RAND, event_types.USER_VAR):
         return (QueryRecord(QUERY, "", "", text_of(kind, body), "", False),)
     # The statement that the next rows come from.
-    if kind == types.ROWS_QUERY_EVENT:
+    if kind == event_types.ROWS_QUERY:
         # The length byte in front is cut off at 255, and so of no use.
         sql = decode_text(body[1:], "utf8mb4")
         return classify(QueryEvent("", sql, 0, position, timestamp, is_annotation=True))

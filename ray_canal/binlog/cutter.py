@@ -15,16 +15,16 @@ Chunks share buffers: a chunk is a view of what was received, and no byte of it 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkHead, RawChunk
-from ray_canal.binlog.format import version_numbers
+from ray_canal.binlog.events import parse_format_description, parse_heartbeat, parse_rotate
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan as walk
 from ray_canal.malloc import large
 from ray_canal.model.arrays import Bytes
@@ -36,8 +36,7 @@ _SMALL_TAIL_BYTES = 256 << 10
 _EARLY_PART = 16
 """A chunk may be smaller by this part if it then ends where a transaction does."""
 
-_CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
-_HEARTBEATS = (walk.HEARTBEAT_EVENT, walk.HEARTBEAT_V2_EVENT)
+_HEARTBEATS = (event_types.HEARTBEAT, event_types.HEARTBEAT_V2)
 _EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
 
 
@@ -136,33 +135,21 @@ class ChunkCutter:
     def set_format(self, event: bytes) -> None:
         """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent;
         PositionNotFound: it is another file's of the name of the one that was read so far."""
-        if len(event) < walk.HEADER_BYTES + 57 or event[4] != walk.FORMAT_EVENT:
-            raise self._corrupt("FORMAT_DESCRIPTION event is too short, or is none")
-        body = event[walk.HEADER_BYTES :]
-        version, raw_name, _, header_bytes = struct.unpack_from("<H50sIB", body)
-        if version != 4 or header_bytes != walk.HEADER_BYTES:
-            raise UnsupportedEvent(
-                f"binlog version {version} with {header_bytes}-byte event headers; only version 4 "
-                "with 19 (MySQL 5.0 and later) is supported"
-            ).at(self.journal_name, self.position)
-        self._learn_created(int.from_bytes(event[:4], "little"))
-        self.server_version = raw_name.split(b"\0")[0].decode("latin-1")
-        is_mariadb = "mariadb" in self.server_version.lower()
-        self.flavor = FLAVOR_MARIADB if is_mariadb else FLAVOR_MYSQL
-        lengths = body[57:]
-        algorithm = 0
-        has_algorithm = version_numbers(self.server_version) >= _CHECKSUM_SINCE[self.flavor]
-        if has_algorithm and len(lengths) >= 5:
-            algorithm, lengths = lengths[-5], lengths[:-5]
-        if algorithm not in (0, 1):
-            raise UnsupportedEvent(f"binlog checksum algorithm {algorithm} is not known").at(
-                self.journal_name, self.position
-            )
-        self.has_checksum = algorithm == 1
-        self.post_header_bytes = lengths
-        self._state[walk.TRAILER_BYTES] = 4 * self.has_checksum
+        try:
+            told = parse_format_description(event)
+        except DecodeError as error:
+            raise error.at(self.journal_name, self.position) from None
+        self._learn_created(told.created_s)
+        self.server_version, self.flavor = told.server_version, told.flavor
+        self.has_checksum = told.has_checksum
+        self.post_header_bytes = lengths = told.post_header_bytes
+        self._state[walk.TRAILER_BYTES] = self._trailer
         self._state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
-        self._state[walk.MARIADB] = is_mariadb
+        self._state[walk.MARIADB] = told.flavor == FLAVOR_MARIADB
+
+    @property
+    def _trailer(self) -> int:
+        return event_types.CHECKSUM_BYTES if self.has_checksum else 0
 
     def _learn_created(self, created_s: int) -> None:
         if self._state[walk.CONTIGUOUS] and self.created_s:
@@ -366,7 +353,7 @@ class ChunkCutter:
         length = int.from_bytes(self._buffer[at + 9 : at + 13].tobytes(), "little")
         if code == walk.BAD_LENGTH:
             raise self._corrupt(
-                f"event length {length} is not between {walk.HEADER_BYTES} and "
+                f"event length {length} is not between {event_types.HEADER_BYTES} and "
                 f"{int(state[walk.EVENT_BYTES_MAX])} (source.event_bytes_max)"
             )
         event = self._buffer[at : at + length].tobytes()
@@ -374,17 +361,18 @@ class ChunkCutter:
         log_position, flags = struct.unpack_from("<IH", event, 13)
         # (Where a dump by GTID begins in the midst of a file, MySQL 9 sends the file's first event
         # with the position that it has there.)
-        elsewhere = kind == walk.FORMAT_EVENT and self.position != BINLOG_START
+        elsewhere = kind == event_types.FORMAT_DESCRIPTION and self.position != BINLOG_START
         artificial = not state[walk.CONTIGUOUS] and (
-            log_position == 0 or bool(flags & walk.ARTIFICIAL_FLAG) or elsewhere
+            log_position == 0 or bool(flags & event_types.FLAG_ARTIFICIAL) or elsewhere
         )
         # One in a file takes up room there, as any event, and its checksum is looked at as theirs.
         is_heartbeat = not state[walk.CONTIGUOUS] and kind in _HEARTBEATS
         if is_heartbeat:
-            self._heartbeat(event)
-        elif kind == walk.FORMAT_EVENT:
+            told = parse_heartbeat(event, self.position, self._trailer)
+            self.heartbeat_position = self.heartbeat_position if told is None else told
+        elif kind == event_types.FORMAT_DESCRIPTION:
             self.set_format(event)
-        elif kind == walk.MARIADB_START_ENCRYPTION_EVENT and state[walk.CONTIGUOUS]:
+        elif kind == event_types.MARIADB_START_ENCRYPTION and state[walk.CONTIGUOUS]:
             raise UnsupportedEvent(
                 "the binlog file is encrypted (MariaDB START_ENCRYPTION); read it from the server, "
                 "or turn encrypt_binlog off"
@@ -392,7 +380,7 @@ class ChunkCutter:
         state[walk.AT] = at + length
         if artificial or is_heartbeat:
             self._drop_event(at, length)
-            if kind == walk.ROTATE_EVENT:
+            if kind == event_types.ROTATE:
                 self._rotate(event)
         else:
             state[walk.POSITION] += length
@@ -409,15 +397,11 @@ class ChunkCutter:
         self._state[walk.AT] = at
 
     def _rotate(self, event: bytes) -> None:
-        """An artificial ROTATE: the name of the file that the next events are of."""
-        body = event[walk.HEADER_BYTES :]
-        # It comes before the FORMAT_DESCRIPTION that would say whether it ends in a checksum.
-        if len(body) > 12 and zlib.crc32(event[:-4]) == int.from_bytes(event[-4:], "little"):
-            body = body[:-4]
-        if len(body) < 9:
-            raise self._corrupt("ROTATE event is too short")
-        name = body[8:].decode("utf-8", "surrogateescape")
-        position = int.from_bytes(body[:8], "little")
+        """Go on in the file that an artificial ROTATE names: the next events are of it."""
+        try:
+            name, position = parse_rotate(event)
+        except CorruptEvent as error:
+            raise error.at(self.journal_name, self.position) from None
         if (name, position) != (self.journal_name, self.position):
             self._enter(name, position)
 
@@ -434,22 +418,6 @@ class ChunkCutter:
         self._carried_bytes, self._prefix = 0, []
         self._mark_head()
 
-    def _heartbeat(self, event: bytes) -> None:
-        """Both forms tell how far the server has read; version 2 in 64 bits, as
-        type-length-value.
-        """
-        if event[4] == walk.HEARTBEAT_EVENT:
-            low = int.from_bytes(event[13:17], "little")
-            self.heartbeat_position = self.position >> 32 << 32 | low
-            return
-        body = event[walk.HEADER_BYTES : len(event) - 4 * self.has_checksum]
-        at = 0
-        while at + 2 <= len(body) and body[at]:
-            size = body[at + 1]
-            if body[at] == 2 and size <= 9:
-                self.heartbeat_position = _packed_integer(body[at + 2 : at + 2 + size])
-            at += 2 + size
-
     def _corrupt(self, what: str) -> CorruptEvent:
         return CorruptEvent(what).at(self.journal_name, self.position)
 
@@ -458,11 +426,3 @@ def _failing(error: DecodeError) -> Iterator[RawChunk]:
     while True:
         raise error
         yield
-
-
-def _packed_integer(data: bytes) -> int:
-    """MySQL's length-encoded integer."""
-    if not data or data[0] < 0xFB:
-        return data[0] if data else 0
-    size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(data[0], 0)
-    return int.from_bytes(data[1 : 1 + size], "little")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ray_canal.binlog import json_diffs, types
+from ray_canal.binlog import json_diffs
 from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.chunk import (
     EVENT,
@@ -26,12 +26,14 @@ from ray_canal.binlog.chunk import (
     records_in,
 )
 from ray_canal.binlog.control_plane import control_plane
+from ray_canal.binlog.events import event_name
 from ray_canal.binlog.layout import ArenaSketch, aligned, place_queries, table_layout
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.plan import Plan, make_plan
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
 from ray_canal.binlog.walked import at_event, how_to_pass, table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.json.column import fill_json
 from ray_canal.kernels.rows import fill as f
@@ -123,7 +125,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
             chunk = _fill(work, count)
             break
         except _Failed as failed:
-            at = int(parsed.bodies[failed.number, 0]) - types.HEADER_BYTES
+            at = int(parsed.bodies[failed.number, 0]) - event_types.HEADER_BYTES
             error = at_event(failed.error, raw, at)
             if error.position in raw.head.skips:
                 parsed = _without(parsed, failed.number, str(error))
@@ -163,7 +165,7 @@ def _without(parsed: ParsedChunk, number: int, why: str) -> ParsedChunk:
     event = events[number]
     skipped = SkippedEvent(
         int(event["position"]),
-        types.event_name(int(event["type_code"])),
+        event_name(int(event["type_code"])),
         int(event["length"]),
         f"source.skip_events; {why}",
     )
@@ -223,7 +225,7 @@ def _first_json(work: _Work) -> int:
 def _failed(work: _Work, code: int, k: int) -> _Failed:
     number = int(work.events[k, r.E_NUMBER])
     table = work.parsed.tables[int(work.events[k, r.E_TABLE])].meta.full_name
-    kind = types.event_name(int(work.parsed.events["type_code"][number]))
+    kind = event_name(int(work.parsed.events["type_code"][number]))
     return _Failed(number, CorruptEvent(f"{kind} of {table}: {_MESSAGES[code]}"))
 
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.events import event_name
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan
 from ray_canal.kernels.framing.walk import FRAME_BYTES
 from ray_canal.model.arrays import Bytes
@@ -62,7 +63,7 @@ class _Opener:
         self._chunk = chunk
         self._chunk_bytes = chunk_bytes
         self._event_bytes_max = event_bytes_max
-        self._trailer = types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
+        self._trailer = event_types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
         self.start = chunk.head.position
         self._head = chunk.head
         carried = chunk.head.carried_bytes
@@ -81,8 +82,8 @@ class _Opener:
             length = int.from_bytes(data[found + 9 : found + 13].tobytes(), "little")
             event = data[found : found + length]
             self._check(event)
-            is_payload = event[4] == types.TRANSACTION_PAYLOAD_EVENT
-            is_query = event[4] == types.MARIADB_QUERY_COMPRESSED_EVENT
+            is_payload = event[4] == event_types.TRANSACTION_PAYLOAD
+            is_query = event[4] == event_types.MARIADB_QUERY_COMPRESSED
             # A query may stand outside of transactions; rows are always in one.
             if self._size >= self._chunk_bytes and not is_query:
                 yield self._cut_before(self.start, in_transaction=not is_payload)
@@ -105,7 +106,7 @@ class _Opener:
         if self._trailer:
             expected = int.from_bytes(event[-4:].tobytes(), "little")
             if zlib.crc32(event[:-4].data) != expected:
-                name = types.event_name(int(event[4]))
+                name = event_name(int(event[4]))
                 raise CorruptEvent(f"{name}: the checksum does not fit the event's bytes")
 
     def _add(self, *parts: Bytes) -> None:
@@ -119,7 +120,7 @@ class _Opener:
         timestamp, _, server_id, length, log_position, flags = _HEADER.unpack_from(event.tobytes())
         header = _HEADER.pack(
             timestamp,
-            types.TRANSACTION_PAYLOAD_EVENT,
+            event_types.TRANSACTION_PAYLOAD,
             server_id,
             FRAME_BYTES,
             log_position,
@@ -156,7 +157,7 @@ class _Opener:
     # ---- MySQL's payload
 
     def _payload(self, event: Bytes, length: int) -> Iterator[RawChunk]:
-        payload = _payload(event[types.HEADER_BYTES : length - self._trailer])
+        payload = _payload(event[event_types.HEADER_BYTES : length - self._trailer])
         inner = 0
         rest: Bytes = np.empty(0, np.uint8)
         for block in payload.blocks(self._chunk_bytes):
@@ -236,31 +237,31 @@ def _payload(body: Bytes) -> _Payload:
 def _plain_event(event: Bytes, trailer: int, post_header: bytes, bytes_max: int) -> Bytes:
     """MariaDB's compressed event as the plain one, without checksum."""
     kind = int(event[4])
-    name = types.event_name(kind)
-    body = event[types.HEADER_BYTES : event.size - trailer].tobytes()
+    name = event_name(kind)
+    body = event[event_types.HEADER_BYTES : event.size - trailer].tobytes()
     reader = Reader(body, name)
-    if kind == types.MARIADB_QUERY_COMPRESSED_EVENT:
-        plain_kind = types.QUERY_EVENT
+    if kind == event_types.MARIADB_QUERY_COMPRESSED:
+        plain_kind = event_types.QUERY
         head = reader.take(_QUERY_HEAD_BYTES)
         reader.skip(int.from_bytes(head[11:13], "little") + head[8] + 1)
     else:
-        plain_kind = kind - types.MARIADB_ROWS_COMPRESSED_V1.start + types.WRITE_ROWS_V1_EVENT
-        number = types.TABLE_MAP_EVENT - 1
+        plain_kind = kind - event_types.MARIADB_WRITE_ROWS_COMPRESSED_V1 + event_types.WRITE_ROWS_V1
+        number = event_types.TABLE_MAP - 1
         short_ids = len(post_header) > number and post_header[number] == 6
         reader.skip((4 if short_ids else 6) + 2)
-        if kind in types.MARIADB_ROWS_COMPRESSED:
-            plain_kind = kind - types.MARIADB_ROWS_COMPRESSED.start + types.WRITE_ROWS_EVENT
+        if kind >= event_types.MARIADB_WRITE_ROWS_COMPRESSED:
+            plain_kind = kind - event_types.MARIADB_WRITE_ROWS_COMPRESSED + event_types.WRITE_ROWS
             extra = reader.integer(2)
             if extra < 2:
                 raise CorruptEvent(f"{name}: its extra data is too short")
             reader.skip(extra - 2)
         bitmap_bytes = (reader.packed() + 7) // 8
-        is_update = plain_kind in (types.WRITE_ROWS_V1_EVENT + 1, types.WRITE_ROWS_EVENT + 1)
+        is_update = plain_kind in (event_types.UPDATE_ROWS_V1, event_types.UPDATE_ROWS)
         reader.skip(bitmap_bytes * (2 if is_update else 1))
     head_bytes = body[: len(body) - reader.left]
     text = _inflated(reader, name, bytes_max)
     timestamp, _, server_id, _, log_position, flags = _HEADER.unpack_from(event.tobytes())
-    size = types.HEADER_BYTES + len(head_bytes) + len(text)
+    size = event_types.HEADER_BYTES + len(head_bytes) + len(text)
     header = _HEADER.pack(timestamp, plain_kind, server_id, size, log_position, flags)
     return np.frombuffer(header + head_bytes + text, np.uint8)
 
@@ -303,7 +304,7 @@ def _carried(chunk: RawChunk, trailer: int) -> list[Bytes]:
         if framed:  # it has no checksum: a frame says so
             header = _HEADER.unpack_from(event.tobytes())
             frame = _HEADER.pack(
-                header[0], types.TRANSACTION_PAYLOAD_EVENT, header[2], FRAME_BYTES, *header[4:]
+                header[0], event_types.TRANSACTION_PAYLOAD, header[2], FRAME_BYTES, *header[4:]
             )
             body = struct.pack("<4q", chunk.head.position, 0, 0, length)
             parts.append(np.frombuffer(frame + body, np.uint8))

@@ -14,8 +14,9 @@ import struct
 
 import numpy as np
 
-from ray_canal.binlog import types
+from ray_canal.binlog.events import event_name
 from ray_canal.errors import CorruptEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.float_text import MAX_TEXT_BYTES, java_text
 from ray_canal.types.charsets import charset_of_collation, decode_text
 
@@ -32,14 +33,14 @@ def text_of(kind: int, body: bytes) -> str:
     Canal writes `SET INSERT_ID` for both kinds of INTVAR, and so does this; seeds are signed.
     """
     try:
-        if kind == types.INTVAR_EVENT:
+        if kind == event_types.INTVAR:
             return f"SET INSERT_ID = {struct.unpack_from('<q', body, 1)[0]}"
-        if kind == types.RAND_EVENT:
+        if kind == event_types.RAND:
             first, second = struct.unpack_from("<qq", body)
             return f"SET SESSION rand_seed1 = {first} , rand_seed2 = {second}"
         return _user_var(body)
     except struct.error:
-        raise CorruptEvent(f"{types.event_name(kind)}: the event is too short") from None
+        raise CorruptEvent(f"{event_name(kind)}: the event is too short") from None
 
 
 def _user_var(body: bytes) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
     EVENT,
     FLAVOR_MARIADB,
@@ -19,7 +18,9 @@ from ray_canal.binlog.chunk import (
     RawChunk,
     SkippedEvent,
 )
+from ray_canal.binlog.events import event_name, may_be_skipped
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.framing.digest import PIECE_FIELDS, transaction_pieces
@@ -52,7 +53,7 @@ class Walked:
 
 def table_id_bytes(post_header_bytes: bytes) -> int:
     """4 if FORMAT_DESCRIPTION gives TABLE_MAP six fixed bytes (MySQL before 5.1.4), else 6."""
-    number = types.TABLE_MAP_EVENT - 1
+    number = event_types.TABLE_MAP - 1
     return 4 if len(post_header_bytes) > number and post_header_bytes[number] == 6 else 6
 
 
@@ -60,12 +61,12 @@ def file_position(raw: RawChunk, at: int) -> int:
     """Offset in the binlog file of the event at `at` in the chunk's data (for errors)."""
     head, data = raw.head, raw.data
     here, place, frame_end, frame_start = 0, head.position - head.carried_bytes, 0, 0
-    while here < at and at - here >= types.HEADER_BYTES:
+    while here < at and at - here >= event_types.HEADER_BYTES:
         size = int.from_bytes(data[here + 9 : here + 13].tobytes(), "little")
-        if size < types.HEADER_BYTES:
+        if size < event_types.HEADER_BYTES:
             break
-        if data[here + 4] == types.TRANSACTION_PAYLOAD_EVENT and size == w.FRAME_BYTES:
-            body = data[here + types.HEADER_BYTES : here + size].tobytes()
+        if data[here + 4] == event_types.TRANSACTION_PAYLOAD and size == w.FRAME_BYTES:
+            body = data[here + event_types.HEADER_BYTES : here + size].tobytes()
             frame_start, length, _, inside = struct.unpack("<4q", body)
             frame_end = here + size + inside
             if here >= head.carried_bytes:
@@ -105,16 +106,16 @@ def walk(raw: RawChunk) -> Walked:
                 how_to_pass(error)
             return replace(walked, failure=error, skipped=tuple(skipped))
         size_bytes = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
-        skipped.append(SkippedEvent(position, types.event_name(kind), size_bytes, reason))
+        skipped.append(SkippedEvent(position, event_name(kind), size_bytes, reason))
         data = _ignorable(data, at, size_bytes, has_checksum=raw.head.has_checksum)
 
 
 def _may_pass(head: ChunkHead, code: int, kind: int, position: int) -> str:
     """Why an event that cannot be read is left out; empty: it is not."""
-    if code == w.UNSUPPORTED and kind in types.OLD_EVENTS:
+    if code == w.UNSUPPORTED and kind in event_types.OLD:
         return "servers before MySQL 5.0.3 wrote such; Canal leaves it out, too"
     whole = code not in (w.BAD_LENGTH, w.BAD_FRAME)
-    if whole and position in head.skips and types.may_be_skipped(kind):
+    if whole and position in head.skips and may_be_skipped(kind):
         return "source.skip_events"
     return ""
 
@@ -122,12 +123,12 @@ def _may_pass(head: ChunkHead, code: int, kind: int, position: int) -> str:
 def _ignorable(data: Bytes, at: int, size_bytes: int, *, has_checksum: bool) -> Bytes:
     """The data with the event at `at` marked as one that nobody need know."""
     data = data.copy()
-    data[at + 4] = types.IGNORABLE_EVENT
-    data[at + 17] |= types.FLAG_IGNORABLE
-    end = at + size_bytes
-    if has_checksum and size_bytes >= types.HEADER_BYTES + types.CHECKSUM_BYTES:
-        digest = zlib.crc32(data[at : end - types.CHECKSUM_BYTES].tobytes())
-        data[end - types.CHECKSUM_BYTES : end] = np.frombuffer(struct.pack("<I", digest), np.uint8)
+    data[at + 4] = event_types.IGNORABLE
+    data[at + 17] |= event_types.FLAG_IGNORABLE
+    end = at + size_bytes - event_types.CHECKSUM_BYTES
+    if has_checksum and end - at >= event_types.HEADER_BYTES:
+        digest = struct.pack("<I", zlib.crc32(data[at:end].tobytes()))
+        data[end : end + len(digest)] = np.frombuffer(digest, np.uint8)
     return read_only(data)
 
 
@@ -160,25 +161,25 @@ def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
         gtids = np.empty(gtid_events, GTID)
         seconds = np.empty(gtid_events, np.int64)
         maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-        slots, ids, active, since = np.full((4, size), -1, np.int64)
         code, at, entries, gtid_count, map_count, kind = w.walk(
             data,
-            head.carried_bytes,
-            head.position,
-            int(head.in_transaction),
-            types.CHECKSUM_BYTES if head.has_checksum else 0,
-            head.flavor == FLAVOR_MARIADB,
-            id_bytes,
-            events,
-            bodies.reshape(-1),
-            questions,
-            np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
-            seconds,
-            maps,
-            slots,
-            ids,
-            active,
-            since,
+            w.Start(
+                carried=head.carried_bytes,
+                position=head.position,
+                in_transaction=int(head.in_transaction),
+                checksum=event_types.CHECKSUM_BYTES if head.has_checksum else 0,
+                mariadb=head.flavor == FLAVOR_MARIADB,
+                id_bytes=id_bytes,
+            ),
+            w.Found(
+                events=events,
+                bodies=bodies.reshape(-1),
+                questions=questions,
+                gtids=np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
+                seconds=seconds,
+                maps=maps,
+            ),
+            w.TableIds(*np.full((4, size), -1, np.int64)),
         )
         if code != w.NO_ROOM:
             break
@@ -210,7 +211,7 @@ def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
 
 
 def _error(code: int, kind: int, event: Bytes) -> DecodeError:
-    name = types.event_name(kind)
+    name = event_name(kind)
     if code == w.UNSUPPORTED:
         return UnsupportedEvent(f"events of type {name} are not known")
     if code == w.BAD_CHECKSUM:
@@ -218,7 +219,7 @@ def _error(code: int, kind: int, event: Bytes) -> DecodeError:
     if code == w.BAD_LENGTH:
         return CorruptEvent(f"{name}: the header's event length is impossible")
     if code == w.INCIDENT:
-        body = event[types.HEADER_BYTES :][:258].tobytes()
+        body = event[event_types.HEADER_BYTES :][:258].tobytes()
         text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
         return IncidentEvent(
             f"INCIDENT: the server says that events are missing here ({text}); what is lost must "

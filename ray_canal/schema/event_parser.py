@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.assemble import Without, assemble
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.format import parse_query
+from ray_canal.binlog.events import parse_query
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.binlog.walked import Walked, digest_pieces, names_transactions, walk
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import EventFilter
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.framing import query as q
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.model.table_event import RENAME, TableEffect
@@ -157,8 +157,8 @@ class _Chunk:
 
     def _ends_with_ddl(self) -> bool:
         events, bodies = self._walked.events, self._walked.bodies
-        for entry in np.flatnonzero(events["kind"] == w.KIND_SPECIAL)[::-1].tolist():
-            if events["type_code"][entry] == types.QUERY_EVENT:
+        for entry in np.flatnonzero(events["kind"] == q.KIND_SPECIAL)[::-1].tolist():
+            if events["type_code"][entry] == event_types.QUERY:
                 start, end = bodies[entry].tolist()
                 if is_ddl(parse_query(self._raw.data[start:end].tobytes()).sql):
                     return True

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import RawChunk
-from ray_canal.binlog.format import Query, parse_query
+from ray_canal.binlog.events import Query, parse_query
 from ray_canal.binlog.walked import walk
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.framing import query as q
 from ray_canal.model.schema_record import SNAPSHOT, CatalogSnapshot, SchemaRecord
 from ray_canal.schema.ddl.apply_ddl import apply_ddl, is_ddl
 from ray_canal.schema.history import FileOrder, Place, SchemaHistory, place_of
@@ -90,7 +90,7 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
     if walked.failure is not None:
         raise walked.failure
     events = walked.events
-    queries = (events["kind"] == w.KIND_SPECIAL) & (events["type_code"] == types.QUERY_EVENT)
+    queries = (events["kind"] == q.KIND_SPECIAL) & (events["type_code"] == event_types.QUERY)
     for entry in np.flatnonzero(queries).tolist():
         start, end = walked.bodies[entry].tolist()
         yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, ChunkHead
-from ray_canal.binlog.format import version_numbers
+from ray_canal.binlog.events import version_numbers
 from ray_canal.model.schema_record import TableState
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.words import Dialect

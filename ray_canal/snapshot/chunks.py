@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
     EVENT,
     EVENT_IN_TRANSACTION,
@@ -18,7 +17,7 @@ from ray_canal.binlog.chunk import (
 from ray_canal.binlog.layout import ArenaSketch, table_layout
 from ray_canal.binlog.text_check import broken_row, has_broken_text, read_by_character
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
-from ray_canal.kernels.base import codes
+from ray_canal.kernels.base import codes, event_types
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.result import rows as k
 from ray_canal.kernels.rows import fill as f
@@ -136,7 +135,7 @@ def _write_events(events: Records, piece: Piece, origin: Origin, ordinal: int) -
     events["gtid"] = -1
     events["kind"] = ROWDATA
     events["event_type"] = _INSERT
-    events["type_code"] = types.WRITE_ROWS_EVENT
+    events["type_code"] = event_types.WRITE_ROWS
     events["flags"] = EVENT_IN_TRANSACTION | EVENT_READ
 
 

@@ -10,8 +10,8 @@ there, which also ends a file), the server is asked whether it still has the fir
 from __future__ import annotations
 
 from ray_canal.binlog.chunk import RawChunk
+from ray_canal.kernels.base import event_types
 
-_HEADER_BYTES, _ROTATE_EVENT = 19, b"\x04"
 _TAIL_BYTES = 1024
 """A ROTATE event is shorter: a file's name has at most 512 bytes."""
 _CLOSE_S = 1
@@ -46,11 +46,11 @@ def _rotated_s(tail: bytes, journal_name: str, checksum_bytes: int) -> int | Non
     do not."""
     name = journal_name.encode("utf-8", "surrogateescape")
     for trailer_bytes in {checksum_bytes, 4 - checksum_bytes}:
-        event = tail[-(_HEADER_BYTES + 8 + len(name) + trailer_bytes) :]
+        event = tail[-(event_types.HEADER_BYTES + 8 + len(name) + trailer_bytes) :]
         if (
-            event[4:5] == _ROTATE_EVENT
+            event[4:5] == bytes([event_types.ROTATE])
             and int.from_bytes(event[9:13], "little") == len(event)
-            and event[_HEADER_BYTES + 8 :][: len(name)] == name
+            and event[event_types.HEADER_BYTES + 8 :][: len(name)] == name
         ):
             return int.from_bytes(event[:4], "little")
     return None

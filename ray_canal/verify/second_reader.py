@@ -15,20 +15,31 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ray_canal.binlog import types
-from ray_canal.binlog.format import version_numbers
+from ray_canal.binlog.events import event_name, parse_format_description
 from ray_canal.config import SourceConfig
 from ray_canal.errors import ConfigError
+from ray_canal.kernels.base import event_types
 from ray_canal.source.connection import connect, query, translated
 from ray_canal.types import mysql
 from ray_canal.verify.rows import ABSENT, Image, TheirColumn, TheirEvent, TheirRow
 
 _MAGIC_BYTES = 4
 _KINDS = {
-    23: "INSERT", 24: "UPDATE", 25: "DELETE", 30: "INSERT", 31: "UPDATE", 32: "DELETE",
-    39: "UPDATE",
+    event_types.WRITE_ROWS_V1: "INSERT",
+    event_types.UPDATE_ROWS_V1: "UPDATE",
+    event_types.DELETE_ROWS_V1: "DELETE",
+    event_types.WRITE_ROWS: "INSERT",
+    event_types.UPDATE_ROWS: "UPDATE",
+    event_types.DELETE_ROWS: "DELETE",
+    event_types.PARTIAL_UPDATE_ROWS: "UPDATE",
+}
+_HEARTBEATS = (event_types.HEARTBEAT, event_types.HEARTBEAT_V2)
+_COMPRESSED = {
+    event_types.TRANSACTION_PAYLOAD,
+    *range(
+        event_types.MARIADB_WRITE_ROWS_COMPRESSED_V1, event_types.LAST_MARIADB_COMPRESSED + 1
+    ),
 }  # fmt: skip
-_COMPRESSED = frozenset({40, *range(166, 172)})
 _KNOWN_TYPES = frozenset({*range(1, 6), *range(7, 14), *range(15, 20), *range(245, 249), 252, 254})
 _KNOWN_TYPES |= {mysql.VAR_STRING, mysql.GEOMETRY}
 _COM_BINLOG_DUMP = 0x12
@@ -58,9 +69,9 @@ def file_events(path: Path) -> Iterator[Framed]:
     """Yield the events of a binlog file, up to its last whole one."""
     with path.open("rb") as file:
         position = len(file.read(_MAGIC_BYTES))
-        while len(header := file.read(types.HEADER_BYTES)) == types.HEADER_BYTES:
+        while len(header := file.read(event_types.HEADER_BYTES)) == event_types.HEADER_BYTES:
             length = int.from_bytes(header[9:13], "little")
-            data = header + file.read(max(0, length - types.HEADER_BYTES))
+            data = header + file.read(max(0, length - event_types.HEADER_BYTES))
             if len(data) != length:
                 return
             yield Framed(position, data)
@@ -94,9 +105,9 @@ def server_events(config: SourceConfig, journal_name: str, size_bytes: int) -> I
             data = packet.get_all_data()[1:]
             flags = int.from_bytes(data[17:19], "little")
             end = int.from_bytes(data[13:17], "little")
-            if flags & types.FLAG_ARTIFICIAL or data[4] in (27, 41):  # heartbeats
+            if flags & event_types.FLAG_ARTIFICIAL or data[4] in _HEARTBEATS:
                 continue
-            if data[4] == types.ROTATE_EVENT and not data[:4].strip(b"\0"):
+            if data[4] == event_types.ROTATE and not data[:4].strip(b"\0"):
                 continue  # an older server's artificial one has no flag
             if end and (position + len(data)) & 0xFFFFFFFF != end:
                 position = (position & ~0xFFFFFFFF) + end - len(data)
@@ -144,22 +155,20 @@ class SecondReader:
         self._tables, self._unknown, self._has_checksum = {}, {}, False
         for position, data in framed:
             kind = data[4]
-            if kind == types.FORMAT_DESCRIPTION_EVENT:
+            if kind == event_types.FORMAT_DESCRIPTION:
                 self._read_format(data)
-            elif kind == types.TABLE_MAP_EVENT:
+            elif kind == event_types.TABLE_MAP:
                 self._read_table_map(data)
             elif kind in _COMPRESSED:
-                reason = f"compressed, unknown to mysql-replication: {types.event_name(kind)}"
+                reason = f"compressed, unknown to mysql-replication: {event_name(kind)}"
                 yield TheirEvent(journal_name=journal_name, position=position, reason=reason)
             elif kind in _KINDS:
                 yield self._row_event(journal_name, position, data)
 
     def _read_format(self, data: bytes) -> None:
-        version = data[21:71].split(b"\0")[0].decode("ascii", "replace")
-        is_mariadb = "mariadb" in version.lower()
-        self._control.dbms = "mariadb" if is_mariadb else "mysql"
-        since = (5, 3) if is_mariadb else (5, 6, 1)
-        self._has_checksum = version_numbers(version) >= since and data[-5] == 1
+        told = parse_format_description(data)
+        self._control.dbms = told.flavor
+        self._has_checksum = told.has_checksum
 
     def _decode(self, data: bytes) -> Any:
         """Its event object. Raises whatever it raises."""
@@ -167,7 +176,7 @@ class SecondReader:
         from pymysqlreplication.packet import BinLogPacketWrapper
 
         if not self._has_checksum:  # it takes a table map's last four bytes for one, always
-            length = struct.pack("<I", len(data) + types.CHECKSUM_BYTES)
+            length = struct.pack("<I", len(data) + event_types.CHECKSUM_BYTES)
             data = data[:9] + length + data[13:]
             data += struct.pack("<I", zlib.crc32(data))
         return BinLogPacketWrapper(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
-from ray_canal.binlog.types import event_name
+from ray_canal.binlog.events import event_name
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig
 from ray_canal.model.position import EntryPosition

@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "spark": "errors config model views client __init__",
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
-    "verify": "errors config filter model types binlog views schema source offline",
+    "verify": "errors config filter model kernels types binlog views schema source offline",
     "cli": "errors malloc config model views source meta destination client offline render demo "
     "spark __init__ redrive migration sinks snapshot verify console",
     "warm": "config model binlog schema snapshot source views demo",

@@ -1,7 +1,7 @@
 """The kernels' small integers: storage codes of columns, and error codes.
 
 A storage code says how one column's values lie in a decoded chunk and how its raw bytes are read.
-MySQL's own type numbers are in binlog/types.py; here is only what the kernels switch on.
+MySQL's own type numbers are in types/mysql.py; here is only what the kernels switch on.
 
 Fixed-width slots hold, per row (little-endian, NULL rows undefined unless said otherwise):
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numpy as np
 
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.crc import FOLDS, TABLES, crc32, crc32_byte, crc32_update
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import load8, load32
@@ -24,8 +25,6 @@ RUN_BYTES: Final = 24 << 10
 
 _BLOCK: Final = 64
 _EVENT_BYTES_MIN: Final = 23  # header and checksum
-_FORMAT_DESCRIPTION: Final = 15
-_TRANSACTION_PAYLOAD: Final = 40
 _IN_USE_FLAG: Final = 1
 _BEGINNING: Final = 0xFFFFFFFF
 _BEHIND: Final = 0xDEBB20E3
@@ -36,7 +35,7 @@ _BEHIND: Final = 0xDEBB20E3
 def _event_fits(data, at, end):
     """Whether the event data[at:end] ends with its CRC-32."""
     tail = end - 4
-    if load8(data, at + 4) == _FORMAT_DESCRIPTION and load8(data, at + 17) & _IN_USE_FLAG:
+    if load8(data, at + 4) == ev.FORMAT_DESCRIPTION and load8(data, at + 17) & _IN_USE_FLAG:
         # The server computed it before it set "this file is in use".
         crc = crc32_update(np.int64(_BEGINNING), data, at, at + 17)
         crc = crc32_byte(crc, load8(data, at + 17) & ~_IN_USE_FLAG)
@@ -185,7 +184,7 @@ if FOLDS:
             kind, length = load8(data, event + 4), load32(data, event + 9)
             if length < _EVENT_BYTES_MIN or length > data.size - event:
                 break
-            if kind == _FORMAT_DESCRIPTION or kind == _TRANSACTION_PAYLOAD:
+            if kind == ev.FORMAT_DESCRIPTION or kind == ev.TRANSACTION_PAYLOAD:
                 break
             state, sets, here = _passed(data, here, event + 3, state, sets)
             if event < here:  # its first four bytes lie in two blocks

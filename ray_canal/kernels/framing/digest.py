@@ -13,9 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import load16, load_le
+from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing.query import text_of_query
 
 PRIMES: Final = (2147483647, 2147483629)
 BASES: Final = (1103515245, 1664525013)
@@ -35,7 +38,6 @@ _POWERS = np.array(
 )
 _SUMS = _POWERS[:, :8].sum(axis=1) % np.array(PRIMES)
 _STATEMENT: Final = 9
-_QUERY, _LOAD_QUERY = 2, 18
 
 
 @inlined
@@ -110,28 +112,30 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
         event = events[entry]
         kind, code = event["kind"], event["type_code"]
         body, end = bodies[entry, 0], bodies[entry, 1]
-        statement = kind == w.KIND_SPECIAL and (code == _QUERY or code == _LOAD_QUERY)
+        statement = kind == q.KIND_SPECIAL and (
+            code == ev.QUERY or code == ev.EXECUTE_LOAD_QUERY
+        )
         alone = statement and event["flags"] & 1 == 0
-        if kind == w.KIND_BEGIN or (alone and pieces[count, BYTES] == 0):
+        if kind == q.KIND_BEGIN or (alone and pieces[count, BYTES] == 0):
             if pieces[count, BYTES]:  # nothing has ended the one before (XA): a piece of its own
                 count += 1
             pieces[count, BEGINS] = 1
-        if kind == w.KIND_ROWS or statement:
+        if kind == q.KIND_ROWS or statement:
             # A label of the header's second, the kind, the names, the columns; then the bytes.
             what = np.int64(_STATEMENT)
             columns = start = names = names_end = end
-            if kind == w.KIND_ROWS:
+            if kind == q.KIND_ROWS:
                 what = np.int64(event["event_type"])
                 columns, start = _rows_at(data, body, end, code, id_bytes, 2 if what == 2 else 1)
                 names = maps[w.M_START, event["table"]] + 2  # behind the flags
                 names_end = _names_end(data, names, maps[w.M_END, event["table"]])
                 if start < 0 or names_end < 0:
                     return count
-            elif code == _QUERY:
-                names = body + 13 + load16(data, body + 11)
-                columns = start = names_end = names + np.int64(data[body + 8]) + 1
-                if start > end:
+            elif code == ev.QUERY:
+                columns = start = names_end = text_of_query(data, body, end)
+                if start < 0:
                     return count
+                names = start - np.int64(data[body + 8]) - 1
             seed = (np.int64(event["timestamp"]) << 4) + what
             for lane in range(2):
                 prime = _P1 if lane == 0 else _P2
@@ -142,7 +146,7 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
                     number = (number * _POWERS[lane, 1] + label) % prime
                 pieces[count, FIRST + lane] = number
             pieces[count, BYTES] += max(1, end - start)
-        if kind == w.KIND_END or alone:
+        if kind == q.KIND_END or alone:
             pieces[count, BEHIND] = event["position"] + np.int64(event["length"])
             count += 1
     return count + (1 if pieces[count, BYTES] or pieces[count, BEGINS] else 0)

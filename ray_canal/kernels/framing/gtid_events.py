@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import (
     clear,
@@ -47,9 +48,6 @@ READ: Final = 0
 TOO_SHORT: Final = 1
 BAD_TAG: Final = 2
 
-_ANONYMOUS: Final = 34
-_TAGGED: Final = 42
-_MARIADB: Final = 162
 _LOGICAL_CLOCK: Final = 2
 _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
@@ -183,14 +181,14 @@ def read_gtid(data, at, body, end, position, records, to):
     data[body:end]. A code, see above; the record is of no use if it is not READ."""
     clear(records, to, to + RECORD_BYTES)
     kind = load8(data, at + 4)
-    flavor = MARIADB if kind == _MARIADB else NO_GTID if kind == _ANONYMOUS else MYSQL
+    flavor = MARIADB if kind == ev.MARIADB_GTID else NO_GTID if kind == ev.ANONYMOUS_GTID else MYSQL
     store8(records, to + FLAVOR, flavor)
     store64(records, to + POSITION, position)
     store32(records, to + SERVER_ID, load32(data, at + 5))
-    if kind == _TAGGED:
+    if kind == ev.GTID_TAGGED:
         code = _read_tagged(data, body, end, records, to)
     else:
-        code = _read_plain(data, body, end, records, to, kind == _MARIADB)
+        code = _read_plain(data, body, end, records, to, kind == ev.MARIADB_GTID)
     if code == READ:
         store8(records, to + FOLLOWS, 1 if _follows(records, to) else 0)
     return code

@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.base import event_types as ev
+from ray_canal.kernels.base.event_types import HEADER_BYTES
 from ray_canal.kernels.base.jit import bare, inlined
-from ray_canal.kernels.base.memory import load8, load16, load32, load64
-
-HEADER_BYTES: Final = 19
+from ray_canal.kernels.base.memory import load16, load32, load64
+from ray_canal.kernels.framing import query as q
 
 # Indexes into `state`.
 AT: Final = 0  # next event's offset in the buffer
@@ -45,141 +46,13 @@ CARRY_FULL: Final = 5
 GAP: Final = 6  # the event at AT does not follow the one before it in the file
 BACKWARD: Final = 7  # … and lies before it
 
-QUERY_EVENT: Final = 2
-STOP_EVENT: Final = 3
-ROTATE_EVENT: Final = 4
-FORMAT_EVENT: Final = 15
-XID_EVENT: Final = 16
-TABLE_MAP_EVENT: Final = 19
-HEARTBEAT_EVENT: Final = 27
-GTID_EVENT: Final = 33
-ANONYMOUS_GTID_EVENT: Final = 34
-XA_PREPARE_EVENT: Final = 38
-TRANSACTION_PAYLOAD_EVENT: Final = 40
-HEARTBEAT_V2_EVENT: Final = 41
-GTID_TAGGED_EVENT: Final = 42
-MARIADB_GTID_EVENT: Final = 162
-MARIADB_START_ENCRYPTION_EVENT: Final = 164
-MARIADB_QUERY_COMPRESSED_EVENT: Final = 165
-
-ARTIFICIAL_FLAG: Final = 0x20
-_STATEMENT_END_FLAG: Final = 1
-_MARIADB_STANDALONE_FLAG: Final = 1
-
-
-def _word(text: str) -> int:
-    return int.from_bytes(text.encode("ascii"), "big")
-
-
-# First words of statements, up to 8 letters in a number. Statements that change no table's shape
-# need no cut behind them; any other word ends the chunk, so that a chunk has one version of each
-# table.
-_BEGI: Final = int.from_bytes(b"BEGI", "little")
-_BEGIN: Final = _word("BEGIN")
-_COMMIT: Final = _word("COMMIT")
-_ROLLBACK: Final = _word("ROLLBACK")
-_XA: Final = _word("XA")
-_START: Final = _word("START")
-_END: Final = _word("END")
-_TO: Final = _word("TO")
-_WORK: Final = _word("WORK")
-_SAVEPOINT: Final = _word("SAVEPOIN")
-_RELEASE: Final = _word("RELEASE")
-_INSERT: Final = _word("INSERT")
-_UPDATE: Final = _word("UPDATE")
-_DELETE: Final = _word("DELETE")
-_REPLACE: Final = _word("REPLACE")
-
-# What a query means for the cutter.
-_PLAIN: Final = 0
-_BEGINS: Final = 1
-_ENDS: Final = 2
-_SCHEMA: Final = 3
-_XA_ENDS: Final = 4  # XA END: the transaction's rows end, XA PREPARE still follows
-
-
-@bare
-def _next_word(text, at, end):
-    """(word, offset behind it): up to 8 letters, upper case, as a number; skips blanks and
-    comments.
-    """
-    while at < end:
-        byte = np.int64(text[at])
-        if byte <= 32:
-            at += 1
-        elif byte == 47 and at + 2 < end and text[at + 1] == 42 and text[at + 2] != 33:
-            # A comment; one that begins with an exclamation mark is code.
-            at += 2
-            while at + 1 < end and not (text[at] == 42 and text[at + 1] == 47):
-                at += 1
-            at += 2
-        elif byte == 35 or (byte == 45 and at + 1 < end and text[at + 1] == 45):  # # and --
-            while at < end and text[at] != 10:
-                at += 1
-        else:
-            break
-    word = 0
-    letters = 0
-    while at < end:
-        byte = np.int64(text[at])
-        if 97 <= byte <= 122:
-            byte -= 32
-        if not 65 <= byte <= 90:
-            break
-        if letters < 8:
-            word = word << 8 | byte
-        letters += 1
-        at += 1
-    return word, at
-
-
-@inlined
-def is_begin(data, at, end):
-    """Whether data[at:end] is BEGIN, in either case: as every transaction has it."""
-    if end - at != 5:
-        return False
-    return load32(data, at) & 0xDFDFDFDF == _BEGI and load8(data, at + 4) & 0xDF == 78
-
-
-@bare
-def _query_meaning(buffer, at, end):
-    """Meaning of the QUERY event at `at` whose body ends at `end`."""
-    body = at + HEADER_BYTES
-    if body + 13 > end:
-        return _SCHEMA  # malformed: the parser will say so
-    text = body + 13 + load16(buffer, body + 11) + np.int64(buffer[body + 8]) + 1
-    if is_begin(buffer, text, end):
-        return _BEGINS
-    word, after = _next_word(buffer, text, end)
-    if word == _BEGIN:
-        return _BEGINS
-    if word == _COMMIT:
-        return _ENDS
-    if word == _ROLLBACK:
-        word, after = _next_word(buffer, after, end)
-        if word == _WORK:
-            word, after = _next_word(buffer, after, end)
-        return _PLAIN if word == _TO else _ENDS
-    if word == _XA:
-        word, after = _next_word(buffer, after, end)
-        if word == _START or word == _BEGIN:
-            return _BEGINS
-        return _XA_ENDS if word == _END else _ENDS
-    if (
-        word == _SAVEPOINT
-        or word == _RELEASE
-        or word == _INSERT
-        or word == _UPDATE
-        or word == _DELETE
-        or word == _REPLACE
-    ):
-        return _PLAIN
-    return _SCHEMA
 
 
 @bare
 def _is_rows(kind):
-    return 20 <= kind <= 25 or 30 <= kind <= 32 or kind == 39 or 166 <= kind <= 171
+    if kind < 64:
+        return ev.ROWS >> kind & 1 != 0
+    return ev.FIRST_MARIADB_COMPRESSED < kind <= ev.LAST_MARIADB_COMPRESSED
 
 
 @inlined
@@ -187,13 +60,15 @@ def _has_no_place(kind, state):
     """Whether an event that names no end position is one of a file all the same: MariaDB 11.4 and
     later write none between a transaction's first and last event (binlog_legacy_event_pos)."""
     return state[MARIADB] != 0 and (
-        state[IN_TRANSACTION] != 0 or kind == TABLE_MAP_EVENT or _is_rows(kind)
+        state[IN_TRANSACTION] != 0 or kind == ev.TABLE_MAP or _is_rows(kind)
     )
 
 
 @bare
 def _is_compressed(kind):
-    return kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171
+    return kind == ev.TRANSACTION_PAYLOAD or (
+        ev.FIRST_MARIADB_COMPRESSED <= kind <= ev.LAST_MARIADB_COMPRESSED
+    )
 
 
 @bare
@@ -203,8 +78,7 @@ def next_compressed(data, at):
     The data is whole events.
     """
     while at < data.size:
-        kind = data[at + 4]
-        if kind == TRANSACTION_PAYLOAD_EVENT or MARIADB_QUERY_COMPRESSED_EVENT <= kind <= 171:
+        if _is_compressed(np.int64(data[at + 4])):
             break
         at += load32(data, at + 9)
     return at
@@ -235,28 +109,28 @@ def dependencies(data, trailer, mariadb, found):
         kind = np.int64(data[at + 4])
         length = load32(data, at + 9)
         framed = at < frame_end
-        if kind == TRANSACTION_PAYLOAD_EVENT:
+        if kind == ev.TRANSACTION_PAYLOAD:
             frame_end = at + length + load64(data, at + HEADER_BYTES + 24)
         elif (
-            kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT
-            or (mariadb and kind == MARIADB_GTID_EVENT)
+            kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED
+            or (mariadb and kind == ev.MARIADB_GTID)
         ):  # fmt: skip
             found[0, 0] = at
             found[0, 1] = length
             found[0, 2] = framed
             count = gtid = 1
-        elif kind == TABLE_MAP_EVENT:
+        elif kind == ev.TABLE_MAP:
             if count < found.shape[0]:
                 found[count, 0] = at
                 found[count, 1] = length
                 found[count, 2] = framed
             count += 1
         elif _is_rows(kind):
-            if length >= 27 and load16(data, at + 25) & _STATEMENT_END_FLAG:
+            if length >= 27 and load16(data, at + 25) & ev.FLAG_STATEMENT_END:
                 count = gtid
-        elif kind == QUERY_EVENT or kind == XA_PREPARE_EVENT:
+        elif kind == ev.QUERY or kind == ev.XA_PREPARE:
             count = gtid
-        elif kind == XID_EVENT:
+        elif kind == ev.XID:
             count = gtid = 0
         at += length
     return count
@@ -309,11 +183,11 @@ def scan(buffer, filled, early, limit, state, carry):
         log_position = load32(buffer, at + 13)
         contiguous = state[CONTIGUOUS] != 0
         if (
-            kind == FORMAT_EVENT
-            or kind == HEARTBEAT_EVENT
-            or kind == HEARTBEAT_V2_EVENT
-            or kind == MARIADB_START_ENCRYPTION_EVENT
-            or (not contiguous and flags & ARTIFICIAL_FLAG)
+            kind == ev.FORMAT_DESCRIPTION
+            or kind == ev.HEARTBEAT
+            or kind == ev.HEARTBEAT_V2
+            or kind == ev.MARIADB_START_ENCRYPTION
+            or (not contiguous and flags & ev.FLAG_ARTIFICIAL)
             or (not contiguous and log_position == 0 and not _has_no_place(kind, state))
         ):
             code = SPECIAL
@@ -331,7 +205,7 @@ def scan(buffer, filled, early, limit, state, carry):
             break
         stop = ends = holds = False
         count = state[CARRY_COUNT]
-        if kind == TABLE_MAP_EVENT:
+        if kind == ev.TABLE_MAP:
             if count + 1 >= carry.shape[0]:
                 code = CARRY_FULL
                 break
@@ -340,41 +214,43 @@ def scan(buffer, filled, early, limit, state, carry):
             state[CARRY_COUNT] = count + 1
         elif _is_rows(kind):
             flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
-            if length >= flags_at + 2 and load16(buffer, at + flags_at) & _STATEMENT_END_FLAG:
+            if length >= flags_at + 2 and load16(buffer, at + flags_at) & ev.FLAG_STATEMENT_END:
                 state[CARRY_COUNT] = 0
             state[COMPRESSED] |= _is_compressed(kind)
-        elif kind == XID_EVENT or kind == XA_PREPARE_EVENT or kind == TRANSACTION_PAYLOAD_EVENT:
+        elif kind == ev.XID or kind == ev.XA_PREPARE or kind == ev.TRANSACTION_PAYLOAD:
             _end_transaction(state, carry)
             ends = True
             state[COMPRESSED] |= _is_compressed(kind)
-        elif kind == GTID_EVENT or kind == ANONYMOUS_GTID_EVENT or kind == GTID_TAGGED_EVENT:
+        elif kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED:
             _begin_transaction(state, carry, at, length)
-        elif kind == MARIADB_GTID_EVENT and state[MARIADB]:
+        elif kind == ev.MARIADB_GTID and state[MARIADB]:
             _begin_transaction(state, carry, at, length)
-            if length > 31 and not buffer[at + 31] & _MARIADB_STANDALONE_FLAG:
+            if length > 31 and not buffer[at + 31] & ev.FLAG_STANDALONE:
                 state[IN_TRANSACTION] = 1
-        elif kind == QUERY_EVENT:
-            meaning = _query_meaning(buffer, at, at + length - state[TRAILER_BYTES])
+        elif kind == ev.QUERY:
+            meaning = q.effect_of_query(
+                buffer, at + HEADER_BYTES, at + length - state[TRAILER_BYTES]
+            )
             state[CARRY_COUNT] = 0
-            if meaning == _BEGINS:
+            if meaning == q.BEGINS:
                 state[IN_TRANSACTION] = 1
-            elif meaning == _XA_ENDS:
+            elif meaning == q.XA_ENDED:
                 state[IN_TRANSACTION] = 0
                 holds = True
-            elif meaning == _ENDS:
+            elif meaning == q.ENDS:
                 _end_transaction(state, carry)
                 ends = True
             else:
-                stop = meaning == _SCHEMA
+                stop = meaning == q.SCHEMA
                 if not state[IN_TRANSACTION]:
                     _end_transaction(state, carry)
-        elif kind == MARIADB_QUERY_COMPRESSED_EVENT:
+        elif kind == ev.MARIADB_QUERY_COMPRESSED:
             stop = True  # its text cannot be seen here
             state[COMPRESSED] = 1
             state[CARRY_COUNT] = 0
             if not state[IN_TRANSACTION]:
                 _end_transaction(state, carry)
-        elif kind == ROTATE_EVENT or kind == STOP_EVENT:
+        elif kind == ev.ROTATE or kind == ev.STOP:
             _end_transaction(state, carry)
             stop = True
         state[TIMESTAMP] = load32(buffer, at)

@@ -9,12 +9,12 @@ left out, for a table that is merely reopened).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-import numpy as np
-
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.crc import crc32
 from ray_canal.kernels.base.crc_run import fitting_run
+from ray_canal.kernels.base.event_types import HEADER_BYTES
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import (
     load8,
@@ -26,7 +26,17 @@ from ray_canal.kernels.base.memory import (
     set_word,
 )
 from ray_canal.kernels.framing import gtid_events as g
-from ray_canal.kernels.framing.scan import is_begin
+from ray_canal.kernels.framing.query import (
+    KIND_BEGIN,
+    KIND_END,
+    KIND_ROWS,
+    KIND_SPECIAL,
+    ROLLS_BACK,
+    XA_BEGINS,
+    XA_ENDS,
+    entry_of_query,
+    opens_transaction,
+)
 
 # Rows of `maps`.
 M_START: Final = 0
@@ -35,21 +45,6 @@ M_HASH: Final = 2
 M_AT: Final = 3  # offset of the event that brought it first
 M_ASKED: Final = 4  # 1: a row event of it has been met
 MAP_FIELDS: Final = 5
-
-# KIND: Canal's EntryType, or a query that Python must look at.
-KIND_BEGIN: Final = 1
-KIND_ROWS: Final = 2
-KIND_END: Final = 3
-KIND_SPECIAL: Final = 9
-
-ROLLS_BACK: Final = 4  # a query that is an END, too
-
-# What a query means beyond that: XA's transactions begin and end with queries that have entries of
-# their own.
-XA_BEGINS: Final = 10
-XA_ENDS: Final = 11
-
-HEADER_BYTES: Final = 19
 
 # Codes of `walk`.
 OK: Final = 0
@@ -69,18 +64,54 @@ TRANSACTION_PAYLOAD whose body is four int64: start and length of the compressed
 offset of the first event behind the frame in what was decompressed, and how many bytes of events
 behind the frame belong to it. They have no checksum."""
 
-# A bit for each: versions 1 and 2 of INSERT, UPDATE, DELETE, and PARTIAL_UPDATE_ROWS.
-_ROW_EVENTS: Final = 7 << 20 | 7 << 23 | 7 << 30 | 1 << 39
-_BETWEEN_STATEMENTS: Final = 1 << 2 | 1 << 16 | 1 << 33 | 1 << 34 | 1 << 38 | 1 << 42
 _DUMMY_TABLE_ID: Final = 0xFFFFFF
-_START_TRANSACTION = np.frombuffer(b"START TRANSACTION", np.uint8)
-_IGNORABLE_FLAG: Final = 0x80
-_STANDALONE_FLAG: Final = 1
-_STATEMENT_END_FLAG: Final = 1
+
+
+class Start(NamedTuple):
+    """What a chunk's head says: bytes carried from before, where it lies, and how to read it."""
+
+    carried: Any
+    position: Any
+    in_transaction: Any
+    checksum: Any  # bytes of it
+    mariadb: Any
+    id_bytes: Any
+
+
+class Found(NamedTuple):
+    """Arrays that `walk` fills. `bodies` come flat, `gtids` as bytes. `questions` gets entries that
+    Python must look at, in log order: each special one, and each table's first row event; before
+    them how many, which is zero before."""
+
+    events: Any
+    bodies: Any
+    questions: Any
+    gtids: Any
+    seconds: Any
+    maps: Any
+
+
+class TableIds(NamedTuple):
+    """Hash tables of one power of two each, twice what `maps` holds or more, filled with -1:
+    distinct bodies by hash, table ids, the map that each table id stood for last, and in which
+    statement. (A TABLE_MAP counts to its statement's end, for servers as for what `scan` carries
+    on.)"""
+
+    slots: Any
+    ids: Any
+    active: Any
+    since: Any
+
 
 # As in binlog/chunk.py.
 _ROLLED_BACK: Final = 8
 _ONE_PHASE: Final = 16
+
+
+@inlined
+def _is_gtid(kind):
+    """Tell if it is one of MySQL's GTID events."""
+    return kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED
 
 
 @bare
@@ -93,54 +124,11 @@ def survey(data):
         if length < HEADER_BYTES or length > data.size - at:
             break
         kind = data[at + 4]
-        gtids += kind == 33 or kind == 34 or kind == 42 or kind == 162
-        maps += kind == 19
+        gtids += _is_gtid(kind) or kind == ev.MARIADB_GTID
+        maps += kind == ev.TABLE_MAP
         events += 1
         at += length
     return events, gtids, maps
-
-
-@inlined
-def _is_word(data, at, end, word):
-    """Whether data[at:end] is these letters (upper case), in either case."""
-    if end - at != word.size:
-        return False
-    for k in range(word.size):
-        if data[at + k] & (0xDF if word[k] > 64 else 0xFF) != word[k]:
-            return False
-    return True
-
-
-_BEGIN = np.frombuffer(b"BEGIN", np.uint8)
-_COMMIT = np.frombuffer(b"COMMIT", np.uint8)
-_ROLLBACK = np.frombuffer(b"ROLLBACK", np.uint8)
-_XA_START = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
-_XA_END = np.frombuffer(b"XA END ", np.uint8)
-
-
-@bare
-def query_meaning(data, body, end):
-    """KIND_BEGIN, KIND_END, ROLLS_BACK, XA_BEGINS, XA_ENDS, KIND_SPECIAL; -1: too short."""
-    if end - body < 13:
-        return -1
-    text = body + 13 + load16(data, body + 11) + np.int64(data[body + 8]) + 1
-    if text > end:
-        return -1
-    if is_begin(data, text, end):
-        return KIND_BEGIN
-    while end > text and (data[end - 1] <= 32 or data[end - 1] == 59):  # blanks, semicolons
-        end -= 1
-    if _is_word(data, text, end, _BEGIN):
-        return KIND_BEGIN
-    if _is_word(data, text, end, _COMMIT):
-        return KIND_END
-    if _is_word(data, text, end, _ROLLBACK):
-        return ROLLS_BACK
-    if _is_word(data, text, min(end, text + _XA_START.size), _XA_START):
-        return XA_BEGINS
-    if _is_word(data, text, min(end, text + _XA_END.size), _XA_END):
-        return XA_ENDS
-    return KIND_SPECIAL
 
 
 @bare
@@ -174,11 +162,10 @@ def _slot_of(ids, table_id):
 
 
 @inlined
-def _table_map(
-    data, body, end, at, id_bytes, maps, count, slots, ids, active, since, statement
-):
-    """Note what a table id stands for in this statement. How many maps and ids are new: 0 or 1
-    each."""
+def _table_map(data, body, end, at, id_bytes, maps, count, tables, statement):
+    """Note what a table id stands for in this statement. Return how many maps and ids are new: 0
+    or 1 each."""
+    ids, active = tables.ids, tables.active
     table_id = load_le(data, body, id_bytes)
     slot = _slot_of(ids, table_id)
     k = active[slot]
@@ -186,47 +173,46 @@ def _table_map(
     size = end - body - id_bytes
     known = k >= 0 and maps[M_END, k] - first == size
     if not (known and same_bytes(data, first, body + id_bytes, size)):
-        k = _intern(data, body + id_bytes, end, at, maps, count, slots)
+        k = _intern(data, body + id_bytes, end, at, maps, count, tables.slots)
     new_id = 0 if ids[slot] == table_id else 1
     ids[slot] = table_id
     active[slot] = k
-    since[slot] = statement
+    tables.since[slot] = statement
     return 1 if k == count else 0, new_id
-
-
-@bare
-def _opens_transaction(data, body, end):
-    """Whether it is MySQL's atomic CREATE TABLE … SELECT: its rows follow, under one XID."""
-    start = end - _START_TRANSACTION.size
-    return start >= body and _is_word(data, start, end, _START_TRANSACTION)
 
 
 @inlined
 def _row_event_type(kind):
     """Canal's EventType: INSERT 1, UPDATE 2, DELETE 3."""
-    if kind == 39:  # PARTIAL_UPDATE_ROWS
+    if kind == ev.PARTIAL_UPDATE_ROWS:
         return 2
-    return kind - (19 if kind <= 22 else 22 if kind <= 25 else 29)
+    if kind >= ev.WRITE_ROWS:
+        return kind - ev.WRITE_ROWS + 1
+    return kind - (ev.WRITE_ROWS_V1 if kind >= ev.WRITE_ROWS_V1 else ev.PRE_GA_WRITE_ROWS) + 1
 
 
 @inlined
 def _has_no_entry(kind, mariadb):
-    """Known events that no entry shows: FORMAT_DESCRIPTION, ROTATE, STOP, heartbeats, lists of
-    GTIDs, those of group replication, XA_PREPARE, and the file of a LOAD DATA statement."""
-    return (
-        kind == 15 or kind == 4 or kind == 3 or kind == 27 or kind == 41 or kind == 35
-        or kind == 36 or kind == 37 or kind == 38 or kind == 9 or kind == 11 or kind == 17
-        or (mariadb and (kind == 161 or kind == 163))
-    )  # fmt: skip
+    """Tell if it is a known event that no entry shows."""
+    if kind < 64:
+        return ev.WITHOUT_ENTRY >> kind & 1 != 0
+    return mariadb and (kind == ev.MARIADB_BINLOG_CHECKPOINT or kind == ev.MARIADB_GTID_LIST)
+
+
+@inlined
+def _is_read_by_python(kind, mariadb):
+    """Tell if it is an event beside rows that Python reads: a statement's text, its variables."""
+    if kind < 64:
+        return ev.ASIDE_ROWS >> kind & 1 != 0
+    return mariadb and kind == ev.MARIADB_ANNOTATE_ROWS
 
 
 @inlined
 def _ends_statement(kind, mariadb):
-    """1: none goes on behind such an event (QUERY, XID, XA_PREPARE, a GTID), else 0. Row events
-    say it themselves."""
-    if kind == 162:
-        return 1 if mariadb else 0
-    return _BETWEEN_STATEMENTS >> kind & 1 if kind < 64 else 0
+    """Return 1 if no statement goes on behind such an event, else 0."""
+    if kind < 64:
+        return ev.BETWEEN_STATEMENTS >> kind & 1
+    return 1 if mariadb and kind == ev.MARIADB_GTID else 0
 
 
 @inlined
@@ -271,18 +257,12 @@ def _start_before(position, log_position, length):
 
 
 @bare
-def walk(
-    data, carried, position, in_transaction, checksum, mariadb, id_bytes,
-    events, bodies, questions, gtids, seconds, maps, slots, ids, active, since,
-):  # fmt: skip
-    """(code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad event.
-
-    `slots`, `ids`, `active`, `since` are hash tables of one power of two each, twice what `maps`
-    holds or more, filled with -1: distinct bodies by hash, table ids, the map that each table id
-    stood for last, and in which statement. (A TABLE_MAP counts to its statement's end, for servers
-    as for what `scan` carries on.) `bodies` come flat, `gtids` as bytes. `questions` gets entries
-    that Python must look at, in log order: each special one, and each table's first row event;
-    before them how many, which is zero before."""
+def walk(data, head, found, tables):
+    """Return (code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad
+    event, of which the last is the type. Records are as Start, Found and TableIds say."""
+    carried, position, in_transaction, checksum, mariadb, id_bytes = head
+    events, bodies, questions, gtids, seconds, maps = found
+    ids, active, since = tables.ids, tables.active, tables.since
     entries = gtid_count = map_count = id_count = statement = 0
     gtid = -1
     follows = position  # where the next event that is not in a frame starts in the file
@@ -293,7 +273,7 @@ def walk(
         kind = load8(data, at + 4)
         length = load32(data, at + 9)
         new = at >= carried
-        if kind == 40:
+        if kind == ev.TRANSACTION_PAYLOAD:
             if length != FRAME_BYTES or data.size - at < FRAME_BYTES:
                 return BAD_FRAME, at, entries, gtid_count, map_count, kind
             body = at + HEADER_BYTES
@@ -329,17 +309,17 @@ def walk(
         entry = meaning = event_type = aux = 0
         table = -1
         flags = in_transaction
-        if kind == 19:
+        if kind == ev.TABLE_MAP:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             if map_count == maps.shape[1] or 2 * id_count >= ids.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
             new_map, new_id = _table_map(
-                data, body, end, at, id_bytes, maps, map_count, slots, ids, active, since, statement
+                data, body, end, at, id_bytes, maps, map_count, tables, statement
             )
             map_count += new_map
             id_count += new_id
-        elif kind < 64 and _ROW_EVENTS >> kind & 1:
+        elif kind < 64 and ev.ROWS >> kind & 1:
             if end - body < id_bytes + 2:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             aux = load_le(data, body, id_bytes)
@@ -350,9 +330,9 @@ def walk(
                 table = active[slot]
                 entry = KIND_ROWS
                 event_type = _row_event_type(kind)
-            statement += load16(data, body + id_bytes) & _STATEMENT_END_FLAG
-        elif kind == 2:
-            meaning = query_meaning(data, body, end)
+            statement += load16(data, body + id_bytes) & ev.FLAG_STATEMENT_END
+        elif kind == ev.QUERY:
+            meaning = entry_of_query(data, body, end)
             if meaning < 0:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
@@ -366,19 +346,19 @@ def walk(
                 entry = KIND_END
                 in_transaction = 0
                 flags |= _ROLLED_BACK
-            elif _opens_transaction(data, body, end):
+            elif opens_transaction(data, body, end):
                 in_transaction = flags = 1
-        elif kind == 38:
+        elif kind == ev.XA_PREPARE:
             # XA COMMIT … ONE PHASE is written as such a prepare.
             if new and entries and end > body and data[body] != 0:
                 events[entries - 1]["flags"] |= _ONE_PHASE
-        elif kind == 16:
+        elif kind == ev.XID:
             if end - body < 8:
                 return TRUNCATED, at, entries, gtid_count, map_count, kind
             entry = KIND_END
             aux = load64(data, body)
             in_transaction = 0
-        elif kind == 162 if mariadb else kind == 33 or kind == 34 or kind == 42:
+        elif kind == ev.MARIADB_GTID if mariadb else _is_gtid(kind):
             if gtid_count == seconds.size:
                 return NO_ROOM, at, entries, gtid_count, map_count, kind
             code = g.read_gtid(data, at, body, end, start, gtids, gtid_count * g.RECORD_BYTES)
@@ -390,18 +370,15 @@ def walk(
             gtid_count += 1
             if new:
                 in_transaction = 0
-                if kind == 162 and not data[body + 12] & _STANDALONE_FLAG:
+                if kind == ev.MARIADB_GTID and not data[body + 12] & ev.FLAG_STANDALONE:
                     entry = KIND_BEGIN
                     in_transaction = 1
                     flags = 0
-        elif (
-            kind == 29 or kind == 5 or kind == 13 or kind == 14 or kind == 18
-            or (kind == 160 and mariadb)
-        ):  # fmt: skip
+        elif _is_read_by_python(kind, mariadb):
             entry = KIND_SPECIAL
-        elif kind == 26:
+        elif kind == ev.INCIDENT:
             return INCIDENT, at, entries, gtid_count, map_count, kind
-        elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & _IGNORABLE_FLAG):
+        elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & ev.FLAG_IGNORABLE):
             return UNSUPPORTED, at, entries, gtid_count, map_count, kind
         if entry and new:
             if entries == events.size:

@@ -1,4 +1,4 @@
-"""Text of any character set into UTF-8, by tables (binlog/charset_tables.py makes them).
+"""Text of any character set into UTF-8, by tables (types/charset_tables.py makes them).
 
 A table starts with 256 code points by first byte; LEAD there means that a second byte decides:
 65,536 code points by both bytes follow. Behind these lie EUC-JP's three-byte characters (65,536, by

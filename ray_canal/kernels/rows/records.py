@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import bare, inlined
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows.rows import VERSION_PARTIAL
-
-_PARTIAL_UPDATE_ROWS: Final = 39
 
 
 @bare
@@ -35,10 +34,10 @@ def row_events(events, bodies, lines, of_table):
         if event["table"] < 0:
             continue
         code = event["type_code"]
-        version = 2 if code >= 30 else 1 if code >= 23 else 0
+        version = 2 if code >= ev.WRITE_ROWS else 1 if code >= ev.WRITE_ROWS_V1 else 0
         lines[count, r.E_START] = bodies[i, 0]
         lines[count, r.E_END] = bodies[i, 1]
-        if code == _PARTIAL_UPDATE_ROWS:
+        if code == ev.PARTIAL_UPDATE_ROWS:
             version = VERSION_PARTIAL
             any_partial = True
         lines[count, r.E_VERSION] = version
@@ -73,7 +72,7 @@ def closes(events, i):
     """Whether event `i` ends a transaction: its END, or a statement that stands alone; of several
     entries that one event makes, or one GTID names, the last one."""
     event = events[i]
-    if event["kind"] == w.KIND_END:
+    if event["kind"] == q.KIND_END:
         return True
     if event["kind"] != _ROWDATA or event["flags"] & _IN_TRANSACTION or event["rows"] != 0:
         return False
@@ -101,8 +100,8 @@ def place_entries(events, entries):
         entry["event_type"] = event["event_type"]
         entry["transaction"] = event["gtid"]
         flags = event["flags"]
-        behind_begin = i > 0 and events[i - 1]["kind"] == w.KIND_BEGIN
-        if flags & _SILENT or (behind_begin and event["kind"] == w.KIND_END):
+        behind_begin = i > 0 and events[i - 1]["kind"] == q.KIND_BEGIN
+        if flags & _SILENT or (behind_begin and event["kind"] == q.KIND_END):
             thins = True
         entry["flags"] = flags | _CLOSES if closes(events, i) else flags
     return thins

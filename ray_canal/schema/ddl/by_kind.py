@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.chunk import EVENT_SILENT
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.filter import EventFilter
+from ray_canal.kernels.base import event_types
 from ray_canal.model.canal_types import DDL, DML, ROWDATA, XACOMMIT, XAROLLBACK
 
-_ROWS = (*range(20, 26), *range(30, 33), types.PARTIAL_UPDATE_ROWS_EVENT)
-_STATEMENTS = (types.QUERY_EVENT, types.EXECUTE_LOAD_QUERY_EVENT)
+_ROWS = [kind for kind in range(64) if event_types.ROWS >> kind & 1]
+_STATEMENTS = (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY)
 """All other events that are no rows accompany rows: ROWS_QUERY, ANNOTATE_ROWS, variables."""
 
 

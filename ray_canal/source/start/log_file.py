@@ -14,14 +14,15 @@ from typing import Protocol
 
 import numpy as np
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
     FLAVOR_MARIADB,
     RawChunk,
 )
-from ray_canal.binlog.format import version_numbers
+from ray_canal.binlog.events import version_numbers
 from ray_canal.binlog.walked import Walked, walk
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import walk as w
 from ray_canal.model.arrays import Bools, Int64s, Records
 from ray_canal.model.gtid import GtidSet, MariadbGtid
@@ -158,13 +159,13 @@ def read_head(log: Log, journal_name: str) -> FileHead:
 
 def _control_events(chunk: RawChunk, journal_name: str) -> FileHead:
     """FORMAT_DESCRIPTION's time, and the GTIDs that PREVIOUS_GTIDS or GTID_LIST names."""
-    data, trailer = chunk.data, types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
+    data, trailer = chunk.data, event_types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
     at, created_s, gtids = 0, 0, ""
-    while at + types.HEADER_BYTES <= data.size:
+    while at + event_types.HEADER_BYTES <= data.size:
         length = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
         kind = int(data[at + 4])
-        body = data[at + types.HEADER_BYTES : at + length - trailer]
-        if kind == types.FORMAT_DESCRIPTION_EVENT:
+        body = data[at + event_types.HEADER_BYTES : at + length - trailer]
+        if kind == event_types.FORMAT_DESCRIPTION:
             created_s = int.from_bytes(data[at : at + 4].tobytes(), "little")
         elif kind == _PREVIOUS_GTIDS:
             gtids = str(GtidSet.decode(body.tobytes()))
@@ -218,11 +219,11 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
 def _alone(events: Records) -> Bools:
     """Return which of them are statements that are a transaction each."""
     in_transaction = events["flags"] & EVENT_IN_TRANSACTION != 0
-    return np.asarray((events["kind"] == w.KIND_SPECIAL) & ~in_transaction)
+    return np.asarray((events["kind"] == q.KIND_SPECIAL) & ~in_transaction)
 
 
 def _starts_without_gtids(events: Records) -> Int64s:
-    starts: Int64s = np.flatnonzero((events["kind"] == w.KIND_BEGIN) | _alone(events))
+    starts: Int64s = np.flatnonzero((events["kind"] == q.KIND_BEGIN) | _alone(events))
     carried = events["gtid"] >= 0  # its transaction began in an earlier piece
     return np.asarray(starts[~carried[starts]])
 
@@ -230,7 +231,7 @@ def _starts_without_gtids(events: Records) -> Int64s:
 def closed_before(events: Records, position: int) -> int:
     """Return where the last transaction of a chunk that ends at or before `position` ends; 0:
     none."""
-    ends = (events["kind"] == w.KIND_END) | _alone(events)
+    ends = (events["kind"] == q.KIND_END) | _alone(events)
     behind = (events["position"] + events["length"])[ends]
     behind = behind[behind <= position]
     return int(behind[-1]) if len(behind) else 0
@@ -242,9 +243,9 @@ def event_at(chunk: RawChunk, position: int) -> tuple[bool, int]:
     at, place, inner = head.carried_bytes, head.position, 0
     while at < len(data) and place < position:
         size = int.from_bytes(data[at + 9 : at + 13], "little")
-        if data[at + 4] == types.TRANSACTION_PAYLOAD_EVENT and size == w.FRAME_BYTES:
+        if data[at + 4] == event_types.TRANSACTION_PAYLOAD and size == w.FRAME_BYTES:
             # What was compressed stands behind the frame, and takes up the room of one event.
-            frame = data[at + types.HEADER_BYTES : at + size]
+            frame = data[at + event_types.HEADER_BYTES : at + size]
             place, length, _, inside = struct.unpack("<4q", frame)
             at, inner = at + size, at + size + inside
             if place == position:

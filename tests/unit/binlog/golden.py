@@ -11,7 +11,7 @@ import pytest
 from ray_canal.binlog.assemble import assemble, walk
 from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk, TableLayout
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.format import MAGIC, parse_format_description, read_events
+from ray_canal.binlog.events import MAGIC, parse_format_description, read_events
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.kernels.base import codes

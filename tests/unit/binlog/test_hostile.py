@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog import decode as door
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import RawChunk
-from ray_canal.binlog.format import MAGIC
+from ray_canal.binlog.events import MAGIC
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from tests.unit.binlog.golden import decode_chunk, golden_chunk, needs_golden, values
 
 pytestmark = needs_golden
@@ -97,7 +97,7 @@ def test_rows_behind_the_end_of_their_statement_are_refused() -> None:
     """As servers refuse them, and wherever a chunk is cut: none carries a TABLE_MAP that far."""
     raw = without_checksums(golden_chunk("mysql97/mysql_dml"))
     data, at = raw.data.tobytes(), 0
-    while not (data[at + 4] == types.WRITE_ROWS_EVENT and data[at + 25] & 1):
+    while not (data[at + 4] == event_types.WRITE_ROWS and data[at + 25] & 1):
         at += struct.unpack_from("<I", data, at + 9)[0]
     end = at + struct.unpack_from("<I", data, at + 9)[0]
     info, chunk = decode_chunk(unchecked(raw, data[:end] + data[at:end] + data[end:]))

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.binlog.events import event_name
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
+from ray_canal.kernels.base import event_types
 from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.quarantine import pack, unpack
@@ -37,7 +38,7 @@ def events_of(data: bytes) -> list[Event]:
 
 
 def event(kind: int, body: bytes = b"what is this") -> bytes:
-    size = types.HEADER_BYTES + len(body) + types.CHECKSUM_BYTES
+    size = event_types.HEADER_BYTES + len(body) + event_types.CHECKSUM_BYTES
     return checked(struct.pack("<IBIIIH", 1_700_000_000, kind, 1, size, 0, 0) + body + bytes(4))
 
 
@@ -95,7 +96,7 @@ def test_an_event_that_is_named_may_pass(
     assert f'source.skip_events = ["{NAME}:{at}"]' in str(stopped.value)
     caplog.set_level(logging.WARNING)
     assert values(rows(path, skip_events=[f"{NAME}:{at}"])) == values(whole)
-    told = f"an event was left out: {types.event_name(kind)} at {NAME}:{at}, 35 bytes"
+    told = f"an event was left out: {event_name(kind)} at {NAME}:{at}, 35 bytes"
     assert told in caplog.text
     with pytest.raises(DecodeError):
         rows(path, skip_events=[f"{NAME}:{at + 1}", f"mysql-bin.000002:{at}"])
@@ -106,7 +107,7 @@ def infos(path: Path, *skips: int) -> list[ChunkInfo]:
     return [info for info, _ in decode_chunks([path], skip_events=places)]
 
 
-@pytest.mark.parametrize("kind", sorted(types.OLD_EVENTS))
+@pytest.mark.parametrize("kind", sorted(event_types.OLD))
 def test_events_of_old_servers_are_counted_and_left_out(
     original: bytes, tmp_path: Path, kind: int
 ) -> None:
@@ -114,7 +115,7 @@ def test_events_of_old_servers_are_counted_and_left_out(
     at = places_of(original, ROWS)[3]
     path = written(tmp_path, original[:at] + event(kind) + original[at:])
     (skipped,) = [skipped for info in infos(path) for skipped in info.skipped]
-    assert skipped[:3] == (at, types.event_name(kind), 35)
+    assert skipped[:3] == (at, event_name(kind), 35)
     assert "Canal" in skipped.reason
     assert values(rows(path)) == values(rows(binlog_files()[0]))
 

@@ -21,7 +21,7 @@ from ray_canal.binlog.trail import (
 )
 from ray_canal.binlog.walked import digest_pieces, names_transactions, walk
 from ray_canal.kernels.framing import digest
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing import query as q
 from ray_canal.log.transaction_buffer import TransactionBuffer
 from ray_canal.model.position import EntryPosition
 from ray_canal.schema.event_parser import EventParser
@@ -76,8 +76,8 @@ def test_what_a_digest_sees() -> None:
     walked = walk(longest_chunk())
     events = walked.events
     digests = changed(-1)
-    ends = events["position"][events["kind"] == w.KIND_END]
-    rows = np.flatnonzero(events["kind"] == w.KIND_ROWS)[1]
+    ends = events["position"][events["kind"] == q.KIND_END]
+    rows = np.flatnonzero(events["kind"] == q.KIND_ROWS)[1]
     here = int(np.flatnonzero(ends > events["position"][rows])[0])
     start, end = walked.bodies[rows].tolist()
     value = end - 1
@@ -93,7 +93,7 @@ def test_hostile_lengths_end_it() -> None:
     random_ = random.Random(5)
     for _ in range(300):
         data = chunk.data.copy()
-        for start in walked.bodies[walked.events["kind"] == w.KIND_ROWS, 0].tolist():
+        for start in walked.bodies[walked.events["kind"] == q.KIND_ROWS, 0].tolist():
             data[start + 8 : start + 12] = [
                 random_.choice((0, 1, 2, 251, 252, 253, 254, 255)) for _ in range(4)
             ]

@@ -9,7 +9,7 @@ import pytest
 
 import ray_canal.demo
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
-from ray_canal.binlog.format import MAGIC, parse_format_description, read_events
+from ray_canal.binlog.events import MAGIC, parse_format_description, read_events
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.canal_types import ALTER, CREATE
 from ray_canal.model.table_meta import TableMeta

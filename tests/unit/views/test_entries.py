@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog.format import MAGIC, read_events
+from ray_canal.binlog.events import MAGIC, read_events
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from ray_canal.binlog import types
-from ray_canal.binlog.format import read_events
+from ray_canal.binlog.events import read_events
 from ray_canal.binlog.table_map import TableMap, parse_table_map, table_meta_from_metadata
 from ray_canal.errors import ConfigError
+from ray_canal.kernels.base import event_types
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.create_table import column_meta, parse_tables
 from ray_canal.schema.fit import misfit, same_type
@@ -176,9 +176,9 @@ ALTERED = {("t_mc", "x"), ("t_inv", "v")}
 
 def table_maps(path: Path) -> set[TableMap]:
     return {
-        parse_table_map(event[types.HEADER_BYTES : -types.CHECKSUM_BYTES])
+        parse_table_map(event[event_types.HEADER_BYTES : -event_types.CHECKSUM_BYTES])
         for _, header, event in read_events(path)
-        if header.type_code == types.TABLE_MAP_EVENT
+        if header.type_code == event_types.TABLE_MAP
     }
 
 

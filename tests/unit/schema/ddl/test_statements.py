@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.binlog import types
-from ray_canal.binlog.format import parse_query, read_events
+from ray_canal.binlog.events import parse_query, read_events
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
+from ray_canal.kernels.base import event_types
 from ray_canal.schema.ddl import statements as ddl
 from ray_canal.schema.ddl.statements import classify
 from tests.unit.binlog.golden import GOLDEN, needs_golden
@@ -173,9 +173,9 @@ def test_canal_says_the_same(path: Path) -> None:
     binlog = path.parent / path.name.replace(".tsdb.pb", ".binlog")
     looked = 0
     for position, header, event in read_events(binlog):
-        if header.type_code != types.QUERY_EVENT:
+        if header.type_code != event_types.QUERY:
             continue
-        query = parse_query(event[types.HEADER_BYTES : -types.CHECKSUM_BYTES])
+        query = parse_query(event[event_types.HEADER_BYTES : -event_types.CHECKSUM_BYTES])
         if query.sql in ("BEGIN", "COMMIT"):
             continue
         looked += 1

@@ -11,7 +11,7 @@ import pytest
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.walked import walk
 from ray_canal.demo import binlog_files
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing import query as q
 from ray_canal.model.position import EntryPosition
 from ray_canal.source.gtid_sets import missing_gtids, unknown_gtids
 from ray_canal.source.start.files_log import FilesLog
@@ -101,7 +101,7 @@ def test_a_position_inside_a_transaction_goes_back(log: FilesLog) -> None:
     for name, _ in log.files():
         events = np.concatenate([walk(chunk).events for chunk in log.chunks(name, 1 << 20)])
         starts = [place for place in known if place.journal_name == name]
-        closing = events[events["kind"] == w.KIND_END]
+        closing = events[events["kind"] == q.KIND_END]
         ends = set((closing["position"] + closing["length"]).tolist())
         for position in sorted({*events["position"].tolist(), *ends})[::3]:
             at = search.boundary(name, int(position))

@@ -1,4 +1,5 @@
-"""Event headers and the control events that Python reads itself: FORMAT_DESCRIPTION, QUERY.
+"""Event headers, and the events that Python reads itself: FORMAT_DESCRIPTION, ROTATE, heartbeats,
+QUERY.
 
 All integers little-endian. A body is an event without its 19-byte header and without its checksum.
 Every parser raises CorruptEvent where bytes are missing.
@@ -7,21 +8,23 @@ Every parser raises CorruptEvent where bytes are missing.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ray_canal.binlog import types
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL
-from ray_canal.errors import CorruptEvent
+from ray_canal.errors import CorruptEvent, UnsupportedEvent
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.base.event_types import CHECKSUM_BYTES, HEADER_BYTES
 from ray_canal.types.charsets import charset_of_collation, decode_text
 
 MAGIC = b"\xfebin"
 _HEADER = struct.Struct("<IBIIIH")
 _FORMAT_FIXED = struct.Struct("<H50sIB")
 _QUERY_FIXED = struct.Struct("<IIBHH")
-_CHECKSUM_SINCE = (5, 6, 1)
-_MARIADB_CHECKSUM_SINCE = (5, 3, 0)
+_CHECKSUM_SINCE = {FLAVOR_MYSQL: (5, 6, 1), FLAVOR_MARIADB: (5, 3, 0)}
+_HEARTBEAT_POSITION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,14 @@ class EventHeader:
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """`post_header_bytes`: length of each event type's fixed part, index = type - 1."""
+    """`post_header_bytes`: length of each event type's fixed part, index = type - 1. `created_s`:
+    when the server made the file."""
 
     server_version: str
     flavor: str
     has_checksum: bool
     post_header_bytes: bytes
+    created_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,20 @@ class Query:
     sql_mode: int = 0
 
 
+def event_name(type_code: int) -> str:
+    """Return an event type's name and number: `WRITE_ROWS (30)`."""
+    return f"{event_types.NAMES.get(type_code, 'unknown')} ({type_code})"
+
+
+def may_be_skipped(type_code: int) -> bool:
+    """Tell if what follows an event of this type can be read without it."""
+    return type_code not in event_types.STRUCTURE
+
+
 def parse_header(data: bytes) -> EventHeader:
-    if len(data) < types.HEADER_BYTES:
-        raise CorruptEvent(f"an event header has {types.HEADER_BYTES} bytes, {len(data)} are left")
+    """Return the header that `data` begins with. Raises CorruptEvent."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptEvent(f"an event header has {HEADER_BYTES} bytes, {len(data)} are left")
     stamp, kind, server_id, length, position, flags = _HEADER.unpack_from(data)
     return EventHeader(stamp, kind, server_id, length, position, flags)
 
@@ -76,31 +92,63 @@ def version_numbers(server_version: str) -> tuple[int, ...]:
 
 
 def parse_format_description(event: bytes) -> FormatDescription:
-    """From the whole event, header included: its checksum algorithm is in its own last five
-    bytes."""
-    body = event[types.HEADER_BYTES :]
-    if len(body) < _FORMAT_FIXED.size:
-        raise CorruptEvent("FORMAT_DESCRIPTION is too short")
+    """Return what the whole event says, header included: its checksum algorithm is in its own last
+    five bytes. Raises CorruptEvent; UnsupportedEvent: another version of the binlog."""
+    body = event[HEADER_BYTES:]
+    if len(body) < _FORMAT_FIXED.size or event[4] != event_types.FORMAT_DESCRIPTION:
+        raise CorruptEvent("FORMAT_DESCRIPTION event is too short, or is none")
     version, name, _, header_bytes = _FORMAT_FIXED.unpack_from(body)
-    if version != 4 or header_bytes != types.HEADER_BYTES:
-        what = f"binlog version {version} with headers of {header_bytes} bytes"
-        raise CorruptEvent(f"{what}, not version 4 with 19")
-    server_version = name.split(b"\0")[0].decode("ascii", "replace")
-    mariadb = "mariadb" in server_version.lower()
-    # MariaDB used to put "5.5.5-" before its own version for old replicas.
-    numbers = version_numbers(server_version.removeprefix("5.5.5-") if mariadb else server_version)
-    lengths = body[_FORMAT_FIXED.size :]
-    has_checksum = False
-    if numbers >= (_MARIADB_CHECKSUM_SINCE if mariadb else _CHECKSUM_SINCE):
-        if len(lengths) < 1 + types.CHECKSUM_BYTES:
-            raise CorruptEvent("FORMAT_DESCRIPTION lacks its checksum algorithm")
-        algorithm = lengths[-1 - types.CHECKSUM_BYTES]
-        if algorithm not in (0, 1):
-            raise CorruptEvent(f"unknown binlog checksum algorithm {algorithm}")
-        has_checksum = algorithm == 1
-        lengths = lengths[: -1 - types.CHECKSUM_BYTES]
-    flavor = FLAVOR_MARIADB if mariadb else FLAVOR_MYSQL
-    return FormatDescription(server_version, flavor, has_checksum, bytes(lengths))
+    if version != 4 or header_bytes != HEADER_BYTES:
+        raise UnsupportedEvent(
+            f"binlog version {version} with {header_bytes}-byte event headers; only version 4 "
+            "with 19 (MySQL 5.0 and later) is supported"
+        )
+    server_version = name.split(b"\0")[0].decode("latin-1")
+    flavor = FLAVOR_MARIADB if "mariadb" in server_version.lower() else FLAVOR_MYSQL
+    lengths, algorithm = body[_FORMAT_FIXED.size :], 0
+    has_algorithm = version_numbers(server_version) >= _CHECKSUM_SINCE[flavor]
+    if has_algorithm and len(lengths) > CHECKSUM_BYTES:
+        algorithm = lengths[-1 - CHECKSUM_BYTES]
+        lengths = lengths[: -1 - CHECKSUM_BYTES]
+    if algorithm not in (0, 1):
+        raise UnsupportedEvent(f"binlog checksum algorithm {algorithm} is not known")
+    created_s = int.from_bytes(event[:4], "little")
+    return FormatDescription(server_version, flavor, algorithm == 1, bytes(lengths), created_s)
+
+
+def parse_rotate(event: bytes) -> tuple[str, int]:
+    """Return the file that the whole event names, and the position in it. The event may come
+    before the FORMAT_DESCRIPTION that would say if it ends in a checksum. Raises CorruptEvent."""
+    body = event[HEADER_BYTES:]
+    if len(body) > 12 and zlib.crc32(event[:-4]) == int.from_bytes(event[-4:], "little"):
+        body = body[:-4]
+    if len(body) < 9:
+        raise CorruptEvent("ROTATE event is too short")
+    return body[8:].decode("utf-8", "surrogateescape"), int.from_bytes(body[:8], "little")
+
+
+def parse_heartbeat(event: bytes, position: int, trailer: int) -> int | None:
+    """Return how far the server has read, by a whole heartbeat event that comes at `position`, or
+    None. Version 1 has 32 bits in its header; version 2 has 64, as type-length-value."""
+    if event[4] == event_types.HEARTBEAT:
+        return position >> 32 << 32 | int.from_bytes(event[13:17], "little")
+    body = event[HEADER_BYTES : len(event) - trailer]
+    at = 0
+    told = None
+    while at + 2 <= len(body) and body[at]:
+        size = body[at + 1]
+        if body[at] == _HEARTBEAT_POSITION and size <= 9:
+            told = _packed_integer(body[at + 2 : at + 2 + size])
+        at += 2 + size
+    return told
+
+
+def _packed_integer(data: bytes) -> int:
+    """Return MySQL's length-encoded integer."""
+    if not data or data[0] < 0xFB:
+        return data[0] if data else 0
+    size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(data[0], 0)
+    return int.from_bytes(data[1 : 1 + size], "little")
 
 
 def parse_query(body: bytes) -> Query:
@@ -152,8 +200,8 @@ def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:
     data = Path(path).read_bytes()
     at = len(MAGIC)
     while at < len(data):
-        header = parse_header(data[at : at + types.HEADER_BYTES])
-        if header.length < types.HEADER_BYTES or at + header.length > len(data):
+        header = parse_header(data[at : at + HEADER_BYTES])
+        if header.length < HEADER_BYTES or at + header.length > len(data):
             raise CorruptEvent(f"event length {header.length} is wrong").at(str(path), at)
         yield at, header, data[at : at + header.length]
         at += header.length
