@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from ray_canal.errors import ConfigError
 from ray_canal.views.presence import PRESENT, lacks
+from ray_canal.views.sql_functions import arrow_pattern, chosen, nonzero, remainder, same
 from ray_canal.views.sql_values import (
     Columns,
     Kind,
@@ -218,7 +219,7 @@ class _Compiler:
         return lambda node: self._applied(function, *self.pair(node))
 
     def same(self, node: exp.NullSafeEQ) -> Value:
-        return self._applied(_same, *self.pair(node))
+        return self._applied(same, *self.pair(node))
 
     def between(self, node: exp.Between) -> Value:
         subject = self.value(node.this)
@@ -262,7 +263,7 @@ class _Compiler:
             raise ConfigError(f"{_sql(node)}: {subject.kind.value} has no LIKE, only text")
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise ConfigError(f"{_sql(node)}: the pattern must be a literal")
-        translated = _arrow_pattern(pattern.this, escape)
+        translated = arrow_pattern(pattern.this, escape)
         found = self._applied(
             lambda texts: pc.match_like(texts, pattern=translated), subject.cast(pa.string())
         )
@@ -320,7 +321,7 @@ class _Compiler:
 
     def quotient(self, node: exp.Div) -> Value:
         left, right = (value.cast(pa.float64()) for value in self._numbers(node))
-        return self._applied(lambda a, b: pc.divide(a, _nonzero(b)), left, right)
+        return self._applied(lambda a, b: pc.divide(a, nonzero(b)), left, right)
 
     def whole(self, function: Callable[..., Any]) -> Callable[[exp.Expression], Value]:
         def compiled(node: exp.Expression) -> Value:
@@ -375,53 +376,13 @@ class _Compiler:
             condition = branch.this
             if isinstance(node, exp.Case) and node.this is not None:
                 condition = exp.EQ(this=node.this, expression=branch.this)
-            chosen, found = self.aligned(self.value(branch.args["true"]), found)
-            found = self._applied(_chosen, self.truth(condition), chosen, found)
+            then, found = self.aligned(self.value(branch.args["true"]), found)
+            found = self._applied(chosen, self.truth(condition), then, found)
         return found
 
 
 def _sql(node: exp.Expression) -> str:
     return str(node.sql("mysql"))
-
-
-def _same(left: Any, right: Any) -> Any:
-    """Equal, and NULL is equal to NULL alone."""
-    equal = pc.fill_null(pc.equal(left, right), False)
-    return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
-
-
-def _nonzero(divisor: Any) -> Any:
-    """NULL for zero: so a quotient by zero is NULL."""
-    return pc.if_else(pc.equal(divisor, 0), pa.scalar(None, divisor.type), divisor)
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    """With the sign of the dividend; NULL for a divisor of zero."""
-    right = _nonzero(right)
-    quotient = pc.divide_checked(left, right)
-    return pc.subtract_checked(left, pc.multiply_checked(quotient, right))
-
-
-def _chosen(condition: Any, yes: Any, no: Any) -> Any:
-    return pc.if_else(pc.fill_null(condition, False), yes, no)
-
-
-def _arrow_pattern(pattern: str, escape: str) -> str:
-    """A LIKE pattern with a backslash as its escape, which is Arrow's. Raises ConfigError."""
-
-    def parts() -> Iterator[str]:
-        characters = iter(pattern)
-        for character in characters:
-            if escape and character == escape:
-                escaped = next(characters, None)
-                character = escape if escaped is None else escaped
-                yield "\\" + character if character in "%_\\" else character
-            else:
-                yield "\\\\" if character == "\\" else character
-
-    if len(escape) > 1:
-        raise ConfigError(f"ESCAPE {escape!r}: expected one character")
-    return "".join(parts())
 
 
 _Rule = Callable[[_Compiler, Any], Value]
@@ -459,8 +420,8 @@ _RULES: dict[type[exp.Expression], _Rule] = {
     exp.Sub: _binary("arithmetic", pc.subtract_checked),
     exp.Mul: _binary("arithmetic", pc.multiply_checked),
     exp.Div: _Compiler.quotient,
-    exp.Mod: _binary("whole", _remainder),
-    exp.IntDiv: _binary("whole", lambda a, b: pc.divide_checked(a, _nonzero(b))),
+    exp.Mod: _binary("whole", remainder),
+    exp.IntDiv: _binary("whole", lambda a, b: pc.divide_checked(a, nonzero(b))),
     exp.Neg: _Compiler.minus,
     exp.Abs: _Compiler.absolute,
     exp.Lower: _binary("of_text", pc.utf8_lower),

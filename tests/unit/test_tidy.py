@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 
 import ray_canal
+from tests.unit.tidy_tables import (
+    BANNED_BUT_HERE,
+    BANNED_NAMES,
+    BANNED_WORDS,
+    FUNCTION_LINES_MAX,
+    LONG_FUNCTIONS,
+    LONG_MODULES,
+    MANY_PARAMETERS,
+    MODULE_LINES_MAX,
+    OPTIONS_ARE_PARAMETERS,
+    PARAMETERS_MAX,
+)
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ray_canal"
-
-MODULE_LINES_MAX = 500
-FUNCTION_LINES_MAX = 70
-KERNEL_LINES_MAX = 150  # a compiled loop over one state reads better whole
 
 MAY_IMPORT = {
     # room or top module: the rooms below it that it may use. An arrow only points down.
@@ -166,6 +174,7 @@ TESTED_ELSEWHERE = {
     "types/charset_data": "tests/integration/test_charsets.py",
     "types/charset_tables": "tests/integration/test_charsets.py",
     "binlog/layout": "tests/unit/binlog/test_decode.py",
+    "binlog/measure": "tests/unit/binlog/test_hostile.py",
     "binlog/text_check": "tests/unit/binlog/test_hostile.py",
     "binlog/control_plane": "tests/unit/views/test_table_events.py",
     "binlog/plan": "tests/unit/binlog/test_decode.py",
@@ -264,28 +273,6 @@ WITHOUT_TEST = {
     "server/ports": "a protocol without behaviour",
 }
 
-BANNED_NAMES = {
-    "utils.py": "name the module after what lives there",
-    "util.py": "name the module after what lives there",
-    "helpers.py": "name the module after what lives there",
-    "common.py": "name the module after what lives there",
-    "misc.py": "name the module after what lives there",
-}
-
-BANNED_WORDS = (
-    # folder, pattern, what to do instead
-    ("ray_canal/actors", r"\bray\.put\(", "return it: what is put in an actor dies with the actor"),
-    ("ray_canal", r"\bwait_for\(", "`wait_with_timeout` of destination/wakeup.py"),
-    ("ray_canal", r"\bbreakpoint\(|\bpdb\b", "remove it"),
-    ("ray_canal", r"\bassert (?!.* is not None\b|isinstance\()", "raise an error of errors.py"),
-    ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),
-    ("ray_canal", r"(?<![.\w])print\(", "the command line echoes, the rest logs"),
-)
-BANNED_BUT_HERE = {
-    ("actors/runtime", r"\bray\.put\("),  # in the process whose log it is
-}
-
-
 def modules(folder: Path = PACKAGE) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*.py")) if "generated" not in path.parts)
 
@@ -382,22 +369,57 @@ def test_jobs_use_the_public_api_alone() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_modules_and_functions_are_short() -> None:
-    wrong = []
+def sources() -> Iterator[tuple[str, str]]:
+    """Path and text of everything that has limits of size."""
     for folder in (PACKAGE, ROOT / "jobs", ROOT / "benchmarks", ROOT / "tests"):
         for path in modules(folder):
-            text = path.read_text(encoding="utf-8")
-            where = path.relative_to(ROOT)
-            count = len(text.splitlines())
-            if count > MODULE_LINES_MAX:
-                wrong.append(f"{where}: {count} lines, at most {MODULE_LINES_MAX}")
-            for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    count = (node.end_lineno or 0) - node.lineno + 1
-                    limit = KERNEL_LINES_MAX if "kernels" in path.parts else FUNCTION_LINES_MAX
-                    if count > limit:
-                        wrong.append(f"{where}:{node.lineno} {node.name}: {count} lines")
-    assert not wrong, "\n".join(wrong)
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def beyond(found: dict[str, int], limit: int, allowed: dict[str, int]) -> list[str]:
+    """What is larger than the limit, or than its exception; and exceptions of what is gone."""
+    wrong = [
+        f"{name}: {size}, at most {allowed.get(name, limit)}"
+        for name, size in found.items()
+        if size > allowed.get(name, limit)
+    ]
+    gone = [name for name in allowed if name not in found]
+    return wrong + [f"{name}: no such thing; take it out of the table" for name in gone]
+
+
+def test_modules_are_short() -> None:
+    found = {where: len(text.splitlines()) for where, text in sources()}
+    assert not beyond(found, MODULE_LINES_MAX, LONG_MODULES)
+
+
+def test_functions_are_short() -> None:
+    found = {
+        f"{where} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for where, text in sources()
+        for node in functions(text)
+    }
+    assert not beyond(found, FUNCTION_LINES_MAX, LONG_FUNCTIONS)
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def test_functions_have_few_parameters() -> None:
+    found: dict[str, int] = {}
+    for where, text in sources():
+        if where.startswith(OPTIONS_ARE_PARAMETERS):
+            continue
+        for node in functions(text):
+            found[where] = max(found.get(where, 0), parameters(node))
+    assert not beyond(found, PARAMETERS_MAX, MANY_PARAMETERS)
 
 
 def test_modules_say_what_lives_in_them() -> None:

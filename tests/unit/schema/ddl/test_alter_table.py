@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.schema.ddl.alter_table import altered, read_alter
+from ray_canal.schema.ddl.alter_table import read_alter
+from ray_canal.schema.ddl.altered import altered
 from ray_canal.schema.ddl.create_table import read_create
 from ray_canal.schema.ddl.words import Words
 from ray_canal.schema.table_state import DdlNotApplied, Session, TableState
