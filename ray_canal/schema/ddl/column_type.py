@@ -8,21 +8,37 @@ so two spellings of one type differ in `mysql_type` alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.words import MODE_REAL_AS_FLOAT, Token, Words, number_of, unquoted
 from ray_canal.types import mysql
 from ray_canal.types.charsets import canonical, char_bytes_max
-from ray_canal.types.registry import SYNONYMS, WORDS
+from ray_canal.types.column_type import TypeWord
 
 DEFAULT_CHARSET = "utf8mb4"
 
 _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
 _TEXT_CODES = (mysql.STRING, mysql.VARCHAR, mysql.BLOB, mysql.ENUM, mysql.SET)
 _FLOAT_BITS_MAX = 24
+
+
+class _Words(NamedTuple):
+    synonyms: Mapping[str, str]
+    words: Mapping[str, TypeWord]
+
+
+@cache
+def _words() -> _Words:
+    # With it come compiled kernels, which the process of a log has no use for until it meets DDL.
+    from ray_canal.types.registry import SYNONYMS, WORDS
+
+    return _Words(SYNONYMS, WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +59,8 @@ class DeclaredType:
 def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
     """The type that comes next. Raises ConfigError: a type that is not known."""
     text = _type_words(words)
-    word = SYNONYMS.get(text, text)
-    if word not in WORDS:
+    word = _words().synonyms.get(text, text)
+    if word not in _words().words:
         shown = text + "".join(t.raw for t in _argument(words))
         raise ConfigError(f"type that is not known: {shown!r}")
     if text == "real" and sql_mode & MODE_REAL_AS_FLOAT:
@@ -71,7 +87,7 @@ def _type_words(words: Words) -> str:
     for count in (3, 2):
         run = [words.token(ahead) for ahead in range(count)]
         text = " ".join(token.text.lower() for token in run)
-        if text in SYNONYMS and all(token.kind == "word" for token in run):
+        if text in _words().synonyms and all(token.kind == "word" for token in run):
             for _ in range(count):
                 words.skip()
             return text
@@ -125,7 +141,7 @@ def column_of(
     """The column that has this type; `charset` is ignored for types without one, and empty where
     it is not known."""
     word, numbers = declared.word, declared.numbers
-    code = WORDS[word].code
+    code = _words().words[word].code
     decimal = code == mysql.NEWDECIMAL
     fractional = code in (mysql.TIME2, mysql.DATETIME2, mysql.TIMESTAMP2)
     return ColumnMeta(
@@ -136,7 +152,7 @@ def column_of(
         nullable=nullable and not is_key,
         is_key=is_key,
         charset=_charset(word, canonical(charset)),
-        length=(numbers[0] if numbers else 1) if WORDS[word].is_sized else 0,
+        length=(numbers[0] if numbers else 1) if _words().words[word].is_sized else 0,
         precision=((numbers[0] if numbers else 10) or 10) if decimal else 0,
         scale=numbers[1] if decimal and len(numbers) > 1 else 0,
         fraction=numbers[0] if fractional and numbers else 0,
@@ -173,7 +189,7 @@ def column_meta(
 
 
 def _charset(word: str, charset: str) -> str:
-    kind = WORDS[word].charset
+    kind = _words().words[word].charset
     return charset if kind == "text" else kind
 
 
@@ -186,7 +202,7 @@ def blob_size(column: ColumnMeta) -> str:
     """`tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is a
     tinytext where 20 characters fit into 255 bytes."""
     word = column.mysql_type.lower()
-    word = SYNONYMS.get(word, word)
+    word = _words().synonyms.get(word, word)
     for size in ("tiny", "medium", "long"):
         if word.startswith(size):
             return size

@@ -18,7 +18,6 @@ from ray_canal.schema.ddl.column_type import DEFAULT_CHARSET, blob_size
 from ray_canal.schema.ddl.words import Token, Words, number_of, parts
 from ray_canal.types import mysql
 from ray_canal.types.charsets import char_bytes_max
-from ray_canal.types.registry import declared_word, field_type
 
 _MEMORY = ("MEMORY", "HEAP")
 """Engines that index hashes themselves."""
@@ -180,6 +179,8 @@ def _is_hashed(key: KeyState, columns: dict[str, ColumnMeta], engine: str) -> bo
 
 def _part_bytes(column: ColumnMeta, prefix: int) -> int | None:
     """Bytes of a key's part; None: it has no most."""
+    from ray_canal.types.registry import declared_word, field_type  # kernels come with it
+
     character = char_bytes_max(column.charset or DEFAULT_CHARSET)
     kind = column.type_code
     if kind == mysql.GEOMETRY:
