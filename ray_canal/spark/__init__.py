@@ -18,6 +18,7 @@ except ImportError as error:
         f'ray_canal.spark needs pyspark and raydp ({error}): pip install "ray-canal[spark]"'
     ) from error
 
+from ray_canal.spark.door import open_door
 from ray_canal.spark.frames import Frames, to_frames
 from ray_canal.spark.prepared import Prepared
 from ray_canal.spark.session import provide_java, session, stop
@@ -33,6 +34,7 @@ __all__ = [
     "jar",
     "key_columns",
     "latest",
+    "open_door",
     "provide_java",
     "release_changes",
     "run",

@@ -164,6 +164,21 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         return pa.string()
 
 
+def is_part_of(given: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether rows of one readable schema can be shown in another without loss: it has all their
+    columns, in their types or wider ones."""
+    return _is_part(pa.struct(list(given)), pa.struct(list(wanted)))
+
+
+def _is_part(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if kind.is_struct(given) and kind.is_struct(wanted):
+        types = {field.name: field.type for field in wanted}
+        return all(
+            field.name in types and _is_part(field.type, types[field.name]) for field in given
+        )
+    return bool(merged_type(given, wanted) == wanted)
+
+
 def spark_type(readable: pa.DataType) -> spark.DataType:
     """Spark's type for a type that came from `readable_type`. Raises UnsupportedType."""
     found = _SPARK.get(readable)

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from ray.exceptions import RayTaskError
 
 from ray_canal.errors import CanalError, ConfigError
+from ray_canal.spark.door import close_doors, open_door
 from ray_canal.spark.source_jar import jar
 
 _log = logging.getLogger(__name__)
@@ -110,11 +111,13 @@ def session(
             ) from error
         raise
     spark.sparkContext.setLogLevel("ERROR")
+    open_door(spark)
     return spark
 
 
 def stop() -> None:
     """Stop the session and its executors. Ray and the destinations go on."""
+    close_doors()
     raydp.stop_spark()
 
 

@@ -46,11 +46,19 @@ class Writer(Protocol):
 
 def writer_of(way: Way, cores: int) -> Writer:
     """For one message."""
-    if way == "memory":
-        return _Chunks(MemoryFile(), cores)
-    if way == "objects":
-        return _Chunks(StoreObjects(), cores)
-    return _Objects() if way == "rows" else _File()
+    if way == "rows":
+        return _Objects()
+    return _File() if way == "driver" else _Chunks(carrier_of(way), cores)
+
+
+def carrier_of(way: Way) -> Carrier:
+    """For chunks that `format("ray_canal")` reads. Raises CanalError: it does not work here."""
+    if way not in ("memory", "objects"):
+        raise CanalError(
+            f'this session reads changes by the way "{way}", not by format("ray_canal"); see the '
+            "warning of its first batch"
+        )
+    return MemoryFile() if way == "memory" else StoreObjects()
 
 
 def cores_of(spark: SparkSession) -> int:

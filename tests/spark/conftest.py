@@ -40,12 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(tolerated))
 
 
+_SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+"""A few rows need one task a stage, and no job for each stage of a plan."""
+
+
 @pytest.fixture(scope="session")
 def spark(local_ray: None) -> Iterator[Any]:
     """A real Spark session on the test session's Ray: one executor with one core."""
     from ray_canal import spark as canal_spark
 
-    session = canal_spark.session("ray_canal_tests")
+    session = canal_spark.session("ray_canal_tests", configs=_SMALL)
     yield session
     canal_spark.stop()
 

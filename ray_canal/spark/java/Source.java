@@ -42,6 +42,9 @@ public class Source implements TableProvider, DataSourceRegister, SessionConfigS
     return (StructType) DataType.fromJson(json == null ? Door.schema(options) : json);
   }
 
+  /** .schema(...): that of an earlier load(), for a table that does not change now. */
+  public boolean supportsExternalMetadata() { return true; }
+
   public Table getTable(StructType schema, Transform[] partitioning, Map options) {
     return new ChangesTable(schema);
   }

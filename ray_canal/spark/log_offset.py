@@ -1,0 +1,53 @@
+"""Offsets of readStream: the place of the last row that a micro-batch has, as JSON.
+
+Spark compares offsets as text and keeps them in its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ray_canal.errors import ConfigError
+from ray_canal.spark.place import Place, rows_above
+
+START = Place(-1, -1, -1, -1)
+"""Before all rows."""
+
+
+def offset_text(place: Place, transaction: str = "") -> str:
+    """`transaction`: the row's, its GTID where there are GTIDs; for people, it is not compared."""
+    body: dict[str, Any] = {
+        "timeline": place.timeline,
+        "journal": place.journal_name,
+        "number": place.number,
+        "position": place.position,
+        "row": place.row,
+    }
+    if transaction:
+        body["transaction"] = transaction
+    return json.dumps(body, separators=(",", ":"))
+
+
+def offset_place(text: str) -> Place:
+    """Raises ConfigError: it is no offset of ray_canal."""
+    try:
+        body = json.loads(text)
+        return Place(
+            body["timeline"], body["number"], body["position"], body["row"], body["journal"]
+        )
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"the checkpoint's offset {text[:200]} is not one of ray_canal: use a checkpoint "
+            "location of the query's own"
+        ) from None
+
+
+def rows_between(batch: pa.RecordBatch, start: Place, end: Place) -> pa.RecordBatch:
+    """The rows of a batch behind `start`, up to and with `end`."""
+    count = batch.num_rows
+    above_end = rows_above(batch, end)
+    behind_start = rows_above(batch, start)
+    return batch.slice(count - behind_start, max(0, behind_start - above_end))

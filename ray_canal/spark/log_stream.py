@@ -1,0 +1,350 @@
+"""A subscriber's changes of one table, as Spark's micro-batches ask for them.
+
+Spark plans a micro-batch by two offsets, and may plan it again after a crash: so what is between
+them is cut by the ids of rows, wherever messages end that time. A message is acked when all its
+rows are in micro-batches that Spark has committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
+from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
+from ray_canal.spark.chunks import write_chunks
+from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
+from ray_canal.spark.log_offset import START, offset_place, offset_text, rows_between
+from ray_canal.spark.place import Place, place_at
+from ray_canal.spark.schema import is_part_of
+from ray_canal.spark.ways import Way, carrier_of
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+"""So long a question for news waits for some; stopping a query waits for it."""
+_EMPTY_GETS = 2
+_AGAIN_S = 120.0
+"""So long planned rows are waited for; they were there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a query reads of a subscription: `name` is `schema.table`, `schema` what Spark reads."""
+
+    name: str
+    schema: pa.Schema
+    statements: Statements = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """`batch_size` of each get; `bytes_max`: Arrow bytes of a micro-batch, but always a message;
+    `way` and `cores`: of the session."""
+
+    way: Way
+    cores: int = 1
+    batch_size: int = 16384
+    bytes_max: int = 128 << 20
+
+
+@dataclass
+class Piece:
+    """The table's rows of one message."""
+
+    message: Any
+    batches: list[pa.RecordBatch]
+    last: Place = START
+    transaction: str = ""
+    size_bytes: int = 0
+    places: list[str] = field(default_factory=list)
+    release: Callable[[], None] = lambda: None
+    more: list[Callable[[], None]] = field(default_factory=list)
+
+    def free(self) -> None:
+        """Free what was written for Spark."""
+        self.release()
+        for each in self.more:
+            each()
+
+
+class LogStream:
+    """One query's stream. Its calls are made one at a time, by Spark's query thread."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        table: Table,
+        sizes: Sizes,
+        caught_up: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`caught_up`: whether the destination has fetched all that its source has."""
+        self._connector = connector
+        self._table = table
+        self._sizes = sizes
+        self._caught_up = caught_up
+        self._pieces: deque[Piece] = deque()
+        self._available_until: float | None = None
+        self._finished = False
+        self._at_end = False
+        self._empty_gets = 0
+        self._lock = threading.Lock()
+        self._ahead = self._begun()
+
+    def initial(self) -> str:
+        """The offset before everything that this subscriber gets."""
+        return offset_text(START)
+
+    def only_available(self) -> None:
+        """No more than what is in the log now: up to its end, or to rows that are newer."""
+        self._available_until = time.time()
+
+    def latest(self, start: str) -> str:
+        """Up to where the next micro-batch goes; `start`, if there is no news. Rows up to `start`
+        are committed."""
+        with self._lock:
+            begin = offset_place(start)
+            self._ack(begin)
+            found, size_bytes = start, 0
+            try:
+                for piece in self._news(begin):
+                    if found != start and size_bytes + piece.size_bytes > self._sizes.bytes_max:
+                        break
+                    size_bytes += piece.size_bytes
+                    found = offset_text(piece.last, piece.transaction)
+            except CanalError:
+                if found == start:
+                    raise
+                # What is before the error is a micro-batch; the error comes again with the next.
+            return found
+
+    def plan(self, start: str, end: str) -> list[str]:
+        """Places of the rows behind `start`, up to and with `end`."""
+        with self._lock:
+            begin, last = offset_place(start), offset_place(end)
+            self._fetch_up_to(last)
+            places: list[str] = []
+            for piece in self._pieces:
+                places += self._places(piece, begin, last)
+            return places
+
+    def commit(self, end: str) -> None:
+        """Rows up to `end` are in Spark's commit log."""
+        with self._lock:
+            self._ack(offset_place(end))
+
+    def close(self) -> None:
+        """Stop fetching; what was not acked comes again to the next stream."""
+        self._ahead.close()
+        with self._lock:
+            self._free_all()
+
+    def _begun(self) -> Ahead[_Held]:
+        return Ahead(self._connector, Wanted(self._sizes.batch_size, _POLL_S), self._written)
+
+    def _begin_again(self, error: CanalError) -> None:
+        """The destination has restarted: what is here is void, and comes again from its cursor."""
+        _log.warning("%s: rows come again: %s", self._table.name, error)
+        self._ahead.close()
+        self._free_all()
+        with contextlib.suppress(CanalError):
+            self._connector.rollback()
+        self._ahead = self._begun()
+
+    def _free_all(self) -> None:
+        while self._pieces:
+            self._pieces.popleft().free()
+
+    def _ack(self, place: Place) -> None:
+        """Ack messages, in order, that have no rows behind `place`."""
+        while self._pieces and self._pieces[0].last.key <= place.key:
+            piece = self._pieces.popleft()
+            piece.free()
+            try:
+                self._connector.ack(piece.message.id)
+            except InstanceRestarted as error:
+                self._begin_again(error)
+
+    def _news(self, begin: Place) -> Iterator[Piece]:
+        """Pieces with rows behind `begin`: those that are here, then those that come at once."""
+        here = [piece for piece in self._pieces if piece.last.key > begin.key]
+        yield from here
+        waits = not here
+        while not self._is_over():
+            piece = self._fetch(_POLL_S if waits else 0.0)
+            if piece is None:
+                if not waits or self._available_until is None:
+                    return
+                waits = not self._finished and not self._has_ended()
+            elif piece.last.key > begin.key:
+                waits = False
+                yield piece
+            else:
+                self._ack(begin)  # a message without rows behind it, if nothing is before it
+
+    def _is_over(self) -> bool:
+        """Whether what a query of what is available shall read is here."""
+        until = self._available_until
+        if self._finished or until is None:
+            return self._finished
+        return any(piece.batches and _time_of(piece) > until for piece in self._pieces)
+
+    def _has_ended(self) -> bool:
+        """Whether the log has given nothing, twice, since it has all of its source."""
+        if self._empty_gets < _EMPTY_GETS:
+            return False
+        if not self._at_end:
+            self._at_end, self._empty_gets = self._caught_up(), 0
+            return False
+        return True
+
+    def _fetch(self, timeout: float) -> Piece | None:
+        """The next message, as the last piece; None: there is none now."""
+        try:
+            found = self._ahead.next(timeout)
+        except InstanceRestarted as error:
+            self._begin_again(error)
+            return None
+        if found is None:
+            return None
+        message, held = found
+        if held is None:
+            self._finished = self._finished or bool(getattr(message, "finished", False))
+            self._empty_gets += 1
+            return None
+        self._empty_gets = 0
+        self._pieces.append(held.piece)
+        return held.piece
+
+    def _fetch_up_to(self, last: Place) -> None:
+        """Planned rows come again after a restart; wait for them."""
+        deadline = time.monotonic() + _AGAIN_S
+        while not any(piece.last.key >= last.key for piece in self._pieces):
+            if self._finished or time.monotonic() > deadline:
+                raise CanalError(
+                    f"{self._table.name}: the checkpoint has planned rows up to {last}, and the "
+                    "log does not give them to this subscriber any more: another reader has acked "
+                    "them, or the source is another server; begin with a new checkpoint location"
+                )
+            self._fetch(_POLL_S)
+
+    def _places(self, piece: Piece, begin: Place, last: Place) -> list[str]:
+        if not piece.batches:
+            return []
+        first = place_at(piece.batches[0], 0)
+        if first.key > begin.key and piece.last.key <= last.key:
+            return piece.places
+        cut = [rows_between(batch, begin, last) for batch in piece.batches]
+        cut = [batch for batch in cut if batch.num_rows]
+        if not cut:
+            return []
+        carrier = carrier_of(self._sizes.way)
+        piece.more.append(carrier.release)
+        return write_chunks(cut, self._table.schema, carrier, self._sizes.cores)
+
+    def _written(self, message: Any) -> _Held:
+        """In the thread that is ahead."""
+        batches = self._batches(message)
+        if not batches:
+            return _Held(Piece(message, []))
+        carrier = carrier_of(self._sizes.way)
+        try:
+            places = write_chunks(batches, self._table.schema, carrier, self._sizes.cores)
+        except BaseException:
+            carrier.release()
+            raise
+        return _Held(
+            Piece(
+                message,
+                batches,
+                place_at(batches[-1], -1),
+                _transaction_of(batches[-1]),
+                sum(batch.nbytes for batch in batches),
+                places,
+                carrier.release,
+            )
+        )
+
+    def _batches(self, message: Any) -> list[pa.RecordBatch]:
+        table = self._table
+        found = tables_batches(message.batches, frozenset({table.name}), table.statements)
+        batches: list[pa.RecordBatch] = found.get(table.name, [])
+        for batch in batches:
+            _refuse_other_columns(batch, table)
+        return batches
+
+
+@dataclass
+class _Held:
+    piece: Piece
+
+    def release(self) -> None:
+        self.piece.free()
+
+
+def stream_schema(batches: list[pa.RecordBatch]) -> pa.Schema:
+    """The columns that a stream of a table has, from its first changes."""
+    found = common_schema(batches)
+    for name in NOTES:
+        if name not in found.names:
+            found = found.append(pa.field(name, pa.string()))
+    return found
+
+
+def _refuse_other_columns(batch: pa.RecordBatch, table: Table) -> None:
+    """Raises ConfigError: a batch has columns, or types, that the query was not begun with."""
+    if not is_part_of(common_schema([batch]), table.schema):
+        raise ConfigError(
+            f"at {place_at(batch, 0)} {table.name} has other columns than the query was begun "
+            "with; start it again, with the same checkpoint: load() then takes the new ones"
+        )
+
+
+def _time_of(piece: Piece) -> float:
+    return float(piece.batches[-1].column("execute_time")[-1].as_py().timestamp())
+
+
+def _transaction_of(batch: pa.RecordBatch) -> str:
+    at = batch.schema.get_field_index("transaction")
+    return "" if at < 0 else str(batch.column(at)[-1].as_py() or "")
+
+
+def peeked_schema(
+    connector: Any, table: str, batch_size: int, wait_s: float, statements: Statements
+) -> pa.Schema:
+    """The columns of a table, from its first changes that the subscriber gets. Nothing is acked;
+    messages without the table's rows are passed over. Raises ConfigError: none within `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    try:
+        while time.monotonic() < deadline:
+            message = connector.get_without_ack(batch_size, _POLL_S)
+            if message.id == EMPTY_BATCH:
+                if message.finished:
+                    break
+                continue
+            found = tables_batches(message.batches, frozenset({table}), statements).get(table)
+            if found:
+                return stream_schema(found)
+    finally:
+        connector.rollback()
+    raise ConfigError(
+        f"{table} has no change within {wait_s:g} s, so its columns are not known: name a table "
+        "that changes, wait longer (option schemaTimeout, in seconds), or give .schema(...), the "
+        "schema of an earlier load()"
+    )
+
+
+def table_filter(table: str) -> str:
+    """A subscription's filter for one table."""
+    return re.escape(table)
+
+

@@ -1,0 +1,112 @@
+"""Options of `readStream.format("ray_canal")`, as Spark gives them: text, names in lower case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ray_canal.errors import ConfigError
+from ray_canal.spark.frames import Statements
+
+_BYTES = re.compile(r"(\d+)([kmg]?)b?\Z", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_NAMES = {
+    "destination": "destination",
+    "table": "table",
+    "client_id": "client_id",
+    "clientid": "client_id",
+    "batch_size": "batch_size",
+    "start": "start",
+    "maxbytespertrigger": "maxBytesPerTrigger",
+    "schematimeout": "schemaTimeout",
+    "statements": "statements",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a query reads, and how."""
+
+    destination: str
+    table: str
+    client_id: int
+    batch_size: int = 16384
+    bytes_max: int = 128 << 20
+    schema_timeout_s: float = 60.0
+    start: Literal["head", "tail"] | None = None
+    statements: Statements = "error"
+
+    @property
+    def reader(self) -> tuple[str, int]:
+        """Who has the cursor."""
+        return self.destination, self.client_id
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> StreamOptions:
+        """Raises ConfigError: an option is missing, not known, or has a value that it cannot."""
+        options: dict[str, str] = {}
+        for name, value in given.items():
+            if name not in _NAMES:
+                raise ConfigError(
+                    f"ray_canal has no option {name}; there are {', '.join(sorted(_SHOWN))}"
+                )
+            options[_NAMES[name]] = value
+        for name in ("destination", "table", "client_id"):
+            if name not in options:
+                raise ConfigError(f'give .option("{name}", …): {_WHY[name]}')
+        start, statements = options.get("start"), options.get("statements", "error")
+        return cls(
+            options["destination"],
+            _table(options["table"]),
+            _number("client_id", options["client_id"]),
+            _number("batch_size", options.get("batch_size", "16384")),
+            _bytes("maxBytesPerTrigger", options.get("maxBytesPerTrigger", "128m")),
+            float(_number("schemaTimeout", options.get("schemaTimeout", "60"))),
+            None if start is None else _start(start),
+            _statements(statements),
+        )
+
+
+_SHOWN = set(_NAMES.values())
+_WHY = {
+    "destination": "the destination's name",
+    "table": "one table, as schema.table",
+    "client_id": "the subscriber whose cursor goes with the query's checkpoint",
+}
+
+
+def _table(value: str) -> str:
+    if value.count(".") != 1 or not all(value.split(".")):
+        raise ConfigError(f"option table is {value!r}: give one table, as schema.table")
+    return value
+
+
+def _number(name: str, value: str) -> int:
+    if not value.isdigit():
+        raise ConfigError(f"option {name} is {value!r}: give a number")
+    return int(value)
+
+
+def _bytes(name: str, value: str) -> int:
+    found = _BYTES.match(value.strip())
+    if found is None:
+        raise ConfigError(f"option {name} is {value!r}: give bytes, such as 64m")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _start(value: str) -> Literal["head", "tail"]:
+    if value == "head":
+        return "head"
+    if value == "tail":
+        return "tail"
+    raise ConfigError(f"option start is {value!r}: head or tail")
+
+
+def _statements(value: str) -> Statements:
+    if value == "error":
+        return "error"
+    if value == "ignore":
+        return "ignore"
+    raise ConfigError(f"option statements is {value!r}: error or ignore")
