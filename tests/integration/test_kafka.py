@@ -136,6 +136,22 @@ def test_a_message_that_is_too_long_is_poison(mock: str, demo: None) -> None:
         runner_of(config).run(threading.Event())
 
 
+def test_transactions_carry_the_place(mock: str, demo: None) -> None:
+    """The calls of a transaction, in their order; what they promise needs a real broker, below."""
+    config = kafka(mock, "carried", transactional=True)
+    producer = Producer({"bootstrap.servers": mock})
+    producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
+    producer.flush(30)
+    runner = runner_of(config)
+    runner.run(threading.Event())
+    assert len(rows_of(read(mock, "carried"))) == runner.status.rows > 100
+    successor = KafkaSink(config)
+    place = successor.open()
+    assert place is not None
+    assert str(place) == runner.status.cursor
+    successor.close()
+
+
 # --- on a real broker --------------------------------------------------------------------------
 
 
