@@ -2,16 +2,21 @@
 
     python -m ray_canal.warm
 
-Decodes a bundled binlog file and renders both views, with writable and with read-only input: bytes
+Decodes a bundled binlog file and renders every view, with writable and with read-only input: bytes
 from a socket are writable, bytes from Ray's object store are not, and numba compiles for each. What
-only a server's stream needs comes last.
+only a server's stream needs comes last. Where nothing is compiled yet, a second process begins with
+the views, of a chunk that a third one has decoded without the compiler.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +26,7 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.walked import digest_pieces, walk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
+from ray_canal.kernels.base.jit import cache_directory
 from ray_canal.model.log_context import NO_CONTEXT
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
@@ -36,10 +42,27 @@ from ray_canal.views.presence import with_presence
 from ray_canal.views.routing import Routing
 from ray_canal.views.transactions import ended_transactions
 
+_CHUNK, _VIEWS = "chunk", "views"
+
 
 def warm() -> float:
     """Compile (or load) the kernels; returns the seconds that it took."""
     began = time.perf_counter()
+    views = None
+    if not cache_directory().exists() and (os.cpu_count() or 1) > 1:
+        views = subprocess.Popen([sys.executable, "-m", __spec__.name, _VIEWS])
+    chunks = list(_decoded((True, False)))
+    load_kernels()
+    load_result_kernels()
+    if views is not None:
+        views.wait()  # what it could not do is done below
+    for chunk in chunks:
+        _render(chunk)
+    return time.perf_counter() - began
+
+
+def _decoded(writable: tuple[bool, ...]) -> Iterator[DecodedChunk]:
+    """Yield each chunk of the file, once for each kind of input."""
     parser = EventParser(SchemaRegistry())
     source = open_source(
         InstanceConfig.model_validate(
@@ -49,18 +72,24 @@ def warm() -> float:
     try:
         source.open(None)
         while (raw := source.read(0.0, 0.0)) is not None:
-            for writable in (True, False):
+            for is_writable in writable:
                 data = raw.data.copy()
-                data.flags.writeable = writable
+                data.flags.writeable = is_writable
                 chunk = dataclasses.replace(raw, data=data)
                 _, decoded = decode(chunk, parser.parse(chunk))
                 digest_pieces(chunk, walk(chunk))  # servers without GTIDs
-                _render(decoded)
+                yield decoded
     finally:
         source.close()
-    load_kernels()
-    load_result_kernels()
-    return time.perf_counter() - began
+
+
+def _views() -> None:
+    """Compile what renders chunks, meanwhile."""
+    command = [sys.executable, "-m", __spec__.name, _CHUNK]
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=plain, stdout=subprocess.PIPE, check=True)
+    for chunk in pickle.loads(done.stdout):
+        _render(chunk)
 
 
 def _render(chunk: DecodedChunk) -> None:
@@ -77,4 +106,9 @@ def _render(chunk: DecodedChunk) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"kernels ready after {warm():.1f} s\n")
+    if sys.argv[1:] == [_CHUNK]:
+        sys.stdout.buffer.write(pickle.dumps(list(_decoded((True,)))))
+    elif sys.argv[1:] == [_VIEWS]:
+        _views()
+    else:
+        sys.stdout.write(f"kernels ready after {warm():.1f} s\n")

@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "verify": "errors config filter model kernels types binlog views schema source offline",
     "cli": "errors malloc config model views source meta destination client offline render demo "
     "spark __init__ redrive migration sinks snapshot verify console",
-    "warm": "config model binlog schema snapshot source views demo",
+    "warm": "config model kernels binlog schema snapshot source views demo",
     "__init__": "config model client flight offline sinks snapshot spark views",
 }
 
