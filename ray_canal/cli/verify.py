@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ray_canal.cli.options import Tables
+from ray_canal.cli.signals import until_signal
 
 if TYPE_CHECKING:
     from ray_canal.model.position import EntryPosition
@@ -116,25 +115,16 @@ def _print(report: Report, as_json: bool) -> None:
 @contextlib.contextmanager
 def _ending(seconds: float | None) -> Iterator[Callable[[], str]]:
     """Yield what says whether to end early: after `seconds`, or a first Ctrl-C or SIGTERM."""
-    stopped, began_s = threading.Event(), time.monotonic()
+    began_s = time.monotonic()
+    with until_signal() as stopped:
 
-    def ended() -> str:
-        if stopped.is_set():
-            return "interrupted"
-        is_late = seconds is not None and time.monotonic() - began_s >= seconds
-        return f"after {seconds:g} s" if is_late else ""
+        def ended() -> str:
+            if stopped.is_set():
+                return "interrupted"
+            is_late = seconds is not None and time.monotonic() - began_s >= seconds
+            return f"after {seconds:g} s" if is_late else ""
 
-    def on_signal(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
         yield ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
