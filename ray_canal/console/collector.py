@@ -85,7 +85,6 @@ class Collector:
         self._clock = clock
         self._watches: dict[str, _Watch] = {}
         self._stopped = threading.Event()
-        self._listed = threading.Event()
         self._updating = threading.Lock()
         self.error = ""
 
@@ -98,10 +97,6 @@ class Collector:
         self._stopped.set()
         for watch in list(self._watches.values()):
             watch.stop()
-
-    def wait_listed(self, timeout_s: float) -> bool:
-        """Return whether the destinations were listed once, waiting up to so long."""
-        return self._listed.wait(timeout_s)
 
     def all(self) -> list[Known]:
         """Return what is known of each destination, by name."""
@@ -128,7 +123,6 @@ class Collector:
     def _list(self) -> None:
         while not self._stopped.is_set():
             self._update()
-            self._listed.set()
             self._stopped.wait(self._every_s)
 
     def _update(self) -> None:

@@ -64,10 +64,6 @@ class FlightActor:
         """Return the keys in which a configuration differs from what is served."""
         return changed_keys(self._config, FlightConfig.model_validate_json(flight_json))
 
-    def status(self) -> dict[str, Any]:
-        """Return plain values, no secrets."""
-        return self._door.status()
-
     def stop(self) -> None:
         """End every stream and give the port back."""
         self._door.close()

@@ -244,16 +244,6 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         for each in gone:
             each.stream.close()
 
-    def status(self) -> dict[str, Any]:
-        """Plain values, no secrets."""
-        with self._lock:
-            subscribers = len(self._subscribers)
-        return {
-            "address": f"{self._config.listens_on}:{self.port}",
-            "subscribers": subscribers,
-            "warning": self._config.warning,
-        }
-
     def close(self) -> None:
         """End every stream and give the port back."""
         self.shutdown()
