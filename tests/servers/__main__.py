@@ -4,12 +4,17 @@ hand.
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.servers import KINDS, OTHER_BUILDS, FetchError, cache_dir, fetch, start
-from tests.servers.fetch import fetch_tree
+from tests.servers.fetch import TOOLS, fetch_axe, fetch_tree
+
+_AT_ONCE = 4
 
 
 def main(arguments: list[str]) -> int:
@@ -20,10 +25,15 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m tests.servers fetch [{'|'.join(builds)}]… | run KIND")
         return 2
     try:
-        for kind in kinds or builds:
-            print(f"{kind}: {fetch(kind)}", flush=True)
-        if not kinds:
-            print(f"redis: {fetch_tree('redis')}", flush=True)
+        wanted: dict[str, Callable[[], Path]] = {}
+        if not kinds:  # the largest first
+            wanted = {tool: functools.partial(fetch_tree, tool) for tool in reversed(TOOLS)}
+            wanted["axe"] = fetch_axe
+        wanted |= {kind: functools.partial(fetch, kind) for kind in kinds or builds}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            fetched = {name: pool.submit(call) for name, call in wanted.items()}
+            for name, folder in fetched.items():
+                print(f"{name}: {folder.result()}", flush=True)
     except FetchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

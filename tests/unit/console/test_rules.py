@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,11 +16,21 @@ from ray_canal.console.collector import Known
 from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
 from ray_canal.model.metrics import METRICS, PREFIX
+from tests.servers.fetch import FetchError, fetch_tree
 from tests.unit.console.played import STATUS
 from tests.unit.test_tidy import ROOT
 
-PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 _STEP_S = 60
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    """The machine's own, else Debian's, fetched."""
+    try:
+        found = shutil.which("promtool")
+        return found or str(fetch_tree("promtool") / "root" / "usr" / "bin" / "promtool")
+    except FetchError as error:
+        pytest.skip(f"no promtool: {error}")
 
 
 def test_the_page_has_what_a_status_says() -> None:
@@ -72,11 +81,9 @@ def _outage(alert: Alert) -> str:
     return f"{quiet[alert.compare]:g}x10 {beyond[alert.compare]:g}x40"
 
 
-@pytest.mark.skipif(
-    PROMTOOL is None,
-    reason="no promtool: apt-get install prometheus, or PROMTOOL=… (apt-get download; dpkg -x)",
-)
-def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(tmp_path: Path) -> None:
+def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(
+    promtool: str, tmp_path: Path
+) -> None:
     (tmp_path / "rules.yml").write_text(rules())
     tests = []
     for alert in ALERTS:
@@ -103,16 +110,15 @@ def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(tmp_path: 
     (tmp_path / "tests.yml").write_text(json.dumps(judged))
     for command in (["check", "rules", "rules.yml"], ["test", "rules", "tests.yml"]):
         done = subprocess.run(
-            [str(PROMTOOL), *command], cwd=tmp_path, capture_output=True, text=True, check=False
+            [promtool, *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="no promtool")
-def test_promtool_reads_the_page() -> None:
+def test_promtool_reads_the_page(promtool: str) -> None:
     page = exposition([Known(name="orders", status=STATUS)], canal_names=True)
     done = subprocess.run(
-        [str(PROMTOOL), "check", "metrics"], input=page, capture_output=True, text=True, check=False
+        [promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False
     )
     found = [line for line in (done.stdout + done.stderr).splitlines() if line]
     # Canal's names are as Canal gave them.
