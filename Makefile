@@ -32,12 +32,27 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# Files of tests without Ray run in parallel, each worker with servers of its own; then the others in order.
+# Files of tests without Ray run in parallel, each worker with servers of its own. Then come the others in order; they
+# wait more than they compute, so what only computes runs next to them, at the lowest priority.
 PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
-test: setup servers lint
+NEXT_TO := build/next-to.log
+test: setup servers
+	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(PARALLEL) $(PYTEST_ARGS)
+	@echo "next to the following, into $(NEXT_TO): types, simulated schedules, MariaDB 11.8"
+	@mkdir -p $(dir $(NEXT_TO)); nice -n 19 $(MAKE) --no-print-directory test-computing > $(NEXT_TO) 2>&1 & computing=$$!; \
+		trap 'kill $$computing' INT TERM; \
+		$(MAKE) --no-print-directory test-cluster; cluster=$$?; \
+		wait $$computing; computing=$$?; cat $(NEXT_TO); exit $$((cluster | computing))
+
+.PHONY: test-cluster test-computing
+test-cluster:
 	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(foreach folder,$(PARALLEL),--ignore $(folder)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(foreach folder,$(PARALLEL) tests/simulation,--ignore $(folder)) $(PYTEST_ARGS)
+
+test-computing:
+	$(BIN)/mypy
+	@$(MAKE) --no-print-directory simulate
 	@$(MAKE) --no-print-directory mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (seconds)
@@ -60,9 +75,10 @@ soak-fault: setup servers
 soak-tcp: setup
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
 
-## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them
+## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them from FIRST=0 on
 simulate: setup
-	RAY_CANAL_SCHEDULES=$(or $(SCHEDULES),10000) $(BIN)/python -m pytest tests/simulation $(PYTEST_ARGS)
+	RAY_CANAL_SCHEDULES=$(or $(SCHEDULES),10000) RAY_CANAL_FIRST_SCHEDULE=$(or $(FIRST),0) \
+		$(BIN)/python -m pytest tests/simulation $(PYTEST_ARGS)
 
 ## make soak-memory  a transaction of 2 GB beside a stalled subscriber, memory printed (minutes)
 soak-memory: setup servers
