@@ -19,7 +19,7 @@ from ray_canal.errors import CorruptPacket
 VERSION = 1
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = (1 << 31) - 1
-"""What the signed length of a frame can say."""
+"""Largest length that a frame's signed length field can hold."""
 
 MESSAGES_FIELD = 0x12
 """Tag of Messages.messages: stands in front of each entry's length."""

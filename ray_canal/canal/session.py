@@ -48,7 +48,7 @@ IDENTITY_MISSING = 401
 BATCH_MISSING = 402
 
 LOGIN_BYTES_MAX = 64 << 10
-"""How long a packet may be before the login: strangers may keep little memory."""
+"""Largest packet in bytes before the login: strangers may hold little memory."""
 
 _NO_BATCH = -1
 _CLIENT_ID_MAX = 1 << 31

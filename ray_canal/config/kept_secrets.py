@@ -38,7 +38,7 @@ def remember(told: dict[str, str]) -> None:
 
 
 def read(reference: str) -> str:
-    """The secret behind `kept:NAME`. Raises ConfigError."""
+    """Return the secret that `kept:NAME` refers to. Raises ConfigError."""
     if reference in _told:
         return _told[reference]
     path = _folder() / _name_in(reference)

@@ -1,4 +1,4 @@
-"""Secrets behind `env:NAME`, `file:PATH` and our own `kept:NAME`, read when they are used."""
+"""Secrets named by `env:NAME`, `file:PATH` and our own `kept:NAME`, read when they are used."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ray_canal.errors import ConfigError
 
 
 def secret(value: str) -> str:
-    """The secret behind `env:NAME`, `file:PATH` or `kept:NAME` (kept_secrets.py), or the value
-    itself.
+    """Return the secret that `env:NAME`, `file:PATH` or `kept:NAME` names (kept_secrets.py), or
+    the value itself.
 
     Raises ConfigError: the variable is not set, the file cannot be read, or there is nothing in it.
     The secret is in no message.

@@ -1,4 +1,4 @@
-"""What all sections of a configuration share: unknown keys refused, addresses, clear errors."""
+"""Base of all sections of a configuration: unknown keys refused, addresses, clear errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class IsSecret:
 
 
 REFERENCES = ("env", "file", "kept")
-"""What stands before the colon where a secret is not given itself; see secret.py."""
+"""Prefixes before the colon that say where a secret is read from; see secret.py."""
 
 
 class HiddenText(str):

@@ -97,7 +97,7 @@ class SinkConfig(Section):
 
     @property
     def whole_transactions(self) -> bool:
-        """Whether each commit holds whole transactions: by default in databases."""
+        """Return whether each commit holds whole transactions: by default in databases."""
         return self.type == "mysql" if self.transactions is None else self.transactions
 
     @model_validator(mode="after")

@@ -45,8 +45,8 @@ class StoreConfig(Section):
 class TsdbConfig(Section):
     """The table meta history (canal.instance.tsdb.*): schemas by place in the log.
 
-    `path` empty: beside the cursors' file. `on_ddl_error` says what happens to a table that a DDL
-    left without a known schema: `catalog` reads it anew where that is provably right, else stops;
+    `path` empty: next to the cursors' file. `on_ddl_error` says what happens to a table that a DDL
+    left without a known schema: `catalog` reads it again where that is provably right, else stops;
     `quarantine` does so too, else keeps the table's events aside, compressed, in up to
     `quarantine_bytes_max`, then stops; `stop` stops at once. What no cursor needs is forgotten when
     it is `snapshot_expire_hours` old, or there are more than `records_max`.
@@ -62,7 +62,7 @@ class TsdbConfig(Section):
 
 
 MYSQL_TABLES = ("canal_epoch", "canal_cursor", "canal_schema", "canal_quarantined")
-"""Where cursors live in MySQL, schemas lie beside them (meta/mysql.py, meta/schema_mysql.py)."""
+"""Where cursors live in MySQL, schemas lie next to them (meta/mysql.py, meta/schema_mysql.py)."""
 
 
 class MetaConfig(Section):

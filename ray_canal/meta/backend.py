@@ -1,4 +1,4 @@
-"""The port behind which cursors live: compare-and-set on (destination, epoch)."""
+"""Port of the cursors' storage: compare-and-set on (destination, epoch)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MetaBackend(Protocol):
     """
 
     where: str
-    """What an error calls it: the file, or the server and its tables or keys."""
+    """Name for error texts: the file, or the server and its tables or keys."""
 
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         """Give the destination a higher epoch and return it: the newest one plus one, or

@@ -1,4 +1,4 @@
-"""Earlier generations of a SQLite file, beside it: FILE.1 (the newest) to FILE.3.
+"""Earlier generations of a SQLite file, next to it: FILE.1 (the newest) to FILE.3.
 
 A copy is whole: it is written under another name, by one process at a time, fsync'd and renamed;
 only its owner may read it. An old cursor is a safe one

@@ -97,7 +97,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 _FILTER_RECORD, _TIMELINE_RECORD, _BATCH_IDS_RECORD, _START_RECORD = -1, -2, -3, -4
-"""What is the destination's own is kept as if it were these clients' records, so that it is fenced,
+"""Client ids under which the destination keeps records of its own, so that they are fenced,
 copied and restored with the cursors: its filter, its timeline, the batch ids given out, and where
 its log began while nobody has subscribed."""
 
@@ -216,7 +216,7 @@ class MetaManager:
             raise ConfigError(
                 f"{self._backend.where}: the record of client {client_id} is damaged: {error}. "
                 f"Put back a copy, or remove it (`ray-canal unsubscribe {destination} {client_id} "
-                "--config CONFIG`): its subscriber then starts anew"
+                "--config CONFIG`): its subscriber then starts from the beginning"
             ).at(destination=destination) from None
         return subscriber
 

@@ -29,8 +29,11 @@ def open_backend(config: MetaConfig, *, must_exist: bool = False) -> MetaBackend
 
 
 def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) -> SchemaStore:
-    """The schema store at `path`; by default beside the cursors: in their MySQL or Redis, or a file
-    beside theirs. `must_exist`: a file is not made. Raises ConfigError, MetaUnavailable."""
+    """Open the schema store at `path`; by default next to the cursors: in their MySQL or Redis, or
+    in a file next to theirs. `must_exist`: a file is not made.
+
+    Raises ConfigError, MetaUnavailable.
+    """
     if meta.backend == "memory" and not path:
         return MemorySchemaStore()
     if meta.backend == "mysql" and not path:
@@ -41,5 +44,5 @@ def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) 
         from ray_canal.meta.schema_redis import RedisSchemaStore
 
         return RedisSchemaStore(meta)
-    beside = str(Path(meta.path).with_suffix(".tsdb.db"))
-    return SqliteSchemaStore(path or beside, must_exist=must_exist)
+    sibling = str(Path(meta.path).with_suffix(".tsdb.db"))
+    return SqliteSchemaStore(path or sibling, must_exist=must_exist)

@@ -1,4 +1,4 @@
-"""What an operator does to a subscriber: pause, resume, seek, expire, copy, rename, label, remove.
+"""Operations on a subscriber: pause, resume, seek, expire, copy, rename, label, remove.
 
 The changes of a record are pure. `operate_kept` makes them for a destination that does not run;
 one that runs makes them itself, and follows with its log.

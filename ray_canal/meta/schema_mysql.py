@@ -1,4 +1,4 @@
-"""Schema histories and quarantined events beside the cursors in MySQL or MariaDB (mysql.py): they
+"""Schema histories and quarantined events next to the cursors in MySQL or MariaDB (mysql.py): they
 move with the head, too. What is written twice is there once.
 """
 

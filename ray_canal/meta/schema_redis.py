@@ -1,4 +1,4 @@
-"""Schema histories and quarantined events beside the cursors in Redis (redis.py): they move with
+"""Schema histories and quarantined events next to the cursors in Redis (redis.py): they move with
 the head, too. What is written twice is there once.
 
 Keys: `NAME:{DESTINATION}:schemas` and `…:quarantined`, hashes of JSON by a record's name;

@@ -1,4 +1,4 @@
-"""The port behind which schema histories and quarantined events live, and a backend in memory.
+"""Port of the storage of schema histories and quarantined events, and a backend in memory.
 
 What is written are facts about a log: writing one again changes nothing. So no owner needs to be
 fenced, as cursors need it (backend.py).

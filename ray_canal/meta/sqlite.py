@@ -2,7 +2,7 @@
 
 A committed write is on the disk: a write-ahead log (FILE-wal) with synchronous=FULL, one fsync a
 commit, where a rollback journal needs four (sqlite.org/wal.html). Whole copies of earlier hours are
-kept beside the file (copies.py).
+kept next to the file (copies.py).
 """
 
 from __future__ import annotations

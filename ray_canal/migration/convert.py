@@ -74,7 +74,7 @@ def import_canal(
     overrides: Mapping[str, str] | None = None,
     time_zone: str = "",
 ) -> Imported:
-    """Read canal.properties and the instances' files; without `instances`, those beside it.
+    """Read canal.properties and the instances' files; without `instances`, those next to it.
 
     `overrides` count before every file, as Canal's environment does. `time_zone`: the zone of
     Canal's JVM, in which it prints TIMESTAMP; empty: this machine's. Raises ConfigError: a file or
@@ -88,7 +88,7 @@ def import_canal(
         files = instance_files(canal, server)
     if not files:
         raise ConfigError(
-            f"{canal} names no destination (canal.destinations), and no folder beside it has an "
+            f"{canal} names no destination (canal.destinations), and no folder next to it has an "
             "instance.properties; name the instances' files on the command line"
         )
     found = [*_said("canal.properties", server, SERVER_KEYS), *_unknown("canal.properties", server)]

@@ -17,11 +17,11 @@ class Verdict(Enum):
     MAPPED = "mapped"
     """Its value goes to `target`."""
     NOTICE = "notice"
-    """It is done in another way; who had set it is told how."""
+    """Done in another way; the import says how."""
     REFUSED = "refused"
-    """What it asks for is not there; the import stops, unless that is accepted."""
+    """Not supported; the import stops unless that is accepted."""
     LEFT = "left out"
-    """It has nothing to act on here, whatever its value."""
+    """Without effect here, whatever its value."""
 
 
 @dataclass(frozen=True, slots=True)

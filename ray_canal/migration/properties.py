@@ -83,7 +83,7 @@ def expanded(expression: str) -> list[str]:
 
 
 def instance_files(canal: Path, properties: Properties) -> dict[str, Path]:
-    """The instances' files beside canal.properties, by destination, as Canal would find them.
+    """The instances' files next to canal.properties, by destination, as Canal would find them.
 
     Raises ConfigError: a destination that canal.destinations names has no file.
     """

@@ -11,4 +11,4 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 Records = npt.NDArray[np.void]
-"""Of a structured dtype (binlog/chunk.py has them)."""
+"""Array of a structured dtype (binlog/chunk.py has them)."""

@@ -218,7 +218,7 @@ class GtidSet:
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        """Canonical text: sources in byte order, tags in order behind the untagged, no blanks."""
+        """Canonical text: sources in byte order, tags in order after the untagged, no blanks."""
         groups: dict[bytes, list[str]] = {}
         for (sid, tag), intervals in sorted(self._of.items()):
             parts = groups.setdefault(sid, [str(uuid.UUID(bytes=sid))])

@@ -1,5 +1,5 @@
-"""What of the log before a chunk its rows' columns need: its timeline, the transaction that is open
-where it begins."""
+"""Facts of the log before a chunk that its rows' columns need: its timeline, and the transaction
+that is open where it begins."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ class LogContext(NamedTuple):
 
 
 NO_CONTEXT = LogContext()
-"""Of the first chunk of files that are decoded by themselves."""
+"""Context of the first chunk of files that are decoded alone."""

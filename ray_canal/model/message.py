@@ -1,5 +1,4 @@
-"""What a get answers: which entries of which chunks, by reference. The client reads them
-(client/message.py)."""
+"""Reply to a get: entries of chunks, by reference. The client reads them (client/message.py)."""
 
 from __future__ import annotations
 

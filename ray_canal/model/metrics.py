@@ -30,7 +30,7 @@ class Metric(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label beside `destination`; "" if there is none."""
+        """The label next to `destination`; "" if there is none."""
         return {"destination": "", "stage": "stage", "subscriber": "client_id"}[self.of]
 
 

@@ -13,7 +13,7 @@ from functools import total_ordering
 from ray_canal.errors import ConfigError
 
 BINLOG_START = 4
-"""Offset of a binlog file's first event: behind the 4 magic bytes."""
+"""Offset of a binlog file's first event: after the 4 magic bytes."""
 
 _NAME = re.compile(r"(?P<base>.+)\.(?P<number>\d+)\Z")
 

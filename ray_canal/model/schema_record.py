@@ -1,4 +1,4 @@
-"""What is kept durably of schemas, and what subscribers hear of them: plain records."""
+"""Durable schema records, and the schema changes that subscribers see: plain records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TableState:
     """A table at one place of the log.
 
     `charset` is the default of columns to come, empty where it is not known (as that of a column).
-    `hidden_period`: MariaDB's system versioning put row_start and row_end behind the columns.
+    `hidden_period`: MariaDB's system versioning put row_start and row_end after the columns.
     `problem` says why the columns are not known. `row_end`: the column that is declared as ROW END.
     `keys` and `engine` (in upper case) are kept of MariaDB's tables, for what keys hide; empty
     where they are not known.
@@ -73,7 +73,7 @@ class SchemaRecord:
     """One durable fact about the schemas of one log. `body` is schema/records.py's.
 
     `server` says which log it is: a server's uuid and, behind a #, a number that rises when the
-    server's log began anew; or binlog files. Records of one kind at one place of one log are one
+    server's log began again; or binlog files. Records of one kind at one place of one log are one
     record: writing it again changes nothing. `recorded_at` is time.time(), for expiry alone: it
     orders nothing.
     """

@@ -1,4 +1,4 @@
-"""What a subscriber asks for beyond its filter."""
+"""Terms of a subscription besides its filter."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEFAULT_CLIENT_ID = 1001
 """The client id that Canal's Java client always uses."""
 
 Start: TypeAlias = str | EntryPosition | datetime
-"""HEAD: the oldest entry of the log. TAIL: behind the newest whole transaction of the log. A place
+"""HEAD: the oldest entry of the log. TAIL: after the newest whole transaction of the log. A place
 in the binlog. Any other text: a GTID set, of what was consumed already. A time: the first
-transaction at or behind it."""
+transaction at or after it."""
 
 
 TCP_HOLDER = "tcp:"
-"""What holders begin with that are connections of Canal's TCP protocol. Alone: a connection that
+"""Prefix of holders that are connections of Canal's TCP protocol. Alone: a connection that
 has not subscribed itself, as a Canal client may do that returns."""
 
 

@@ -1,4 +1,4 @@
-"""What a statement does to a table's rows at once: no row event tells it."""
+"""Effects of statements on all rows of a table (TRUNCATE, DROP, RENAME): no row event has them."""
 
 from __future__ import annotations
 

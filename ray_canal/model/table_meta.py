@@ -1,4 +1,4 @@
-"""What a table looked like at a point of the binlog: names, types, keys.
+"""Definition of a table at a point of the binlog: names, types, keys.
 
 Plain records. Where they come from (row metadata, catalog, CREATE TABLE text) is the business of
 schema/.
@@ -41,7 +41,7 @@ class ColumnMeta:
 
 RDS_HIDDEN_KEY = "__#alibaba_rds_row_id#__"
 POLARDBX_HIDDEN_KEY = "_drds_implicit_id_"
-"""A BIGINT behind a keyless table's columns that the server adds: the catalog does not show it."""
+"""A BIGINT after a keyless table's columns that the server adds: the catalog does not show it."""
 HIDDEN_KEYS = frozenset({RDS_HIDDEN_KEY, POLARDBX_HIDDEN_KEY})
 
 
@@ -49,7 +49,7 @@ HIDDEN_KEYS = frozenset({RDS_HIDDEN_KEY, POLARDBX_HIDDEN_KEY})
 class TableMeta:
     """One version of a table's schema. `columns` are in ordinal order, invisible ones included.
 
-    `hidden`: how many columns rows have behind these that no statement can show: MariaDB's
+    `hidden`: how many columns rows have after these that no statement can show: MariaDB's
     DB_ROW_HASH_n (BIGINT UNSIGNED, may be NULL), one for each unique key too long for an index.
 
     It goes along with every chunk and is what caches ask for, so it keeps its hash and its pickle,

@@ -1,4 +1,4 @@
-"""Who may come in over the TCP port or Flight, and what for.
+"""Users of the TCP port and Flight, and their rights.
 
     right       lets a user
     read        subscribe again as a client id that there is, with the filter that it has; get

@@ -1,4 +1,4 @@
-"""What all connections share and may not exhaust: memory for answers, and places."""
+"""Limits that all connections share: memory for answers, and connection slots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MemoryBudget:
             await place
         except asyncio.CancelledError:
             if place.cancelled():
-                self._serve()  # those behind it may fit now
+                self._serve()  # those after it may fit now
             else:
                 self.give(share)  # it was given in the same moment
             raise

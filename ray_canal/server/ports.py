@@ -1,4 +1,4 @@
-"""What the server needs of a destination: the calls of its store, awaited."""
+"""Calls that the server makes to a destination, awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all connections of one server share."""
+"""State that all connections of one server share."""
 
 from __future__ import annotations
 

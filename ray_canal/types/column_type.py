@@ -21,7 +21,7 @@ from ray_canal.types.charsets import canonical, charset_of_collation
 
 
 class PlanLine(NamedTuple):
-    """How the row kernels read a column: the first fields of a plan (kernels/rows/wire.py).
+    """Wire format that the row kernels read: the first fields of a plan (kernels/rows/wire.py).
 
     `size` is in bytes; -n says that n bytes of length come first.
     """
@@ -131,7 +131,7 @@ class TypeWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """How values lie in decoded chunks, and what the views make of them.
+    """Storage of values in decoded chunks, and their form in the views.
 
     `arrow` makes the Arrow type from the pyarrow module (most processes run without it) and the
     column. `spark` is Spark's name of the type that spark/schema.py derives from that.

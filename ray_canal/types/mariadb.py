@@ -1,4 +1,4 @@
-"""What MariaDB alone has: compressed columns, UUID, INET4, INET6.
+"""Types that MariaDB alone has: compressed columns, UUID, INET4, INET6.
 
 UUID and INET are BINARY in its rows; only the schema tells them, and SELECT shows them as text.
 Its VECTOR is in spatial.py, its JSON in json.py, its old times with a fraction in temporal.py.
