@@ -43,6 +43,8 @@ def serve(
     names = canal.start(deployment, timeout=timeout_s)
     if deployment.flight is not None:
         print(f"Arrow Flight: {canal.serve_flight(deployment)}", flush=True)
+    if deployment.console is not None:
+        print(f"the console: {canal.serve_console(deployment)}", flush=True)
     # Ray's own SIGTERM handler would end this process before the destinations are stopped.
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -54,6 +56,8 @@ def serve(
     stopped.wait()
     if deployment.flight is not None:
         canal.stop_flight(namespace=deployment.ray.namespace)
+    if deployment.console is not None:
+        canal.stop_console(namespace=deployment.ray.namespace)
     for name in names:
         canal.stop(name, namespace=deployment.ray.namespace)
         print(f"{name}: stopped", flush=True)

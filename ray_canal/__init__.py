@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.config import load as load_config
+    from ray_canal.console.actor import serve_console as serve_console
+    from ray_canal.console.actor import stop_console as stop_console
     from ray_canal.flight.actor import serve_flight as serve_flight
     from ray_canal.flight.actor import stop_flight as stop_flight
     from ray_canal.model.timeline import row_id as row_id
@@ -72,6 +74,8 @@ _WHERE = {
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
+    "serve_console": "ray_canal.console.actor",
+    "stop_console": "ray_canal.console.actor",
     "serve_flight": "ray_canal.flight.actor",
     "stop_flight": "ray_canal.flight.actor",
     "run_sink": "ray_canal.sinks.open",
@@ -100,6 +104,7 @@ __all__ = [
     "row_id",
     "run_sink",
     "serve",
+    "serve_console",
     "serve_flight",
     "server_status",
     "set_filter",
@@ -108,6 +113,7 @@ __all__ = [
     "start",
     "status",
     "stop",
+    "stop_console",
     "stop_flight",
     "stop_serving",
     "subscriber",

@@ -11,6 +11,7 @@ import ray_canal as canal
 from ray_canal.config import ConsoleConfig
 from ray_canal.console.app import Console
 from ray_canal.console.cluster import Cluster
+from ray_canal.console.first_source import SourceFiles
 
 
 class Site:
@@ -20,7 +21,7 @@ class Site:
         config = ConsoleConfig.model_validate({"port": 0, "refresh_s": 0.5, **console})
         self.namespace = namespace
         self.file = folder / "canal.toml"
-        self.console = Console(config, Cluster(namespace), str(self.file))
+        self.console = Console(config, Cluster(namespace), SourceFiles(str(self.file)))
         self.url = self.console.start()
 
     def ask(self, path: str, value: Any = None, method: str = "GET") -> Any:

@@ -19,15 +19,15 @@ from ray_canal.config.notify import NotifyConfig
 _CALLS_MAX = 10_000
 
 
-def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any]:
-    """Return the store actor of that name; made if there is none. Restarted by Ray; its constructor
-    is its recovery. `shared`: upstreams run in it, too."""
-    from ray_canal.actors.store_actor import StoreActor
-
+def detached_on_head(
+    actor: type[Any], name: str, namespace: str, *given: Any, calls_max: int = 16
+) -> ActorHandle[Any]:
+    """Return the actor of that name on the head node; made with what is given if there is none.
+    Restarted by Ray: its constructor is its recovery."""
     handle: ActorHandle[Any] = (
-        ray.remote(StoreActor)
+        ray.remote(actor)
         .options(
-            name=process,
+            name=name,
             namespace=namespace,
             lifetime="detached",
             get_if_exists=True,
@@ -35,11 +35,20 @@ def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any
             resources=ON_HEAD,
             max_restarts=-1,
             max_task_retries=0,
-            max_concurrency=_CALLS_MAX,
+            max_concurrency=calls_max,
         )
-        .remote(process, namespace, shared)
+        .remote(*given)
     )
     return handle
+
+
+def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any]:
+    """Return the store actor of that name; made if there is none. `shared`: upstreams run in it,
+    too."""
+    from ray_canal.actors.store_actor import StoreActor
+
+    given = (process, namespace, shared)
+    return detached_on_head(StoreActor, process, namespace, *given, calls_max=_CALLS_MAX)
 
 
 def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:
@@ -73,21 +82,8 @@ def notifier(config: NotifyConfig, namespace: str) -> ActorHandle[Any]:
     """Return the notifier; made if there is none. It is on the head node, where secrets are."""
     from ray_canal.actors.notifier import NotifierActor
 
-    handle: ActorHandle[Any] = (
-        ray.remote(NotifierActor)
-        .options(
-            name=NOTIFIER_NAME,
-            namespace=namespace,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=ACTOR_CPUS,
-            resources=ON_HEAD,
-            max_restarts=-1,
-            max_task_retries=0,
-        )
-        .remote(config.model_dump_json(), namespace)
-    )
-    return handle
+    given = (config.model_dump_json(), namespace)
+    return detached_on_head(NotifierActor, NOTIFIER_NAME, namespace, *given)
 
 
 def server_json(config: ServerConfig) -> str:

@@ -24,6 +24,7 @@ from ray_canal.cli.options import (
     Namespace,
     Tables,
 )
+from ray_canal.cli.ports import close_ports, open_ports
 from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.sinks import sink_app
@@ -82,9 +83,7 @@ def start(
         typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
-    if deployment.flight:
-        typer.echo(f"Arrow Flight: {canal.serve_flight(deployment)}")
-    _warn_of_an_open_port(deployment)
+    open_ports(deployment)
     if detach:
         return
     started = [name for name in names if name not in before]
@@ -93,8 +92,8 @@ def start(
         stopped.wait()
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
-    if deployment.flight and started:
-        canal.stop_flight(namespace=namespace)
+    if started:
+        close_ports(deployment)
     for name in started:
         canal.stop(name, namespace=namespace)
         typer.echo(f"{name}: stopped")
@@ -106,8 +105,8 @@ def serve(
     detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
     replace: Replace = True,
 ) -> None:
-    """Open Canal's TCP port (section `server`) and Arrow Flight (section `flight`) for the
-    destinations that run in the cluster.
+    """Open Canal's TCP port (section `server`), Arrow Flight (section `flight`) and the console
+    (section `console`) for the destinations that run in the cluster.
 
     `start` does it, too; this is for a cluster whose destinations run already. A port that is open
     with another configuration, or with an earlier password or certificate, is closed and reopened.
@@ -118,25 +117,17 @@ def serve(
 
     deployment = load(config)
     connect_ray(deployment, local=False)
-    if deployment.server or not deployment.flight:
+    if deployment.server or not (deployment.flight or deployment.console):
         for address in canal.serve(deployment, replace=replace):
             typer.echo(f"Canal's TCP protocol: {address}")
-    if deployment.flight:
-        typer.echo(f"Arrow Flight: {canal.serve_flight(deployment)}")
-    _warn_of_an_open_port(deployment)
+    open_ports(deployment)
     if detach:
         return
     typer.echo("Ctrl-C stops.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
     canal.stop_serving(namespace=deployment.ray.namespace)
-    canal.stop_flight(namespace=deployment.ray.namespace)
-
-
-def _warn_of_an_open_port(deployment: Any) -> None:
-    for port in (deployment.server, deployment.flight):
-        if port is not None and port.warning:
-            typer.echo(f"warning: {port.warning}", err=True)
+    close_ports(deployment)
 
 
 @app.command()

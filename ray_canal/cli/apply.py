@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ray_canal.cli.options import ConfigPath
+from ray_canal.cli.ports import open_ports, port_plans
 
 
 def apply(
@@ -29,7 +30,7 @@ def apply(
     from ray_canal.config import load
 
     deployment = load(config)
-    found = plan(deployment)
+    found = {**plan(deployment), "ports": port_plans(deployment)}
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -40,6 +41,7 @@ def apply(
     if not yes:
         typer.confirm("Apply?", abort=True, err=as_json)
     applied(deployment, remove=remove)
+    open_ports(deployment)
     if not as_json:
         typer.echo("applied")
 
@@ -47,7 +49,9 @@ def apply(
 def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:
     """Return whether there is anything to do."""
     gone = remove and (found["unlisted"] or found["server"] == "unlisted")
-    return bool(found["add"] or found["change"] or found["server"] in ("open", "reopen") or gone)
+    ports = any(what != "same" for what in found["ports"].values())
+    server = found["server"] in ("open", "reopen")
+    return bool(found["add"] or found["change"] or server or ports or gone)
 
 
 def plan_lines(found: Mapping[str, Any], *, remove: bool) -> list[str]:
@@ -62,6 +66,11 @@ def plan_lines(found: Mapping[str, Any], *, remove: bool) -> list[str]:
     elif server == "reopen":
         keys = ", ".join(found["server_keys"])
         lines.append(f"~ Canal's TCP port: reopened, its clients connect again ({keys})")
+    for title, what in found["ports"].items():
+        if what == "open":
+            lines.append(f"+ {title}")
+        elif what != "same":
+            lines.append(f"~ {title}: opened again, who is connected comes again ({what})")
     gone = "- {}: stopped, its cursors stay" if remove else (
         "= {}: not in this file, goes on (--remove stops it)"
     )  # fmt: skip

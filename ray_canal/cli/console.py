@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +17,16 @@ def console(
     ] = None,
     port: Annotated[int | None, typer.Option(help="In place of console.port.")] = None,
     write: Annotated[
-        Path, typer.Option(help="The file that the form of the first source writes.")
-    ] = Path("canal.toml"),
+        Path | None,
+        typer.Option(help="The file that the form of a first source writes (canal.toml)."),
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="Print Prometheus' alert rules.")] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Print a Grafana board.")] = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Open the console: pages, REST API and metrics of what runs in the cluster, until Ctrl-C.
 
+    Where CONFIG has a section `console`, `ray-canal start` opens it as an actor of the cluster.
     Without CONFIG, and without a password in it, this machine alone can reach it. Without a Ray
     cluster it starts a local one, for the sources that are started on its page.
     """
@@ -42,21 +43,20 @@ def console(
         return
     from ray_canal.client.joining import connect_ray
     from ray_canal.config import ConsoleConfig, load
-    from ray_canal.console.audit import JsonLines
+    from ray_canal.console.audit import log_to_stderr
     from ray_canal.console.cluster import Cluster
+    from ray_canal.console.first_source import SourceFiles
 
     deployment = load(config) if config else None
     section = (deployment.console if deployment else None) or ConsoleConfig.model_validate({})
     if port is not None:
         section = section.model_copy(update={"port": port})
     namespace = deployment.ray.namespace if deployment else namespace
-    handler = logging.StreamHandler()
-    if section.log_format == "json":
-        handler.setFormatter(JsonLines())
-    logging.getLogger("ray_canal").addHandler(handler)
-    logging.getLogger("ray_canal").setLevel(logging.INFO)
+    log_to_stderr(section.log_format)
     connect_ray(deployment)
-    made = Console(section, Cluster(namespace), str(write))
+    folder = "" if write else section.sources_folder
+    files = SourceFiles("" if folder else str(write or "canal.toml"), folder)
+    made = Console(section, Cluster(namespace), files)
     with until_signal() as stopped:
         typer.echo(f"the console: {made.start()}")
         if section.warning:

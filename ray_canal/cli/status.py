@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from ray_canal.cli.options import NAMESPACE, Destination, Namespace
-from ray_canal.destination.diagnosis import bottleneck, diagnose, slowest, value_at
+from ray_canal.destination.diagnosis import bottleneck, diagnose, slowest
+from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
 
 HEADINGS = (

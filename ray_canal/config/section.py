@@ -51,8 +51,17 @@ class HiddenText(str):
         return format(self._shown(), spec)
 
 
+def referred(text: str) -> str:
+    """Return a secret that is a reference, as an actor is made with: Ray's head keeps that."""
+    scheme = str.__str__(text).partition(":")[0]
+    if text and scheme not in REFERENCES[:2]:
+        raise ValueError("give it as env:NAME or file:PATH; it is read where it is used")
+    return text
+
+
 FilePath = Annotated[str, IsPath()]
 SecretText = Annotated[str, IsSecret(), AfterValidator(HiddenText)]
+SecretReference = Annotated[SecretText, AfterValidator(referred)]
 
 
 class TlsConfig(Section):

@@ -23,27 +23,21 @@ class ServerTlsConfig(Section):
     ca: FilePath = ""
 
 
-class UserConfig(Section):
-    """Settings of a `user`: who may come in, and what for; server/access.py says what each right
-    is.
+class RightsConfig(Section):
+    """What somebody may do; server/access.py says what each right is.
 
     `destinations` are names or patterns with `*` and `?`; `client_ids` are numbers and ranges,
     `1001-1099,2000`; empty: any, but none of them is the user's own.
     """
 
-    username: str = Field(min_length=1)
-    password: SecretText = ""
-    password_hash: SecretText = ""
     destinations: tuple[str, ...] = ("*",)
     client_ids: str = ""
     rights: tuple[Right, ...] = ("read", "ack", "subscribe")
 
     @model_validator(mode="after")
-    def _complete(self) -> UserConfig:
-        if bool(self.password) == bool(self.password_hash):
-            raise ValueError(f"user {self.username}: give either `password` or `password_hash`")
+    def _not_empty(self) -> Self:
         if not self.destinations or not self.rights:
-            raise ValueError(f"user {self.username} without destinations or rights may do nothing")
+            raise ValueError("who has no destinations or rights may do nothing")
         _ = self.client_id_ranges
         return self
 
@@ -60,6 +54,20 @@ class UserConfig(Section):
                 raise ValueError(f"client_ids: {item.strip()!r} is a range without any number")
             found.append(range(first, last + 1))
         return tuple(found)
+
+
+class UserConfig(RightsConfig):
+    """Settings of a `user`: who may come in, and what for."""
+
+    username: str = Field(min_length=1)
+    password: SecretText = ""
+    password_hash: SecretText = ""
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if bool(self.password) == bool(self.password_hash):
+            raise ValueError(f"user {self.username}: give either `password` or `password_hash`")
+        return self
 
 
 class DoorConfig(Section):

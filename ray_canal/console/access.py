@@ -1,4 +1,5 @@
-"""Who visits the console: by a session's cookie, a header with name and password, or nobody asked.
+"""Who visits the console: by a session's cookie, a header with name and password, a proxy's headers
+(proxy.py), or nobody asked.
 
 Users and rights are those of the TCP port (server/access.py). On the pages they are roles:
 viewer (right read), operator (right subscribe), admin.
@@ -13,12 +14,13 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ray_canal.canal.scramble import SEED_BYTES, scramble411
 from ray_canal.config import ConsoleConfig, Right
+from ray_canal.console.proxy import Proxy
 from ray_canal.errors import AccessDenied
 from ray_canal.server.access import Access, User
 
@@ -83,6 +85,8 @@ class Logins:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, tuple[User, float]] = OrderedDict()  # least used first
         self._key = secrets.token_bytes(_TOKEN_BYTES)
+        self.by_password = bool(config.password or config.password_hash or config.user)
+        self._proxy = Proxy(config.proxy) if config.proxy else None
         self._anybody = self._checked("", "")
 
     @property
@@ -107,8 +111,13 @@ class Logins:
         with self._lock:
             self._sessions.pop(token, None)
 
-    def visitor(self, authorization: str, token: str) -> Visitor | None:
-        """Return who asks; None: somebody who has to log in."""
+    def visitor(self, peer: str, headers: Mapping[str, str], token: str) -> Visitor | None:
+        """Return who asks, by the peer's address, headers and cookie; None: somebody who has to
+        log in. Raises AccessDenied: the proxy names somebody without a role."""
+        proxied = self._proxy.user(peer, headers) if self._proxy else None
+        if proxied is not None:
+            return Visitor(proxied, self._csrf(f"proxy:{proxied.name}"))
+        authorization = headers.get("authorization", "")
         if authorization:
             user = self._by_header(authorization)
             return None if user is None else Visitor(user, "", by_header=True)
@@ -135,6 +144,8 @@ class Logins:
         return self._checked(name, password)
 
     def _checked(self, name: str, password: str) -> User | None:
+        if self._proxy is not None and not self.by_password:
+            return None
         seed = secrets.token_bytes(SEED_BYTES)
         answer = scramble411(password, seed).hex().encode() if password else b""
         return self._access.login(name, seed, answer)

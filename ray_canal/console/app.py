@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 import threading
@@ -21,7 +22,8 @@ from ray_canal.console.access import Logins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
-from ray_canal.console.desk import COOKIE, Desk, LoginNeeded
+from ray_canal.console.desk import Desk, LoginNeeded, known_visitor
+from ray_canal.console.first_source import SourceFiles
 from ray_canal.console.guard import LOCAL_HOSTS, Guard
 from ray_canal.console.live_tail import Tails
 from ray_canal.errors import (
@@ -88,8 +90,9 @@ async def _http_failed(request: Request, error: Exception) -> Response:
 def _answer(request: Request, status: int, message: str, kind: str) -> Response:
     if _by_program(request):
         return JSONResponse({"error": kind, "message": message}, status)
-    desk: Desk = request.app.state.desk
-    visitor = desk.logins.visitor("", request.cookies.get(COOKIE, ""))
+    visitor = None
+    with contextlib.suppress(AccessDenied):
+        visitor = known_visitor(request)
     return pages.page(request, "error.html", visitor, status, message=message)
 
 
@@ -106,7 +109,7 @@ async def _login_needed(request: Request, error: Exception) -> Response:
 class Console:
     """One console: it asks the destinations and serves pages, from threads of its own."""
 
-    def __init__(self, config: ConsoleConfig, cluster: Cluster, config_path: str) -> None:
+    def __init__(self, config: ConsoleConfig, cluster: Cluster, files: SourceFiles) -> None:
         """Raises ConfigError: a secret cannot be read."""
         self._config = config
         self._collector = Collector(cluster, config.refresh_s)
@@ -116,7 +119,7 @@ class Console:
             collector=self._collector,
             logins=Logins(config),
             audit=Audit(config.audit_log),
-            config_path=config_path,
+            files=files,
         )
         self._server = uvicorn.Server(_server_config(config, application(desk)))
         self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)

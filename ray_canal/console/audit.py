@@ -28,6 +28,15 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+def log_to_stderr(log_format: str) -> None:
+    """Write this process's log to its standard error, as text or JSON lines."""
+    handler = logging.StreamHandler()
+    if log_format == "json":
+        handler.setFormatter(JsonLines())
+    logging.getLogger("ray_canal").addHandler(handler)
+    logging.getLogger("ray_canal").setLevel(logging.INFO)
+
+
 class Audit:
     """Tells who changed what: to the log, and to a file of JSON lines if there is one."""
 

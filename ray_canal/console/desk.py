@@ -19,6 +19,7 @@ from ray_canal.console.access import Logins, Visitor
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector, Known
+from ray_canal.console.first_source import SourceFiles
 from ray_canal.errors import AccessDenied, InstanceNotRunning
 
 T = TypeVar("T")
@@ -37,14 +38,14 @@ class LoginNeeded(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """The parts of one console. `config_path`: where the first source's canal.toml is written."""
+    """The parts of one console. `files`: where the form of a source writes."""
 
     config: ConsoleConfig
     cluster: Cluster
     collector: Collector
     logins: Logins
     audit: Audit
-    config_path: str
+    files: SourceFiles
     deployment: CanalConfig | None = None
 
     def visible(self, visitor: Visitor) -> list[Known]:
@@ -89,13 +90,18 @@ async def desk_of(request: Request) -> Desk:
     return desk
 
 
+def known_visitor(request: Request) -> Visitor | None:
+    """Return who asks; None: somebody who has to log in. Raises AccessDenied."""
+    desk: Desk = request.app.state.desk
+    peer = request.client.host if request.client else ""
+    return desk.logins.visitor(peer, request.headers, request.cookies.get(COOKIE, ""))
+
+
 async def visitor_of(request: Request) -> Visitor:
     """Return who asks. Raises LoginNeeded; after a while, where a name and password were tried."""
-    desk = await desk_of(request)
-    authorization = request.headers.get("authorization", "")
-    visitor = desk.logins.visitor(authorization, request.cookies.get(COOKIE, ""))
+    visitor = known_visitor(request)
     if visitor is None:
-        if authorization:
+        if request.headers.get("authorization"):
             await anyio.sleep(FAILED_LOGIN_S)
         raise LoginNeeded
     return visitor

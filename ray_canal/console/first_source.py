@@ -7,6 +7,7 @@ to a file of its own, readable by its owner alone, next to the canal.toml.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,29 @@ from ray_canal.config.section import REFERENCES
 from ray_canal.console.cluster import Cluster
 from ray_canal.errors import ConfigError
 from ray_canal.source.checks import check_source
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """Where the form writes: into the one file `path`, or `folder`/NAME.toml; nowhere if both are
+    empty."""
+
+    path: str = ""
+    folder: str = ""
+
+    def file(self, destination: str) -> Path:
+        """Return the file for a destination. Raises ConfigError: there is no place for one."""
+        if self.folder:
+            return Path(self.folder).resolve() / f"{destination}.toml"
+        if self.path:
+            return Path(self.path).resolve()
+        raise ConfigError(
+            "this console writes no files: add the source to the deployment's canal.toml and run "
+            "`ray-canal apply`, or give console.sources_folder"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.folder}/NAME.toml" if self.folder else self.path
 
 
 class FirstSource(BaseModel):
@@ -65,12 +89,13 @@ def check_first(first: FirstSource) -> list[dict[str, Any]]:
     ]
 
 
-def start_first(cluster: Cluster, config_path: str, first: FirstSource) -> dict[str, Any]:
+def start_first(cluster: Cluster, files: SourceFiles, first: FirstSource) -> dict[str, Any]:
     """Check again, write the canal.toml and start it; return the file and the destinations.
 
-    Raises ConfigError: the file exists, a check fails; what keeps the destination from its source.
+    Raises ConfigError: the file exists or has no place, a check fails; what keeps the destination
+    from its source.
     """
-    path = Path(config_path).resolve()
+    path = files.file(first.destination)
     if path.exists():
         raise ConfigError(f"{path} exists; add a section to it, then `ray-canal start {path}`")
     failed = [each for each in check_first(first) if not (each["ok"] or each["advisory"])]

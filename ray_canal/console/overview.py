@@ -8,7 +8,8 @@ from typing import Any
 
 from ray_canal.console.alerts import Problem, problems
 from ray_canal.console.collector import Known
-from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest, value_at
+from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest
+from ray_canal.model.metrics import value_at
 
 STAGES = (
     ("fetch", "fetch", "reads the server's stream, or files"),

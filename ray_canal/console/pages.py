@@ -201,7 +201,7 @@ async def start(request: Request, desk: TheDesk, visitor: Reader) -> Response:
         first = FirstSource(**{key: value for key, value in given.items() if value})
         if form.get("action") == "start":
             name = first.destination
-            args = (desk.cluster, desk.config_path, first)
+            args = (desk.cluster, desk.files, first)
             await desk.change(visitor, "start", name, lambda: start_first(*args))
             return RedirectResponse(f"/destinations/{quote(name)}", 303)
         results = await desk.call(check_first, first)
@@ -233,7 +233,7 @@ def _start_page(
         results=results,
         ready=bool(results) and all(each["ok"] or each["advisory"] for each in results or ()),
         error=error,
-        path=desk.config_path,
+        path=str(desk.files),
         csrf=visitor.csrf,
     )
 
@@ -243,7 +243,7 @@ async def login_page(request: Request, desk: TheDesk) -> Response:
     """Return the form of name and password."""
     if not desk.logins.asks:
         return RedirectResponse("/", 303)
-    return page(request, "login.html", None, wrong=False)
+    return page(request, "login.html", None, wrong=False, by_password=desk.logins.by_password)
 
 
 @router.post("/login")
@@ -255,7 +255,8 @@ async def login(request: Request, desk: TheDesk) -> Response:
     if token is None:
         desk.audit.tell(name, "failed login")
         await anyio.sleep(FAILED_LOGIN_S)
-        return page(request, "login.html", None, 401, wrong=True)
+        by_password = desk.logins.by_password
+        return page(request, "login.html", None, 401, wrong=True, by_password=by_password)
     desk.audit.tell(name, "login")
     answer = RedirectResponse("/", 303)
     secure = bool(desk.config.tls.cert) or request.headers.get("x-forwarded-proto") == "https"

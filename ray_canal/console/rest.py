@@ -172,7 +172,7 @@ async def check(body: FirstSource, desk: TheDesk, visitor: Changer) -> list[dict
 async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
     """Write a canal.toml for a source, and start it."""
     visitor.refuse_without("admin")
-    name, args = body.destination, (desk.cluster, desk.config_path, body)
+    name, args = body.destination, (desk.cluster, desk.files, body)
     return await desk.change(visitor, "start", name, lambda: start_first(*args))
 
 

@@ -1,11 +1,11 @@
-"""Prometheus rules and a Grafana board, made of the tables of metrics and alerts."""
+"""Prometheus rules and a Grafana board, made of the tables of metrics and conditions."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from ray_canal.console.alerts import ALERTS
+from ray_canal.model.conditions import CONDITIONS
 from ray_canal.model.metrics import ANSWERS, CONNECTED, METRICS, PREFIX, UP, Metric
 
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
@@ -14,15 +14,15 @@ _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
 def rules() -> str:
     """Return the alert rules as a Prometheus rules file (YAML; each text is a JSON string)."""
     lines = ["groups:", "  - name: ray_canal", "    rules:"]
-    for alert in ALERTS:
+    for condition in CONDITIONS:
         lines += [
-            f"      - alert: {alert.name}",
-            f"        expr: {json.dumps(alert.expression)}",
-            f"        for: {alert.for_s}s",
-            f"        labels: {{severity: {alert.severity}}}",
+            f"      - alert: {condition.alert}",
+            f"        expr: {json.dumps(condition.expression)}",
+            f"        for: {condition.for_s}s",
+            f"        labels: {{severity: {condition.severity}}}",
             "        annotations:",
-            f"          summary: {json.dumps('{{ $labels.destination }}: ' + alert.summary)}",
-            f"          description: {json.dumps(alert.advice)}",
+            f"          summary: {json.dumps('{{ $labels.destination }}: ' + condition.summary)}",
+            f"          description: {json.dumps(condition.advice)}",
         ]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,7 @@
 """What people are told about destinations: changes of state, and thresholds that are passed.
 
-Pure, over statuses as `status` returns them. A threshold is told when it is passed and again when
+Pure, over statuses as `status` returns them: the table of model/conditions.py, with thresholds of
+their own. A threshold is told when it is passed and again when
 the value is well below it; a value that is not known changes nothing.
 """
 
@@ -10,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ray_canal.destination.diagnosis import diagnose, value_at
-from ray_canal.model.quantities import duration_text
+from ray_canal.destination.diagnosis import diagnose
+from ray_canal.model.conditions import CONDITIONS, Finding
 
 Kind = Literal["changed", "raised", "resolved"]
 
@@ -62,8 +63,8 @@ class Alarms:
                 del self._raised[key]
         for name, status in statuses.items():
             found += self._of_state(name, status)
-            for event, subject, is_on, text in self._conditions(status):
-                found += self._of_condition((name, event, subject), is_on, text)
+            for event, is_on, finding in self._findings(status):
+                found += self._of_condition((name, event, finding.subject), is_on, finding.text)
         return found
 
     def _of_state(self, name: str, status: Mapping[str, Any]) -> Iterator[Notice]:
@@ -80,37 +81,21 @@ class Alarms:
             text += f". {diagnose({'destination': name, **status})}"
         yield Notice(name, "takeover" if is_fenced else "state", "changed", text)
 
-    def _conditions(
-        self, status: Mapping[str, Any]
-    ) -> Iterator[tuple[str, str, bool | None, str]]:
-        """(event, subject, whether it is so, text); None: that is not known, or between on and
-        off."""
-        limits = self._thresholds
-        lag_s = value_at(status, "lag_seconds")
-        if lag_s is not None and limits.lag_s:
-            on = _passed(lag_s, limits.lag_s)
-            yield "lag", "", on, f"its rows are {duration_text(lag_s)} old"
-        purge_s, warning = value_at(status, "purge.seconds"), value_at(status, "purge.warning", "")
-        if value_at(status, "purge") is not None:
-            soon = purge_s is not None and bool(limits.purge_s) and purge_s < limits.purge_s
-            when = "" if purge_s is None else f" in {duration_text(max(purge_s, 0.0))}"
-            text = warning or f"the server purges what a subscriber needs{when}"
-            yield "purge", "", bool(warning) or soon, text
-        full_s, held_by = value_at(status, "store.full_s"), value_at(status, "store.held_by", [])
-        if full_s is not None and limits.full_s:
-            who = ", ".join(map(str, held_by)) or "that is gone"
-            text = f"the log is full for {duration_text(full_s)} and waits for client {who}"
-            yield "log_full", "", full_s >= limits.full_s, text
-        if value_at(status, "store") is not None and "disk_failing_s" in status["store"]:
-            error = value_at(status, "store.disk_error")
-            yield "disk", "", error is not None, f"the log cannot go to disk: {error}"
-        tables = value_at(status, "quarantined")
-        if tables is not None:
-            names = ", ".join(map(str, list(tables)[:5]))
-            yield "quarantine", "", bool(tables), f"tables in quarantine: {names}"
-        for client_id, place in value_at(status, "store.subscribers", {}).items():
-            failure = place.get("failure")
-            yield "subscriber", client_id, failure is not None, f"client {client_id}: {failure}"
+    def _findings(self, status: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, Finding]]:
+        """(event, whether it is so, what says it); None: it is between on and off."""
+        for condition in CONDITIONS:
+            if condition.event and condition.find is not None:
+                for finding in condition.find(status):
+                    yield condition.event, self._is_on(condition.event, finding), finding
+
+    def _is_on(self, event: str, finding: Finding) -> bool | None:
+        limits, value = self._thresholds, finding.value
+        if event == "lag":
+            return _passed(value, limits.lag_s)
+        if event == "log_full":
+            return bool(limits.full_s) and value is not None and value >= limits.full_s
+        soon = event == "purge" and value is not None and value < limits.purge_s
+        return finding.is_on or soon
 
     def _of_condition(
         self, key: tuple[str, str, str], is_on: bool | None, text: str
@@ -126,7 +111,9 @@ class Alarms:
             yield Notice(name, event, "resolved", f"{name}: no longer so: {before}", subject)
 
 
-def _passed(value: float, limit: float) -> bool | None:
+def _passed(value: float | None, limit: float) -> bool | None:
+    if value is None or not limit:
+        return None if limit else False
     if value >= limit:
         return True
     return False if value < limit * _RESOLVED_PART else None

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ray_canal.destination.failure_advice import advice_on, recovers
+from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
 
 Severity = Literal["ok", "wait", "problem"]
@@ -60,16 +61,6 @@ class Bottleneck:
 
     stage: str
     percent: float = 0.0
-
-
-def value_at(status: Any, path: str, default: Any = None) -> Any:
-    """Return `store.fill` of a status, whose inner records may be mappings or dataclasses; the
-    default where there is none."""
-    for key in path.split("."):
-        status = status.get(key) if isinstance(status, Mapping) else getattr(status, key, None)
-        if status is None:
-            return default
-    return status
 
 
 def bottleneck(status: Mapping[str, Any]) -> Bottleneck | None:

@@ -1,21 +1,15 @@
 """The Flight server's actor, and how it is started and stopped.
 
-Hard state: none. Subscribers of a server that dies subscribe again; what they had not acked comes
-again. The constructor begins to listen; a port that is not free yet heals by a restart.
+Subscribers of a server that dies subscribe again; what they had not acked comes again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from typing import Any
 
-import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-
-from ray_canal.actors.answers import raised_by_actor
-from ray_canal.actors.placement import ON_HEAD
+from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.api import destinations
 from ray_canal.client.connecting import connect
@@ -31,8 +25,6 @@ from ray_canal.server.access import hashed
 logger = logging.getLogger(__name__)
 
 _NAME = "canal-flight"
-_TIMEOUT_S = 60.0
-_CALLS_MAX = 16
 
 
 class FlightActor:
@@ -55,10 +47,7 @@ class FlightActor:
 
     def address(self) -> str:
         """Return host:port, as clients of the cluster reach it."""
-        host = self._config.listens_on
-        if host in ("0.0.0.0", "::"):
-            host = ray.util.get_node_ip_address()
-        return f"[{host}]:{self._door.port}" if ":" in host else f"{host}:{self._door.port}"
+        return f"{node_address(self._config.listens_on)}:{self._door.port}"
 
     def differs(self, flight_json: str) -> list[str]:
         """Return the keys in which a configuration differs from what is served."""
@@ -72,7 +61,7 @@ class FlightActor:
 def serve_flight(
     config: str | os.PathLike[str] | dict[str, Any] | CanalConfig,
     *,
-    timeout: float = _TIMEOUT_S,
+    timeout: float = TIMEOUT_S,
 ) -> str:
     """Open the Arrow Flight port for all destinations of the cluster; return its host:port.
 
@@ -81,65 +70,24 @@ def serve_flight(
     cannot be had.
     """
     canal = load(config)
+    given = _given(canal)
+    connect_ray(canal)
+    return open_port(FlightActor, _NAME, given, canal.ray.namespace, timeout)
+
+
+def plan_flight(canal: CanalConfig) -> str:
+    """Return what `serve_flight` would do: "open", "same", or the keys that differ."""
+    return port_plan(_NAME, _given(canal), canal.ray.namespace)
+
+
+def _given(canal: CanalConfig) -> str:
+    """Raises ConfigError: no [flight] section."""
     if canal.flight is None:
         raise ConfigError("the configuration has no [flight] section; see docs/how-to/flight.md")
-    connect_ray(canal)
-    flight_json = hashed(canal.flight).model_dump_json()
-    known = _find(canal.ray.namespace)
-    if known is not None:
-        keys = _answer(known.differs.remote(flight_json), timeout)
-        if not keys:
-            return str(_answer(known.address.remote(), timeout))
-        logger.warning(
-            "Arrow Flight: the configuration has changed (%s); the port is opened again, and its "
-            "clients subscribe again",
-            ", ".join(keys),
-        )
-        stop_flight(namespace=canal.ray.namespace)
-    handle = (
-        ray.remote(FlightActor)
-        .options(
-            name=_NAME,
-            namespace=canal.ray.namespace,
-            lifetime="detached",
-            num_cpus=0,
-            resources=ON_HEAD,
-            max_restarts=-1,
-            max_task_retries=0,
-            max_concurrency=_CALLS_MAX,
-        )
-        .remote(flight_json, canal.ray.namespace)
-    )
-    try:
-        return str(_answer(handle.address.remote(), timeout))
-    except BaseException:
-        ray.kill(handle, no_restart=True)
-        raise
+    return hashed(canal.flight).model_dump_json()
 
 
 def stop_flight(*, namespace: str = NAMESPACE) -> None:
     """Close the Arrow Flight port, if it is open. The destinations go on."""
     connect_ray()
-    handle = _find(namespace)
-    if handle is None:
-        return
-    with contextlib.suppress(RayActorError, GetTimeoutError):
-        ray.get(handle.stop.remote(), timeout=_TIMEOUT_S)
-    ray.kill(handle, no_restart=True)
-
-
-def _find(namespace: str) -> Any:
-    try:
-        return ray.get_actor(_NAME, namespace=namespace)
-    except ValueError:
-        return None
-
-
-def _answer(reference: Any, timeout: float) -> Any:
-    """Raises ConfigError: the server could not begin."""
-    try:
-        return ray.get(reference, timeout=timeout)
-    except RayTaskError as error:
-        raise raised_by_actor(error) from None
-    except (RayActorError, GetTimeoutError) as error:
-        raise ConfigError(f"the Flight server does not start: {error}") from None
+    close_port(_NAME, namespace)

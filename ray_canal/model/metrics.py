@@ -7,6 +7,7 @@ problems on its pages and a Grafana board of it. docs/reference/metrics.md expla
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 PREFIX = "ray_"
@@ -145,16 +146,17 @@ def selected(of: Of, kind: str = "") -> dict[str, tuple[str, str]]:
     return {m.name: (m.key, m.text) for m in METRICS if m.of == of and kind in ("", m.kind)}
 
 
-def value_at(value: Any, path: str, default: Any = None) -> Any:
-    """Return what stands at `store.fill` of a status; `default` where nothing does."""
+def value_at(status: Any, path: str, default: Any = None) -> Any:
+    """Return `store.fill` of a status, whose inner records may be mappings or dataclasses; the
+    default where there is none."""
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
-        if value is None:
+        status = status.get(key) if isinstance(status, Mapping) else getattr(status, key, None)
+        if status is None:
             return default
-    return value
+    return status
 
 
-def up(status: dict[str, Any]) -> float | None:
+def up(status: Mapping[str, Any]) -> float | None:
     """Return 1.0 while a destination reads its source, 0.0 while it should and does not; None while
     there is nothing to read: it rests, or its files are at their end."""
     if status["state"] in ("resting", "finished"):

@@ -35,6 +35,7 @@ NO_DEFAULT = {
     "flight.user.password",
     "console.user.username",
     "console.user.password",
+    "console.proxy.addresses",
 }
 """Keys for which docs/reference/canal.toml has an example, because something must stand there."""
 

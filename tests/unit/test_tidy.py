@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "sinks": "errors config filter model binlog views source client",
     "offline": "errors config filter model binlog views schema log source",
     "flight": "errors malloc config canal server actors client",
-    "console": "errors config model canal server client source destination render",
+    "console": "errors config model canal server actors client source destination render",
     "migration": "errors config",
     "redrive": "errors config model binlog schema meta views",
     "spark": "errors config model views client __init__",
@@ -61,9 +61,9 @@ MAY_IMPORT = {
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model kernels types binlog views schema source offline",
     "cli": "errors malloc config model views source meta destination client offline render demo "
-    "spark __init__ redrive migration sinks snapshot verify console",
+    "spark __init__ redrive migration sinks snapshot verify console flight",
     "warm": "config model kernels binlog schema snapshot source views demo",
-    "__init__": "config model client flight offline sinks snapshot spark views",
+    "__init__": "config model client console flight offline sinks snapshot spark views",
 }
 
 ONLY_IN = {
@@ -105,12 +105,13 @@ TESTED_ELSEWHERE = {
     "cli/signals": "tests/integration/test_cli.py",
     "cli/console": "tests/integration/test_console.py",
     "console/cluster": "tests/integration/test_console.py",
-    "console/first_source": "tests/integration/test_console.py",
+    "console/actor": "tests/integration/test_console_actor.py",
+    "cli/ports": "tests/integration/test_console_actor.py",
+    "actors/port_actor": "tests/integration/test_console_actor.py",
     "console/audit": "tests/unit/console/test_app.py",
     "console/desk": "tests/unit/console/test_app.py",
     "console/guard": "tests/unit/console/test_app.py",
     "console/rest": "tests/unit/console/test_app.py",
-    "config/console": "tests/unit/test_config.py",
     "cli/subscribers": "tests/integration/test_cli_cluster.py",
     "config/deployment": "tests/unit/test_config.py",
     "config/flight": "tests/unit/test_config.py",

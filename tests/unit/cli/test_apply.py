@@ -15,8 +15,9 @@ PLAN: dict[str, Any] = {
     "unlisted": ["old"],
     "server": "reopen",
     "server_keys": ["port"],
+    "ports": {"Arrow Flight": "same", "the console": "port", "another": "open"},
 }
-NOTHING = {**PLAN, "add": [], "change": {}, "server": "same", "server_keys": []}
+NOTHING = {**PLAN, "add": [], "change": {}, "server": "same", "ports": {"the console": "same"}}
 
 
 def test_a_line_for_each_difference() -> None:
@@ -26,6 +27,8 @@ def test_a_line_for_each_difference() -> None:
         "    filter.tables: 'a' -> 'b'",
         "    source.password: '***' -> '***'",
         "~ Canal's TCP port: reopened, its clients connect again (port)",
+        "~ the console: opened again, who is connected comes again (port)",
+        "+ another",
         "= destination old: not in this file, goes on (--remove stops it)",
         "= destination crm",
     ]
@@ -35,7 +38,8 @@ def test_a_line_for_each_difference() -> None:
 @pytest.mark.parametrize(
     ("plan", "remove", "wanted"),
     [(PLAN, False, True), (NOTHING, False, False), (NOTHING, True, True),
-     ({**NOTHING, "unlisted": []}, True, False), ({**NOTHING, "server": "open"}, False, True)],
+     ({**NOTHING, "unlisted": []}, True, False), ({**NOTHING, "server": "open"}, False, True),
+     ({**NOTHING, "ports": {"the console": "port"}}, False, True)],
 )  # fmt: skip
 def test_whether_there_is_anything_to_do(plan: Any, remove: bool, wanted: bool) -> None:
     assert is_change(plan, remove=remove) is wanted

@@ -12,6 +12,7 @@ from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
 from ray_canal.console.desk import Desk
+from ray_canal.console.first_source import SourceFiles
 from ray_canal.errors import NotSubscribed
 
 STATUS: dict[str, Any] = {
@@ -147,7 +148,7 @@ def desk_over(cluster: Played, **console: Any) -> Desk:
         collector=Collector(cluster, config.refresh_s),
         logins=Logins(config),
         audit=Audit(config.audit_log),
-        config_path="canal.toml",
+        files=SourceFiles("canal.toml"),
     )
     desk.collector.start()
     return desk

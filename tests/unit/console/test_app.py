@@ -17,6 +17,7 @@ import pytest
 
 from ray_canal.config import ConsoleConfig
 from ray_canal.console.app import Console
+from ray_canal.console.first_source import SourceFiles
 from tests.processes import wait_for
 from tests.unit.console.played import Played
 
@@ -33,7 +34,7 @@ class Site:
 
     def __init__(self, cluster: Played, **console: Any) -> None:
         config = ConsoleConfig.model_validate({"port": 0, "refresh_s": 0.2, **console})
-        self.console = Console(config, cluster, "canal.toml")  # type: ignore[arg-type]
+        self.console = Console(config, cluster, SourceFiles("canal.toml"))  # type: ignore[arg-type]
         self.url = self.console.start()
         self.host = self.url.partition("://")[2]
 
@@ -243,6 +244,37 @@ def test_a_session_and_its_forms(site: Site, cluster: Played, tmp_path: Path) ->
     assert "all" not in (each["user"] for each in told)
     assert site.form("/logout", {"csrf": csrf[1]}, **token)[0] == 303
     assert site.ask("/", **token)[0] == 303
+
+
+def test_visitors_of_a_proxy(cluster: Played, tmp_path: Path) -> None:
+    """Roles by the groups that it names; forms and calls prove where they come from."""
+    proxy = {
+        "addresses": ["127.0.0.1"],
+        "role": [{"groups": ["ops"], "rights": ["admin"]}, {"groups": ["dev"], "rights": ["read"]}],
+    }
+    audit = tmp_path / "audit.jsonl"
+    site = Site(cluster, proxy=proxy, host="127.0.0.1", audit_log=str(audit))
+    try:
+        ada = {"x_forwarded_user": "ada", "x_forwarded_groups": "ops"}
+        eve = {"x_forwarded_user": "eve", "x_forwarded_groups": "guests"}
+        vera = {"x_forwarded_user": "vera", "x_forwarded_groups": "dev"}
+        assert site.ask("/api/v1/me")[0] == 401
+        assert site.form("/login", {"username": "", "password": ""})[0] == 401
+        assert "by its proxy" in site.ask("/login")[1]
+        assert site.ask("/", **eve)[0] == 403
+        assert json.loads(site.ask("/api/v1/me", **vera)[1])["role"] == "viewer"
+        told = json.loads(site.ask("/api/v1/me", **ada)[1])
+        assert told["role"] == "admin"
+        stop = "/api/v1/destinations/d000/stop"
+        assert site.send(stop, None, **vera) == 403
+        assert site.send(stop, None, **ada) == 403  # another site's page would come so, too
+        assert site.send(stop, None, **vera, x_csrf_token=told["csrf"]) == 403
+        assert cluster.done == []
+        wait_for(lambda: site.send(stop, None, **ada, x_csrf_token=told["csrf"]) == 200, 30, "stop")
+        assert cluster.done == [("stop", "d000")]
+        assert json.loads(audit.read_text().splitlines()[-1])["user"] == "ada"
+    finally:
+        site.console.stop()
 
 
 def test_pages_of_other_sites_change_nothing(open_site: Site, cluster: Played) -> None:

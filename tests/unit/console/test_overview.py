@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from ray_canal.console.access import Visitor
-from ray_canal.console.alerts import ALERTS, problems
+from ray_canal.console.alerts import problems
 from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Known, Sample
 from ray_canal.console.overview import limit, rows, stages, why
 from ray_canal.console.pages import rendered
 from ray_canal.console.text import clock, count, duration, size, sparkline
+from ray_canal.model.conditions import CONDITIONS
 from ray_canal.server.access import EVERYBODY
 from tests.unit.console.played import STATUS, SUBSCRIBER
 
@@ -94,8 +95,8 @@ def test_nothing_to_read_is_no_problem(state: str) -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    assert len({alert.name for alert in ALERTS}) == len(ALERTS)
-    assert all(alert.summary.endswith(".") and alert.advice.endswith(".") for alert in ALERTS)
+    assert len({alert.alert for alert in CONDITIONS}) == len(CONDITIONS)
+    assert all(alert.summary.endswith(".") and alert.advice.endswith(".") for alert in CONDITIONS)
 
 
 def test_the_limit() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.console.alerts import ALERTS, Alert
 from ray_canal.console.collector import Known
 from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
+from ray_canal.model.conditions import CONDITIONS, Condition
 from ray_canal.model.metrics import METRICS, PREFIX
 from tests.servers.fetch import FetchError, fetch_tree
 from tests.unit.console.played import STATUS
@@ -67,12 +67,12 @@ def test_every_metric_is_on_the_board_and_in_the_documents() -> None:
 
 def test_every_alert_is_about_a_metric_of_the_table() -> None:
     known = {metric.name for metric in METRICS} | {"canal_up", "canal_answers"}
-    for alert in ALERTS:
+    for alert in CONDITIONS:
         assert alert.metric in known
         assert PREFIX + alert.metric in alert.expression
 
 
-def _outage(alert: Alert) -> str:
+def _outage(alert: Condition) -> str:
     """Values of the metric a minute apart: ten of a quiet time, then what the alert is about."""
     if alert.increase_s:
         return "0x10 5+5x40"
@@ -86,7 +86,7 @@ def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(
 ) -> None:
     (tmp_path / "rules.yml").write_text(rules())
     tests = []
-    for alert in ALERTS:
+    for alert in CONDITIONS:
         series = f'{PREFIX}{alert.metric}{{destination="orders"}}'
         after_s = 12 * _STEP_S + alert.for_s
         labels = {"severity": alert.severity, "destination": "orders"}
@@ -100,8 +100,8 @@ def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(
                 "interval": f"{_STEP_S}s",
                 "input_series": [{"series": series, "values": _outage(alert)}],
                 "alert_rule_test": [
-                    {"eval_time": "9m", "alertname": alert.name, "exp_alerts": []},
-                    {"eval_time": f"{after_s}s", "alertname": alert.name, "exp_alerts": fires},
+                    {"eval_time": "9m", "alertname": alert.alert, "exp_alerts": []},
+                    {"eval_time": f"{after_s}s", "alertname": alert.alert, "exp_alerts": fires},
                 ],
             }
         )

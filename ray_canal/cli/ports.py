@@ -1,0 +1,77 @@
+"""Ports beside Canal's TCP one, which commands open and close: Arrow Flight and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from ray_canal.config import CanalConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port that a deployment asks for. `open` returns its address, `close` takes the namespace;
+    `plan` says what `open` would do: "open", "same", or the keys with which it would reopen it."""
+
+    title: str
+    open: Callable[[CanalConfig], str]
+    close: Callable[[str], None]
+    plan: Callable[[CanalConfig], str]
+
+
+def ports(deployment: CanalConfig) -> list[Port]:
+    """Return the ports that a deployment has sections for."""
+    found = []
+    if deployment.flight is not None:
+        from ray_canal.flight import actor as flight
+
+        found.append(
+            Port(
+                "Arrow Flight",
+                flight.serve_flight,
+                lambda namespace: flight.stop_flight(namespace=namespace),
+                flight.plan_flight,
+            )
+        )
+    if deployment.console is not None:
+        from ray_canal.errors import ConfigError
+
+        try:
+            from ray_canal.console import actor as console
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{error}; the console needs: pip install 'ray-canal[console]'"
+            ) from None
+        found.append(
+            Port(
+                "the console",
+                console.serve_console,
+                lambda namespace: console.stop_console(namespace=namespace),
+                console.plan_console,
+            )
+        )
+    return found
+
+
+def open_ports(deployment: CanalConfig) -> None:
+    """Open them and print their addresses, and what whoever opens a port should know."""
+    for port in ports(deployment):
+        typer.echo(f"{port.title}: {port.open(deployment)}")
+    for section in (deployment.server, deployment.flight, deployment.console):
+        if section is not None and section.warning:
+            typer.echo(f"warning: {section.warning}", err=True)
+
+
+def close_ports(deployment: CanalConfig) -> None:
+    """Close them."""
+    for port in ports(deployment):
+        port.close(deployment.ray.namespace)
+
+
+def port_plans(deployment: CanalConfig) -> dict[str, str]:
+    """Return what `open_ports` would do, by title."""
+    return {port.title: port.plan(deployment) for port in ports(deployment)}
