@@ -6,20 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ray_canal.console.alerts import answers
+from ray_canal.console.canal_metrics import CANAL_METRICS, CanalMetric
 from ray_canal.console.collector import Known
 from ray_canal.model.metrics import ANSWERS, CONNECTED, METRICS, PREFIX, UP, Metric, up, value_at
-
-# Canal's own name: (key of a status, factor, kind, what it is)
-CANAL_NAMES = {
-    "canal_instance_traffic_delay": ("lag_seconds", 1000.0, "gauge", "Lag in milliseconds"),
-    "canal_instance_put_rows": ("rows", 1.0, "counter", "Rows put into the log"),
-    "canal_instance_received_binlog_bytes": (
-        "fetched.received_bytes",
-        1.0,
-        "counter",
-        "Binlog bytes received",
-    ),
-}
 
 Sample = tuple[dict[str, str], float]
 
@@ -36,10 +25,8 @@ def exposition(all_known: Sequence[Known], *, canal_names: bool = False) -> str:
     for metric in METRICS:
         _add(lines, metric.exported, metric.kind, metric.text, _measured(metric, lively))
     if canal_names:
-        for name, (key, factor, kind, text) in CANAL_NAMES.items():
-            _add(lines, name, kind, text, _aliased(key, factor, lively))
-        text = "Subscribers"
-        _add(lines, "canal_instance_subscriptions", "gauge", text, _subscriptions(lively))
+        for each in CANAL_METRICS:
+            _add(lines, each.name, each.kind, each.text, _of_canal(each, lively))
     return "\n".join(lines) + "\n"
 
 
@@ -74,16 +61,11 @@ def _connected(all_known: Sequence[Known]) -> Iterator[Sample]:
         yield {"destination": known.name}, float(bool(known.status.get("connected")))
 
 
-def _subscriptions(all_known: Sequence[Known]) -> Iterator[Sample]:
+def _of_canal(metric: CanalMetric, all_known: Sequence[Known]) -> Iterator[Sample]:
     for known in all_known:
-        yield {"destination": known.name}, float(len(known.subscribers))
-
-
-def _aliased(key: str, factor: float, all_known: Sequence[Known]) -> Iterator[Sample]:
-    for known in all_known:
-        value = value_at(known.status, key)
+        value = metric.value(known.status)
         if value is not None:
-            yield {"destination": known.name}, float(value) * factor
+            yield {"destination": known.name, **metric.labels}, value
 
 
 def _measured(metric: Metric, all_known: Sequence[Known]) -> Iterator[Sample]:
