@@ -17,7 +17,7 @@ from ray_canal.config import SinkConfig
 from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Sink
 from ray_canal.sinks.runner import Runner
-from tests.local_destination import store_of
+from tests.local_destination import destination_of
 from tests.lossy_calls import LoopThread, LossyCalls
 
 
@@ -26,7 +26,7 @@ def destination(folder: Path, *, held: bool = False, **instance: Any) -> Iterato
     """The destination `x`, running; connectors of this process find it. `held`: its log keeps all
     for subscribers to come."""
     patch, thread, stack = pytest.MonkeyPatch(), LoopThread(), contextlib.AsyncExitStack()
-    store = thread.run(stack.enter_async_context(store_of(folder, **instance)))
+    store = thread.run(stack.enter_async_context(destination_of(folder, **instance)))
     if held:
         thread.run(store.subscribe(0, r".*\..*"))  # it never acks
     LossyCalls(store, thread.loop).install(patch)

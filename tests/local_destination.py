@@ -16,11 +16,23 @@ import pytest
 
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.demo import binlog_files
-from ray_canal.destination.delivery import Store
+from ray_canal.destination.api import (
+    NO_WISHES,
+    AckRequest,
+    ClientRequest,
+    GetRequest,
+    PollRequest,
+    RollbackRequest,
+    SubscribeRequest,
+)
+from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.ownership import Claim
+from ray_canal.destination.state import DestinationState
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
-from ray_canal.model.message import EMPTY_BATCH, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.subscription import Subscription
 from tests.local_runtime import LocalRuntime
 
 ALL = r".*\..*"
@@ -43,56 +55,184 @@ def instance(files: list[Path] | None = None, **more: Any) -> InstanceConfig:
     return InstanceConfig.model_validate({**tree, **more})
 
 
-def new_store(folder: Path, config: InstanceConfig | None = None) -> Store:
-    """One that begins to start; to be stopped."""
+class LocalDestination:
+    """A destination that begins to start, with its calls in short; to be stopped."""
+
+    def __init__(
+        self, config: InstanceConfig, meta: MetaConfig, claim: Claim | None = None
+    ) -> None:
+        self.api: Destination = start_destination(config, meta, LocalRuntime(), claim)
+        self.state: DestinationState = self.api.state
+        self.wait_running = self.api.wait_running
+        self.status, self.subscribers = self.api.status, self.api.subscribers
+        self.operate, self.change_filter = self.api.operate, self.api.change_filter
+        self.change_instance_filter = self.api.change_instance_filter
+        self.stop = self.api.stop
+
+    @property
+    def generations(self) -> int:
+        return self.api.activity.generations
+
+    async def subscribe(
+        self,
+        client_id: int,
+        filter_text: str,
+        rollback: bool = True,
+        wishes: Subscription = NO_WISHES,
+        holder: str = "",
+    ) -> int:
+        return await self.api.subscribe(
+            SubscribeRequest(
+                client_id=client_id,
+                filter=filter_text,
+                rollback=rollback,
+                wishes=wishes,
+                holder=holder,
+            )
+        )
+
+    async def unsubscribe(self, client_id: int, holder: str = "") -> bool:
+        return await self.api.unsubscribe(ClientRequest(client_id=client_id, holder=holder))
+
+    async def get_without_ack(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float | None,
+        holder: str = "",
+        caller: Caller | None = None,
+    ) -> MessageHead:
+        return await self.api.get_without_ack(
+            GetRequest(
+                client_id=client_id,
+                batch_size=batch_size,
+                timeout=timeout,
+                holder=holder,
+                caller=caller,
+            )
+        )
+
+    async def get(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float | None,
+        holder: str = "",
+        caller: Caller | None = None,
+    ) -> MessageHead:
+        return await self.api.get(
+            GetRequest(
+                client_id=client_id,
+                batch_size=batch_size,
+                timeout=timeout,
+                holder=holder,
+                caller=caller,
+            )
+        )
+
+    async def poll(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout: float,
+        done: tuple[int, int] | None = None,
+        holder: str = "",
+    ) -> MessageHead:
+        return await self.api.poll(
+            PollRequest(
+                client_id=client_id,
+                batch_size=batch_size,
+                timeout=timeout,
+                done=done,
+                holder=holder,
+            )
+        )
+
+    async def ack(
+        self, client_id: int, batch_id: int, epoch: int | None, holder: str = "",
+        *, keep: bool = False,
+    ) -> None:  # fmt: skip
+        await self.api.ack(
+            AckRequest(
+                client_id=client_id, batch_id=batch_id, epoch=epoch, holder=holder, keep=keep
+            )
+        )
+
+    async def rollback(
+        self, client_id: int, batch_id: int | None, epoch: int | None, holder: str = ""
+    ) -> None:
+        await self.api.rollback(
+            RollbackRequest(client_id=client_id, batch_id=batch_id, epoch=epoch, holder=holder)
+        )
+
+    async def list_batch_ids(self, client_id: int, holder: str = "") -> list[int]:
+        return await self.api.list_batch_ids(ClientRequest(client_id=client_id, holder=holder))
+
+    async def filter_of(self, client_id: int) -> str | None:
+        return await self.api.filter_of(ClientRequest(client_id=client_id))
+
+    async def touch(self, client_id: int, holder: str = "") -> None:
+        await self.api.touch(ClientRequest(client_id=client_id, holder=holder))
+
+
+def new_destination(folder: Path, config: InstanceConfig | None = None) -> LocalDestination:
+    """Return one that begins to start; to be stopped."""
     meta = MetaConfig(path=str(folder / "meta.db"))
-    return Store(config or instance(), meta, LocalRuntime())
+    return LocalDestination(config or instance(), meta)
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, config: InstanceConfig | None = None) -> AsyncIterator[Store]:
-    """A Store that stands at its source; stopped at the end."""
-    store = new_store(folder, config)
+async def running(
+    folder: Path, config: InstanceConfig | None = None
+) -> AsyncIterator[LocalDestination]:
+    """Enter a destination that stands at its source; stop it at the end."""
+    destination = new_destination(folder, config)
     try:
-        await store.wait_running(60)
-        yield store
+        await destination.wait_running(60)
+        yield destination
     finally:
-        await store.stop()
+        await destination.stop()
 
 
 @contextlib.asynccontextmanager
-async def store_of(
+async def destination_of(
     folder: Path, files: Sequence[Path] = (), *, meta: MetaConfig | None = None, **more: Any
-) -> AsyncIterator[Store]:
-    """A running Store over binlog files (the demo's first one), cursors in SQLite by default."""
+) -> AsyncIterator[LocalDestination]:
+    """Enter a running destination over binlog files (the demo's first one), with its cursors in
+    SQLite by default."""
     config = instance([*files] or binlog_files()[:1], **more)
-    store = Store(config, meta or MetaConfig(path=str(folder / "meta.db")), LocalRuntime())
+    destination = LocalDestination(config, meta or MetaConfig(path=str(folder / "meta.db")))
     try:
-        await store.wait_running(60)
-        yield store
+        await destination.wait_running(60)
+        yield destination
     finally:
-        await store.stop()
+        await destination.stop()
 
 
 async def take(
-    store: Store, client_id: int, size: int = 4, *, ack: bool = True, holder: str = "",
+    destination: LocalDestination,
+    client_id: int,
+    size: int = 4,
+    *,
+    ack: bool = True,
+    holder: str = "",
     seconds: float = 0.5,
 ) -> MessageHead | None:
     """The next batch; None: nothing came in that time."""
-    head = await store.get_without_ack(client_id, size, seconds, holder)
+    head = await destination.get_without_ack(client_id, size, seconds, holder)
     if head.id == EMPTY_BATCH:
         return None
     if ack:
-        await store.ack(client_id, head.id, head.epoch, holder)
+        await destination.ack(client_id, head.id, head.epoch, holder)
     return head
 
 
-async def drain(store: Store, client_id: int, size: int = 4) -> list[MessageHead]:
+async def drain(destination: LocalDestination, client_id: int, size: int = 4) -> list[MessageHead]:
     """All that is there, acked, whether batches are full or not. (Of a source that has not ended,
     what comes with less than two seconds between: a busy machine's first chunk takes long.)"""
     found = []
-    while (head := await store.poll(client_id, size, 2.0)).id != EMPTY_BATCH:
-        await store.ack(client_id, head.id, head.epoch)
+    while (head := await destination.poll(client_id, size, 2.0)).id != EMPTY_BATCH:
+        await destination.ack(client_id, head.id, head.epoch)
         found.append(head)
     return found
 
@@ -142,10 +282,10 @@ class SlowOpening:
         LogPipeline.open = self._really  # type: ignore[assignment, method-assign]
 
 
-def lose_source(store: Store) -> None:
+def lose_source(destination: LocalDestination) -> None:
     """End the generation as a lost connection does."""
-    assert store._pipeline is not None
-    store._pipeline.fail(InstanceNotRunning("the connection was lost"))
+    assert destination.state.log.pipeline is not None
+    destination.state.log.pipeline.fail(InstanceNotRunning("the connection was lost"))
 
 
 @contextlib.contextmanager

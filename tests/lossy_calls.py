@@ -1,4 +1,4 @@
-"""Calls of a Store in this process as if by Ray, over a connection that loses some.
+"""Calls of a destination in this process as if by Ray, over a connection that loses some.
 
 `fates` says what happens to the next calls of a method: what Ray's ActorUnavailableError may stand
 for, as the actor lives on. Whoever does not wait for an answer any more does not end the call.
@@ -19,9 +19,8 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayTaskError
 
 from ray_canal.actors import calls
-from ray_canal.destination.delivery import Store
-from ray_canal.destination.destination import Destination
 from ray_canal.errors import CanalError
+from tests.local_destination import LocalDestination
 
 Call = Callable[[], Coroutine[Any, Any, Any]]
 DELIVERED, ANSWER_LOST, REQUEST_LOST, LATE = "delivered", "answer lost", "request lost", "late"
@@ -44,11 +43,10 @@ class Reply:
 
 
 class LossyCalls:
-    """The handle of a store that runs on an event loop of its own."""
+    """The handle of a destination that runs on an event loop of its own."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        self.store = store
-        self._destination = Destination(store)
+    def __init__(self, destination: LocalDestination, loop: asyncio.AbstractEventLoop) -> None:
+        self.destination = destination
         self._loop = loop
         self.fates: dict[str, deque[str]] = defaultdict(deque)
         self.late: list[Call] = []
@@ -56,7 +54,7 @@ class LossyCalls:
     def submit(self, method: Callable[..., Any], *arguments: Any) -> Reply:
         name = method.__name__
         fate = self.fates[name].popleft() if self.fates[name] else DELIVERED
-        call = partial(getattr(self._destination, name), *arguments)
+        call = partial(getattr(self.destination.api, name), *arguments)
         if fate == DELIVERED:
             return Reply(self._begin(call))
         if fate == ANSWER_LOST:
@@ -75,19 +73,15 @@ class LossyCalls:
         return asyncio.run_coroutine_threadsafe(_wrapped(call), self._loop)
 
     def ask(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What the store itself says."""
+        """What the destination itself says."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
     def outstanding(self, client_id: int) -> list[int]:
-        async def listed() -> list[int]:
-            pipeline = await self.store._pipeline_of(client_id)
-            return pipeline.store.batch_ids(client_id)
-
-        ids: list[int] = self.ask(listed())
+        ids: list[int] = self.ask(self.destination.list_batch_ids(client_id))
         return ids
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Who looks the store up finds this."""
+        """Who looks the destination up finds this."""
         patch.setattr(calls, "find_store", lambda *_: self)
         patch.setattr(calls, "_RETRY_PAUSE_S", 0.001)
         patch.setattr(ray, "is_initialized", lambda: True)
@@ -104,7 +98,7 @@ async def _wrapped(call: Call) -> Any:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, with a Store on it."""
+    """An event loop in a thread of its own, with a destination on it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()

@@ -1,106 +1,106 @@
-"""A destination's store: the only owner of its log and its cursors.
+"""Delivery of batches to the clients of a destination: get, ack, rollback.
 
-Here are the calls of clients; who they are is in subscriptions.py, the life of the destination in
-instance.py. Batches of an earlier generation are void: their ack raises InstanceRestarted and they
-are delivered again. A returned `ack` is durable.
+Batches of an earlier generation are void: their ack raises InstanceRestarted and they are delivered
+again. A returned `ack` is durable.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import dataclasses
 import time
-from collections.abc import Sequence
-from typing import Any
 
-from ray_canal.destination.failures import described, stale_batch_error
-from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.operations import Operations
-from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STARTING, STOPPED
-from ray_canal.destination.wakeup import NEVER
-from ray_canal.errors import (
-    BatchNotFound,
-    InstanceError,
-    InstanceNotRunning,
-    InstanceRestarted,
-    NotSubscribed,
+from ray_canal.destination.api import (
+    AckRequest,
+    ClientRequest,
+    GetRequest,
+    PollRequest,
+    RollbackRequest,
 )
-from ray_canal.limits import limits
+from ray_canal.destination.arrivals import Arrivals
+from ray_canal.destination.attendance import Attendance
+from ray_canal.destination.catch_ups import CatchUps
+from ray_canal.destination.failures import stale_batch_error
+from ray_canal.destination.handed_out import HandedOut
+from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.pipeline_lookup import PipelineLookup
+from ray_canal.destination.stages import Stages
+from ray_canal.destination.state import DestinationState
+from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED
+from ray_canal.destination.wakeup import NEVER
+from ray_canal.errors import BatchNotFound, InstanceError, InstanceRestarted, NotSubscribed
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 from ray_canal.model.position import LogPosition
 
-_COMING_S_MAX = 0.1
+_DECODING_S_MAX = 0.1
 """So long a message waits, at most, for what is being decoded."""
 
 
-class Store(Operations):
+class Delivery:
     """Calls of clients: get, ack, rollback."""
 
-    async def get_without_ack(
+    def __init__(
         self,
-        client_id: int,
-        batch_size: int,
-        timeout: float | None,
-        holder: str = "",
-        caller: Caller | None = None,
-    ) -> MessageHead:
-        """See Connector.get_without_ack. `caller`: what it has received; what it was sent and has
+        state: DestinationState,
+        *,
+        catch_ups: CatchUps,
+        lookup: PipelineLookup,
+        arrivals: Arrivals,
+        attendance: Attendance,
+    ) -> None:
+        self._state = state
+        self._table = state.subscribers
+        self._changed = state.changed
+        self._catch_ups = catch_ups
+        self._lookup = lookup
+        self._arrivals = arrivals
+        self._attendance = attendance
+        self._handed_out = HandedOut()
+        self.stages = Stages()
+
+    async def get_without_ack(self, request: GetRequest) -> MessageHead:
+        """Return the next batch; see Connector.get_without_ack. What the caller was sent and has
         not received comes again (handed_out.py)."""
         came_s = time.monotonic()
-        await self._take_back(client_id, holder, caller)
-        return await self._get(
-            client_id, batch_size, timeout, holder, caller, came_s=came_s, full=True
-        )
+        await self._take_back(request)
+        return await self._get(request, request.timeout, came_s, full=True)
 
-    async def poll(
-        self,
-        client_id: int,
-        batch_size: int,
-        timeout: float,
-        done: tuple[int, int] | None = None,
-        untracked: bool = False,
-        holder: str = "",
-        caller: Caller | None = None,
-    ) -> MessageHead:
-        """A batch as soon as there is anything for this subscriber, waiting up to `timeout`; first
-        its batch `done` (id, epoch) is acked. It may be acked already, for the call may come twice;
-        one that is void comes again. `untracked`: the caller fetches its chunks at once, so they
-        need not be tracked."""
+    async def get(self, request: GetRequest) -> MessageHead:
+        """Return the next batch to a caller that acks it on arrival; see Connector.get."""
         came_s = time.monotonic()
-        if done is not None:
+        await self._take_back(request)
+        (await self._lookup.of(request.client_id)).store.refuse_unacked(request.client_id)
+        return await self._get(request, request.timeout, came_s, full=True)
+
+    async def poll(self, request: PollRequest) -> MessageHead:
+        """Return a batch as soon as there is anything for this subscriber, waiting up to `timeout`;
+        first its batch `done` (id, epoch) is acked. That may be acked already, for the call may
+        come twice; if it is void, it comes again. `untracked`: the caller fetches its chunks at
+        once, so they need not be tracked."""
+        came_s = time.monotonic()
+        if request.done is not None:
+            batch_id, epoch = request.done
             with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await self.ack(client_id, *done, holder)
-        await self._take_back(client_id, holder, caller)
-        return await self._get(
-            client_id, batch_size, timeout, holder, caller,
-            came_s=came_s, full=False, untracked=untracked,
-        )
+                await self.ack(
+                    AckRequest(
+                        client_id=request.client_id,
+                        holder=request.holder,
+                        batch_id=batch_id,
+                        epoch=epoch,
+                    )
+                )
+        await self._take_back(request)
+        timeout = request.timeout or 0.0
+        return await self._get(request, timeout, came_s, full=False, untracked=request.untracked)
 
-    async def get(
-        self,
-        client_id: int,
-        batch_size: int,
-        timeout: float | None,
-        holder: str = "",
-        caller: Caller | None = None,
-    ) -> MessageHead:
-        """See Connector.get, which acks what it has received."""
-        came_s = time.monotonic()
-        await self._take_back(client_id, holder, caller)
-        (await self._pipeline_of(client_id)).store.refuse_unacked(client_id)
-        return await self._get(
-            client_id, batch_size, timeout, holder, caller, came_s=came_s, full=True
-        )
-
-    async def _take_back(self, client_id: int, holder: str, caller: Caller | None) -> None:
-        """A get has come: roll back what earlier ones of its caller handed out in vain."""
-        pipeline = await self._pipeline_of(client_id)
-        self._refuse_replaced(client_id, holder)
+    async def _take_back(self, request: GetRequest) -> None:
+        """Roll back what earlier gets of the caller handed out in vain."""
+        client_id, caller = request.client_id, request.caller
+        pipeline = await self._lookup.of(client_id)
+        self._table.refuse_replaced(client_id, request.holder)
         self._handed_out.begin(client_id, caller)
         if self._unreceived(pipeline, client_id, caller) is not None:
-            async with self._turn_at_pipeline(client_id) as pipeline:
-                self._refuse_replaced(client_id, holder)
+            async with self._lookup.turn(client_id) as pipeline:
+                self._table.refuse_replaced(client_id, request.holder)
                 lost = self._unreceived(pipeline, client_id, caller)
                 if lost is not None:
                     pipeline.store.rollback(client_id, lost)
@@ -112,21 +112,19 @@ class Store(Operations):
             out = pipeline.store.batch_ids(client_id)
         except NotSubscribed:
             return None  # the get tells it
-        return self._handed_out.unreceived(client_id, caller, self._epoch, out)
+        return self._handed_out.unreceived(client_id, caller, self._state.guard.epoch, out)
 
     async def _get(
         self,
-        client_id: int,
-        batch_size: int,
+        request: GetRequest,
         timeout: float | None,
-        holder: str,
-        caller: Caller | None,
-        *,
         came_s: float,
+        *,
         full: bool,
         untracked: bool = False,
     ) -> MessageHead:
-        arrivals = self._arrivals.get(client_id, 0)
+        client_id, batch_size = request.client_id, request.batch_size
+        arrivals = self._arrivals.count(client_id)
         self._catch_ups.come_back(client_id)
         pipeline = await self._read_back(client_id, batch_size)
         wanted = batch_size if full else 1
@@ -135,67 +133,72 @@ class Store(Operations):
             deadline = began_s + timeout if timeout > 0 else NEVER
             waits = True
             while waits and (
-                self._is_paused(client_id)
+                self._table.is_paused(client_id)
                 or pipeline.lost
                 or not pipeline.store.ready(client_id, wanted, count_all=not full)
             ):
                 came_s = NEVER
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
-                waits = waits and not self._is_void(client_id, holder, arrivals, caller)
+                waits = waits and not self._is_void(request, arrivals)
                 pipeline = await self._read_back(client_id, batch_size)
             if not full:
                 pipeline = await self._with_decoding(pipeline, client_id, batch_size)
-            self._gets.add("get", waiting_s=time.monotonic() - began_s)
+            self.stages.add("get", waiting_s=time.monotonic() - began_s)
         since_s = min(came_s, time.monotonic())
         pipeline = await self._still_ours(pipeline, client_id, batch_size, since_s)
-        self._refuse_replaced(client_id, holder)
+        self._table.refuse_replaced(client_id, request.holder)
         if (
             pipeline.lost
-            or self._is_paused(client_id)
-            or self._is_void(client_id, holder, arrivals, caller)
+            or self._table.is_paused(client_id)
+            or self._is_void(request, arrivals)
         ):
-            return MessageHead(EMPTY_BATCH, self._epoch)  # nobody waits for this answer
+            return MessageHead(EMPTY_BATCH, self._state.guard.epoch)  # nobody waits for this answer
+        return self._hand_out(pipeline, request, untracked)
+
+    def _hand_out(
+        self, pipeline: LogPipeline, request: GetRequest, untracked: bool
+    ) -> MessageHead:
+        """Take the next batch out of the log. Raises what has ended the destination for good."""
+        state, client_id = self._state, request.client_id
         asked_s = time.perf_counter()
-        batch = pipeline.store.get(client_id, batch_size)
+        batch = pipeline.store.get(client_id, request.batch_size)
         if batch is not None:
-            self._handed_out.hand_out(client_id, caller, batch.id)
-            places = self._delivered or batch.range.ack, batch.range.ack
-            self._delivered = max(places, key=pipeline.store.order.key)
+            self._handed_out.hand_out(client_id, request.caller, batch.id)
+            places = state.log.delivered or batch.range.ack, batch.range.ack
+            state.log.delivered = max(places, key=pipeline.store.order.key)
             pipeline.sweep()
-            message = pipeline.message(batch, self._epoch, untracked)
-            self._gets.add("get", time.perf_counter() - asked_s)
+            timeline = state.records.timeline.number
+            message = pipeline.message(batch, state.guard.epoch, timeline, untracked=untracked)
+            self.stages.add("get", time.perf_counter() - asked_s)
             return message
-        if self._supervisor.failure is not None and self._supervisor.has_given_up:
-            raise self._supervisor.failure
-        return MessageHead(EMPTY_BATCH, self._epoch, finished=self._finished(client_id))
+        if state.supervisor.failure is not None and state.supervisor.has_given_up:
+            raise state.supervisor.failure
+        return MessageHead(EMPTY_BATCH, state.guard.epoch, finished=self._finished(client_id))
 
-    def _is_paused(self, client_id: int) -> bool:
-        """Whether it gets nothing until somebody lets it go on."""
-        known = self._subscribers.get(client_id)
-        return known is not None and known.paused > 0
-
-    def _is_void(self, client_id: int, holder: str, arrivals: int, caller: Caller | None) -> bool:
-        """Whether a get is to hand out nothing: its caller has gone, or has made another one."""
-        left = self._is_left(client_id, holder, arrivals)
-        return left or self._handed_out.is_void(client_id, caller)
+    def _is_void(self, request: GetRequest, arrivals: int) -> bool:
+        """Return whether a get is to hand out nothing: its caller has gone, or has made another
+        one."""
+        left = self._arrivals.is_left(request.client_id, request.holder, arrivals)
+        return left or self._handed_out.is_void(request.client_id, request.caller)
 
     async def _still_ours(
         self, pipeline: LogPipeline, client_id: int, batch_size: int, since_s: float
     ) -> LogPipeline:
         """Return the subscriber's pipeline, if no other owner had taken over (and moved cursors) at
         a moment after `since_s`. Raises Fenced, MetaUnavailable."""
+        records, guard = self._state.records, self._state.guard
         while True:
             try:
                 last_id = pipeline.store.last_batch_id(client_id)
-                if self._records.batch_ids.runs_out(last_id):
-                    reserve = self._records.batch_ids.reserve_behind
-                    await self._owned(self._records.cursors.write(self._epoch, reserve, last_id))
-                await self._owned(self._records.cursors.confirm(self._epoch, since_s))
+                if records.batch_ids.runs_out(last_id):
+                    reserve = records.batch_ids.reserve_behind
+                    await guard.run(records.cursors.write(guard.epoch, reserve, last_id))
+                await guard.run(records.cursors.confirm(guard.epoch, since_s))
             except InstanceRestarted:  # a new generation is about to begin
                 await self._changed.wait(time.monotonic() + BACKOFF_MIN_S)
             else:
-                if pipeline is self._pipeline_now(client_id):
+                if pipeline is self._lookup.now(client_id):
                     return pipeline
             pipeline = await self._read_back(client_id, batch_size)
 
@@ -204,165 +207,81 @@ class Store(Operations):
     ) -> LogPipeline:
         """Wait for chunks that are being decoded, as far as they fit into the batch: in a dense
         stream a message for each would be a tenth of all CPU."""
-        deadline = time.monotonic() + _COMING_S_MAX
+        deadline = time.monotonic() + _DECODING_S_MAX
         while pipeline.may_grow(client_id, batch_size) and await self._changed.wait(deadline):
             pipeline = await self._read_back(client_id, batch_size)
         return pipeline
 
     async def _read_back(self, client_id: int, batch_size: int) -> LogPipeline:
-        """The subscriber's pipeline, with all in memory that its next get needs."""
+        """Return the subscriber's pipeline, with all in memory that its next get needs."""
         while True:
-            pipeline = await self._pipeline_of(client_id)
+            pipeline = await self._lookup.of(client_id)
             try:
                 await pipeline.read_back(client_id, batch_size)
             except NotSubscribed:
-                if pipeline is self._pipeline_now(client_id):
+                if pipeline is self._lookup.now(client_id):
                     raise
             except InstanceError as error:
-                if pipeline is not self._pipeline_now(client_id):
+                if pipeline is not self._lookup.now(client_id):
                     continue
                 if pipeline.ended:
                     raise
                 pipeline.fail(error)
                 await self._changed.wait(time.monotonic() + BACKOFF_MIN_S)
             else:
-                if pipeline is self._pipeline_now(client_id):
+                if pipeline is self._lookup.now(client_id):
                     return pipeline
 
     def _ended(self, client_id: int) -> bool:
-        """Whether nothing more comes, for now or for ever."""
-        if self._is_paused(client_id) and self._supervisor.state != STOPPED:
+        """Return whether nothing more comes, for now or for ever."""
+        supervisor = self._state.supervisor
+        if self._table.is_paused(client_id) and supervisor.state != STOPPED:
             return False
         if self._catch_ups.get(client_id) is not None:
             return self._finished(client_id)
-        return self._supervisor.state in (FINISHED, STOPPED) or self._supervisor.has_given_up
+        return supervisor.state in (FINISHED, STOPPED) or supervisor.has_given_up
 
     def _finished(self, client_id: int) -> bool:
-        catch_up, pipeline = self._catch_ups.get(client_id), self._pipeline_now(client_id)
+        catch_up, pipeline = self._catch_ups.get(client_id), self._lookup.now(client_id)
         if pipeline is not None and pipeline.lost:
             return False
-        return self._supervisor.state == FINISHED if catch_up is None else catch_up.finished
+        return self._state.supervisor.state == FINISHED if catch_up is None else catch_up.finished
 
-    async def ack(
-        self,
-        client_id: int,
-        batch_id: int,
-        epoch: int | None,
-        holder: str = "",
-        *,
-        keep: bool = False,
-    ) -> None:
-        """Confirm a batch; the cursor is durable when this returns. `epoch` None: the caller cannot
-        know (Canal's protocol has none), so this one's. `keep`: it is read after the ack; the log
-        keeps it until the subscriber's next call."""
+    async def ack(self, request: AckRequest) -> None:
+        """Confirm a batch; the cursor is durable when this returns."""
+        client_id, batch_id = request.client_id, request.batch_id
         if batch_id == EMPTY_BATCH:
             return
-        async with self._turn_at_pipeline(client_id) as pipeline:
-            self._refuse_void(batch_id, epoch)
-            self._refuse_replaced(client_id, holder)
+        async with self._lookup.turn(client_id) as pipeline:
+            self._refuse_void(batch_id, request.epoch)
+            self._table.refuse_replaced(client_id, request.holder)
             cursor = pipeline.store.cursor_after(client_id, batch_id)
-            known = self._subscribers[client_id]
+            known = self._table.get(client_id)
             # The durable cursor first: if that write fails, the batch stays outstanding.
-            await self._save(known.seen(cursor=LogPosition(self._identity, cursor)))
-            if pipeline is self._pipeline_now(client_id):  # else the next begins after the cursor
-                pipeline.store.ack(client_id, batch_id, keep=keep)
+            moved = known.seen(cursor=LogPosition(self._state.log.identity, cursor))
+            await self._table.save(moved)
+            if pipeline is self._lookup.now(client_id):  # else the next begins after the cursor
+                pipeline.store.ack(client_id, batch_id, keep=request.keep)
                 pipeline.sweep()
         await self._changed.wake()
 
-    async def rollback(
-        self, client_id: int, batch_id: int | None, epoch: int | None, holder: str = ""
-    ) -> None:
-        """See Connector.rollback."""
-        async with self._turn_at_pipeline(client_id) as pipeline:
-            self._refuse_replaced(client_id, holder)
-            self._arrived(client_id, holder)
+    async def rollback(self, request: RollbackRequest) -> None:
+        """Give back batches; see Connector.rollback."""
+        client_id, batch_id = request.client_id, request.batch_id
+        async with self._lookup.turn(client_id) as pipeline:
+            self._table.refuse_replaced(client_id, request.holder)
+            self._arrivals.note(client_id, request.holder)
             if batch_id is not None:
-                self._refuse_void(batch_id, epoch)
+                self._refuse_void(batch_id, request.epoch)
             pipeline.store.rollback(client_id, batch_id)
         await self._changed.wake()
 
-    async def check_chunks(self, references: Sequence[Any]) -> None:
-        """A client could not read these chunks. If they were lost with their node, they are read
-        from the server again."""
-        await self._catch_ups.check(references)
-        if self._pipeline is not None:
-            await self._pipeline.check(references)
-
-    async def list_batch_ids(self, client_id: int, holder: str = "") -> list[int]:
-        """Outstanding batches of a subscriber, smallest first."""
-        pipeline = await self._pipeline_of(client_id)
-        self._refuse_replaced(client_id, holder)
-        ids: list[int] = pipeline.store.batch_ids(client_id)
-        return ids
-
-    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change keys of the instance's filter, durably; returns all of them.
-
-        Every subscriber gets what lies behind its cursor by the new one: what was handed out and
-        not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
-        async with self._changing:  # nobody else ends and begins a life meanwhile
-            if self._supervisor.state == STOPPED:
-                raise InstanceNotRunning("the instance was stopped, should start first")
-            self._config.filter.changed(changes)  # refused before anything else
-            await self._open_backends()
-            epoch = await self._epoch_to_write()
-            await self._owned(self._records.cursors.keep(epoch, self._records.filter.save, changes))
-            self._life.cancel()
-            await asyncio.gather(self._life, return_exceptions=True)
-            await self._close_pipelines()
-            self._use_filter()
-            await self._supervisor.set(STARTING, None)
-            self._life = asyncio.create_task(self._live())
-        return self._records.filter.now.model_dump()
-
-    async def status(self) -> dict[str, Any]:
-        """State, positions, lag, rates, ring fill, subscribers: plain values, no secrets."""
-        pipeline = self._opening or self._pipeline
-        source = await self._source_status()
-        failure = self._supervisor.failure
-        return {
-            "destination": self._destination,
-            "state": self._supervisor.state,
-            "error": None if failure is None else described(failure),
-            "source": self._config.source.address or ", ".join(self._config.source.files),
-            "address": self._identity.address,
-            "server": self._identity.server_uuid,
-            "start": f"{self._start}: {self._started_how}" if self._start is not None else None,
-            "epoch": self._epoch,
-            "timeline": self._records.timeline.number,
-            "generations": self._generations,
-            "uptime_s": time.time() - self._started_at,
-            "decoders": None if pipeline is None else pipeline.pump.decoders,
-            "fetched": source,
-            "lag_bytes": None if source is None else source.lag_bytes,
-            "purge": None if source is None else source.purge,
-            "lag_seconds": self._contact.lag_seconds,
-            "connected": self._contact.connected,
-            "source_error": None if source is None else source.last_error or None,
-            **self._rates.per_second(),
-            "stages": self._stages(pipeline),
-            "errors": self._errors,
-            "quarantined": self._records.schemas.quarantined(),
-            "quarantine_bytes": self._records.schemas.quarantine_bytes,
-            "quarantined_tables": len(self._records.schemas.quarantined()),
-            "quarantined_chunks": self._held_aside,
-            "skipped_events": self._skipped.count,
-            "last_skipped_event": self._skipped.last or None,
-            "filter": self._config.filter.model_dump(),
-            "bytes_max": None if pipeline is None else self._bytes_max(pipeline.pump.decoders),
-            "store": self._stats(),
-        }
-
-    def _stages(self, pipeline: LogPipeline | None) -> dict[str, dict[str, float]]:
-        upstream = {} if pipeline is None else pipeline.pump.stages.report()
-        return {**upstream, **self._gets.report()}
-
-    def _bytes_max(self, decoders: int) -> dict[str, int] | None:
-        """See limits.py."""
-        pipelines, subscribers = 1 + len(self._catch_ups.places()), len(self._subscribers)
-        found = limits(self._config, decoders=decoders, subscribers=subscribers, lines=pipelines)
-        return None if found is None else dataclasses.asdict(found)
+    async def list_batch_ids(self, request: ClientRequest) -> list[int]:
+        """Return the ids of a subscriber's outstanding batches, smallest first."""
+        pipeline = await self._lookup.of(request.client_id)
+        self._table.refuse_replaced(request.client_id, request.holder)
+        return pipeline.store.batch_ids(request.client_id)
 
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
-        if epoch is not None and epoch != self._epoch:
-            raise stale_batch_error(batch_id).at(destination=self._destination)
+        if epoch is not None and epoch != self._state.guard.epoch:
+            raise stale_batch_error(batch_id).at(destination=self._state.destination)

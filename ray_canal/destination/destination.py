@@ -1,11 +1,13 @@
-"""One destination in this process: `DestinationApi`, answered by its parts."""
+"""One destination in this process: `DestinationApi`, answered by its services."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.destination.activity import Activity
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -14,9 +16,23 @@ from ray_canal.destination.api import (
     RollbackRequest,
     SubscribeRequest,
 )
-from ray_canal.destination.delivery import Store
+from ray_canal.destination.arrivals import Arrivals
+from ray_canal.destination.attendance import Attendance
+from ray_canal.destination.catch_ups import CatchUps
+from ray_canal.destination.delivery import Delivery
+from ray_canal.destination.departures import Departures
+from ray_canal.destination.expiry import Expiry
+from ray_canal.destination.lifecycle import Lifecycle
+from ray_canal.destination.log_stats import LogStats
+from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.ownership import Claim
+from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
+from ray_canal.destination.publish import publish_metrics
+from ray_canal.destination.purge_watch import watch_purge
+from ray_canal.destination.state import DestinationState, new_state
+from ray_canal.destination.status_report import StatusReport
+from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.model.message import MessageHead
 
 
@@ -25,96 +41,124 @@ def start_destination(
 ) -> Destination:
     """Return a destination that begins to start, inside a running event loop: that is its recovery,
     too. `claim`: what it knows of its ownership from its life before."""
-    return Destination(Store(config, meta, runtime, claim))
+    return Destination(new_state(config, meta, runtime, claim))
 
 
 class Destination:
-    """See `DestinationApi`."""
+    """See `DestinationApi`. Each call is answered by one service; all share `state`."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, state: DestinationState) -> None:
+        """Begin to start, inside a running event loop."""
+        self.state = state
+        self.activity = Activity(state.destination)
+        catch_ups = self._catch_ups = CatchUps(state)
+        lifecycle = self._lifecycle = Lifecycle(state, catch_ups, self.activity)
+        attendance, arrivals = Attendance(), Arrivals()
+        lookup = self.lookup = PipelineLookup(state, catch_ups, lifecycle, attendance)
+        stats = LogStats(state, catch_ups, attendance)
+        departures = Departures(state, catch_ups, lifecycle, arrivals)
+        self._service = SubscriberService(
+            state,
+            lifecycle=lifecycle,
+            catch_ups=catch_ups,
+            lookup=lookup,
+            departures=departures,
+            arrivals=arrivals,
+            attendance=attendance,
+            stats=stats,
+        )
+        self._operations = SubscriberOperations(
+            state,
+            service=self._service,
+            lifecycle=lifecycle,
+            catch_ups=catch_ups,
+            lookup=lookup,
+            departures=departures,
+            stats=stats,
+        )
+        self._delivery = Delivery(
+            state,
+            catch_ups=catch_ups,
+            lookup=lookup,
+            arrivals=arrivals,
+            attendance=attendance,
+        )
+        gets = self._delivery.stages
+        self._report = StatusReport(state, catch_ups, self.activity, stats, gets)
+        lifecycle.begin()
+        metrics = state.runtime.metrics(state.destination)
+        beats = (
+            watch_purge(state.destination, self._report.source),
+            publish_metrics(metrics, state.destination, self._report.status),
+            state.folders.sweep(),
+            Expiry(state, attendance, departures).watch(),
+        )
+        self._beats = [asyncio.create_task(each) for each in beats]
+
+    # --- clients --------------------------------------------------------------------------------
 
     async def subscribe(self, request: SubscribeRequest) -> int:
-        return await self.store.subscribe(
-            request.client_id, request.filter, request.rollback, request.wishes, request.holder
-        )
+        return await self._service.subscribe(request)
 
     async def unsubscribe(self, request: ClientRequest) -> bool:
-        return await self.store.unsubscribe(request.client_id, request.holder)
+        return await self._service.unsubscribe(request)
 
     async def get_without_ack(self, request: GetRequest) -> MessageHead:
-        return await self.store.get_without_ack(
-            request.client_id,
-            request.batch_size,
-            request.timeout,
-            request.holder,
-            request.caller,
-        )
+        return await self._delivery.get_without_ack(request)
 
     async def get(self, request: GetRequest) -> MessageHead:
-        return await self.store.get(
-            request.client_id,
-            request.batch_size,
-            request.timeout,
-            request.holder,
-            request.caller,
-        )
+        return await self._delivery.get(request)
 
     async def poll(self, request: PollRequest) -> MessageHead:
-        return await self.store.poll(
-            request.client_id,
-            request.batch_size,
-            request.timeout or 0.0,
-            request.done,
-            request.untracked,
-            request.holder,
-            request.caller,
-        )
+        return await self._delivery.poll(request)
 
     async def ack(self, request: AckRequest) -> None:
-        await self.store.ack(
-            request.client_id, request.batch_id, request.epoch, request.holder, keep=request.keep
-        )
+        await self._delivery.ack(request)
 
     async def rollback(self, request: RollbackRequest) -> None:
-        await self.store.rollback(
-            request.client_id, request.batch_id, request.epoch, request.holder
-        )
+        await self._delivery.rollback(request)
 
     async def rollback_all(self, request: RollbackRequest) -> None:
-        await self.rollback(request)
+        await self._delivery.rollback(request)
 
     async def list_batch_ids(self, request: ClientRequest) -> list[int]:
-        return await self.store.list_batch_ids(request.client_id, request.holder)
+        return await self._delivery.list_batch_ids(request)
 
     async def filter_of(self, request: ClientRequest) -> str | None:
-        return await self.store.filter_of(request.client_id)
+        return await self._service.filter_of(request.client_id)
 
     async def touch(self, request: ClientRequest) -> None:
-        await self.store.touch(request.client_id, request.holder)
+        await self._service.touch(request)
+
+    # --- operators ------------------------------------------------------------------------------
 
     async def wait_running(self, timeout: float) -> None:
-        await self.store.wait_running(timeout)
+        await self._lifecycle.wait_running(timeout)
 
     async def status(self) -> dict[str, Any]:
-        return await self.store.status()
+        return await self._report.status()
 
     async def subscribers(self) -> list[dict[str, Any]]:
-        return await self.store.subscribers()
+        return await self._service.list_all()
 
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None
     ) -> dict[str, Any] | None:
-        return await self.store.operate(client_id, action, argument)
+        return await self._operations.operate(client_id, action, argument)
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
-        await self.store.change_filter(client_id, filter_text)
+        await self._service.change_filter(client_id, filter_text)
 
     async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
-        return await self.store.change_instance_filter(changes)
+        return await self._lifecycle.change_filter(changes)
 
     async def check_chunks(self, references: Sequence[Any]) -> None:
-        await self.store.check_chunks(references)
+        await self._catch_ups.check(references)
+        if self.state.log.pipeline is not None:
+            await self.state.log.pipeline.check(references)
 
     async def stop(self) -> None:
-        await self.store.stop()
+        for beat in self._beats:
+            beat.cancel()
+        await asyncio.gather(*self._beats, return_exceptions=True)
+        await self._lifecycle.stop()

@@ -66,7 +66,6 @@ class LogPipeline:
         """Some of its chunks are gone: it hands out nothing any more."""
         self._chunks = runtime.chunk_watch()
         self.identity = SourceIdentity("")
-        self.timeline = 0
         self._full_since: float | None = None
 
     async def open(
@@ -80,9 +79,8 @@ class LogPipeline:
         start, self.identity, new = await self.pump.open(cursors, records, delivered, options)
         return start, self.identity, new
 
-    def begin(self, start: EntryPosition, batch_ids_from: int, timeline: int = 0) -> EventStore:
-        """A fresh log from where the upstream stands."""
-        self.timeline = timeline
+    def begin(self, start: EntryPosition, batch_ids_from: int) -> EventStore:
+        """Begin a fresh log from where the upstream stands."""
         store = self._store = EventStore(
             self._config.store,
             start,
@@ -116,6 +114,11 @@ class LogPipeline:
         """Its log cannot be read any more: `run` raises this."""
         if not self._broken.done():
             self._broken.set_exception(error)
+
+    @property
+    def failed(self) -> bool:
+        """True once `fail` was called."""
+        return self._broken.done()
 
     @property
     def full_s(self) -> float:
@@ -235,7 +238,9 @@ class LogPipeline:
         left = batch_size - -(-decoding // store.memunit_bytes)
         return left > 0 and not self.store.ready(client_id, left)
 
-    def message(self, batch: Batch, epoch: int, untracked: bool) -> MessageHead:
+    def message(
+        self, batch: Batch, epoch: int, timeline: int, *, untracked: bool = False
+    ) -> MessageHead:
         """Return what a client gets of the batch. `untracked`: it fetches the chunks at once, so
         their references need not be tracked; beside what is on disk, which is fetched one by one,
         they are."""
@@ -248,7 +253,7 @@ class LogPipeline:
             return self._runtime.untracked(part.payload) if untracked else part.payload
 
         return head_of(
-            batch, epoch, self.timeline, self._config, payload_of, untracked=untracked
+            batch, epoch, timeline, self._config, payload_of, untracked=untracked
         )
 
     async def drained(self) -> None:

@@ -14,6 +14,10 @@ BACKOFF_MIN_S = 0.2
 STARTING, RUNNING, RESTING = "starting", "running", "resting"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 
+Attempt = Callable[[], Awaitable[bool]]
+Failed = Callable[[Exception], Awaitable[bool]]
+End = Callable[[], Awaitable[None]]
+
 
 class Backoff:
     """Pauses that double from one failure to the next, up to `most_s`."""
@@ -46,6 +50,7 @@ class Supervisor:
         self._changed = changed
         self._backoff = Backoff(backoff_max_s)
         self._retry = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
         self.state = STARTING
         self.failure: Exception | None = None
 
@@ -63,12 +68,23 @@ class Supervisor:
         """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
         return self.state == FAILED and not getattr(self.failure, "retryable", False)
 
-    async def run(
-        self,
-        attempt: Callable[[], Awaitable[bool]],
-        failed: Callable[[Exception], Awaitable[bool]],
-        end: Callable[[], Awaitable[None]],
-    ) -> None:
+    async def give_up(self, error: Exception) -> None:
+        """End the life for good, with this failure."""
+        if self._life is not None:
+            self._life.cancel()
+        await self.set(FAILED, error)
+
+    def begin(self, attempt: Attempt, failed: Failed, end: End) -> None:
+        """Begin a life in a task of its own; see `run`."""
+        self._life = asyncio.create_task(self.run(attempt, failed, end))
+
+    async def end(self) -> None:
+        """Return when the life that was begun is over."""
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+
+    async def run(self, attempt: Attempt, failed: Failed, end: End) -> None:
         """Repeat `attempt` until it returns True, or `failed`, which is told of each failure,
         returns True; `end` follows each attempt."""
         self._backoff.reset()

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MetaConfig
-from ray_canal.destination.delivery import Store
 from ray_canal.errors import InstanceRestarted, MetaUnavailable
 from ray_canal.model.message import EMPTY_BATCH
-from tests.local_destination import store_of
+from tests.local_destination import LocalDestination, destination_of
 from tests.proxy import Proxy
 
 CLIENTS = range(1, 6)
@@ -26,7 +25,7 @@ ALL = r".*\..*"
 class Reader:
     """A client of the store's, as actors/calls.py is: it tries again after MetaUnavailable."""
 
-    def __init__(self, store: Store, client_id: int) -> None:
+    def __init__(self, store: LocalDestination, client_id: int) -> None:
         self._store, self._client_id = store, client_id
         self.seen: list[str] = []
         self.unavailable = 0
@@ -87,7 +86,7 @@ def test_the_loop_turns_and_all_goes_on_when_it_is_back(behind: Any, tmp_path: P
     proxy, meta = behind
 
     async def go() -> None:
-        async with store_of(tmp_path, meta=meta) as store:
+        async with destination_of(tmp_path, meta=meta) as store:
             readers = [Reader(store, client_id) for client_id in CLIENTS]
             for client_id in CLIENTS:
                 await store.subscribe(client_id, ALL)
@@ -105,7 +104,7 @@ def test_the_loop_turns_and_all_goes_on_when_it_is_back(behind: Any, tmp_path: P
             await asyncio.gather(*reading)
             status = await store.status()
             assert (status["state"], status["generations"]) == ("finished", 1)
-        async with store_of(tmp_path) as calm:
+        async with destination_of(tmp_path) as calm:
             await calm.subscribe(1, ALL)
             alone = Reader(calm, 1)
             await alone.read()

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.delivery import Store
 from ray_canal.errors import CorruptEvent
 from tests.integration.test_driver import instance
-from tests.local_destination import ALL, run, running, take
+from tests.local_destination import ALL, LocalDestination, run, running, take
 from tests.proxy import Proxy
 from tests.servers import Server
 
@@ -50,7 +49,7 @@ async def read(
         assert (await store.status())["generations"] == 2
 
 
-async def rows_of(store: Store) -> int:
+async def rows_of(store: LocalDestination) -> int:
     rows, deadline = 0, time.monotonic() + 120
     while rows < 5 and time.monotonic() < deadline:
         head = await take(store, 1, 1000)

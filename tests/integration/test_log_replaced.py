@@ -13,7 +13,6 @@ from unittest import mock
 import pytest
 
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.delivery import Store
 from ray_canal.destination.schema_records import SchemaRecords
 from ray_canal.errors import ConnectionLost, MetaUnavailable
 from ray_canal.model.log_context import LogContext
@@ -22,7 +21,7 @@ from ray_canal.views.arrow import batches
 from tests.integration.test_driver import instance
 from tests.integration.test_log_identity import GTIDS_OFF, reading, reset, serving, write
 from tests.integration.test_positions import log_of
-from tests.local_destination import ALL, run, running, take
+from tests.local_destination import ALL, LocalDestination, run, running, take
 from tests.servers import Server
 
 RowId = tuple[int, int, int, int]
@@ -79,7 +78,7 @@ def run_columns(config: InstanceConfig, folder: Path) -> set[str]:
     return found
 
 
-async def columns_seen(store: Store) -> set[str]:
+async def columns_seen(store: LocalDestination) -> set[str]:
     """Of the first rows that come."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

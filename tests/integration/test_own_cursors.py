@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ray_canal.config import MetaConfig
 from ray_canal.model.message import EMPTY_BATCH
-from tests.local_destination import store_of
+from tests.local_destination import destination_of
 from tests.servers import Server
 
 ALL = r".*\..*"
@@ -41,7 +41,7 @@ def test_a_destination_comes_to_rest_beside_its_own_cursors(
 
     async def go() -> tuple[int, int]:
         rows = acks = 0
-        async with store_of(tmp_path, meta=meta, source=source) as store:
+        async with destination_of(tmp_path, meta=meta, source=source) as store:
             await store.subscribe(1, ALL)
             until = asyncio.get_running_loop().time() + QUIET_S
             while asyncio.get_running_loop().time() < until:

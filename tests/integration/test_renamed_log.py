@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ray_canal.config import InstanceConfig, StoreConfig
-from ray_canal.destination.delivery import Store
 from ray_canal.errors import LogRenamed, PositionNotFound, PositionPurged, TransactionsMissing
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id
@@ -25,7 +24,7 @@ from tests.integration.test_log_identity import (
     serving,
     write,
 )
-from tests.local_destination import ALL, run, running, take
+from tests.local_destination import ALL, LocalDestination, run, running, take
 from tests.servers import Server
 
 RowId = tuple[int, int, int, int]
@@ -142,7 +141,9 @@ async def behind(config: InstanceConfig, folder: Path) -> None:
             assert len({timeline for timeline, *_ in rows}) >= 2
 
 
-async def ids(store: Store, client_id: int, count: int, seconds: float = 60.0) -> list[RowId]:
+async def ids(
+    store: LocalDestination, client_id: int, count: int, seconds: float = 60.0
+) -> list[RowId]:
     """Of so many rows, which are acked; of fewer, if no more come in that time."""
     rows: list[RowId] = []
     deadline = time.monotonic() + seconds

@@ -153,7 +153,8 @@ class Simulation:
                     for c in self.clients
                     if c.first is None or c.missing() is not None
                 ]
-                status = await self.outside.owner.store.status() if self.outside.owner else None
+                owner = self.outside.owner
+                status = None if owner is None else await owner.destination.status()
                 what = ", ".join(stuck) or "who was replaced has taken it back, or the owner waits"
                 raise AssertionError(f"{what} for ever: {status}")
             await asyncio.sleep(0.5)
@@ -253,7 +254,7 @@ class Simulation:
             if owner is not None and not owner.alive:
                 await asyncio.sleep(self.random.choice((0.05, 1.0)))
                 self.outside.owner = Owner(self.outside, self.config, owner.claim)
-            elif owner is not None and isinstance(owner.store._supervisor.failure, Fenced):
+            elif owner is not None and owner.is_fenced:
                 await asyncio.sleep(1.0)
                 self._ends.append(asyncio.create_task(owner.kill()))
                 self.outside.owner = Owner(self.outside, self.config, Claim())

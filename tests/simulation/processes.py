@@ -26,6 +26,7 @@ from ray_canal.destination.destination import start_destination
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
     CanalError,
+    Fenced,
     InstanceNotRunning,
     MetaUnavailable,
 )
@@ -179,9 +180,13 @@ class Owner:
         try:
             meta = MetaConfig(backend="memory")
             self.destination = start_destination(config, meta, outside.runtime, claim)
-            self.store = self.destination.store
         finally:
             OWNER.reset(token)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Return whether it knows that another owner has taken over."""
+        return isinstance(self.destination.state.supervisor.failure, Fenced)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Reply:
         outside = self.outside

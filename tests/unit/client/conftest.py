@@ -13,7 +13,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.demo import binlog_files
-from tests.local_destination import store_of
+from tests.local_destination import destination_of
 from tests.lossy_calls import LoopThread, LossyCalls
 
 Row = tuple[Any, ...]
@@ -27,7 +27,7 @@ def _lossy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LossyCalls]:
     folder = tmp_path_factory.mktemp("lost")
     log = {"batch_mode": "ITEMSIZE", "buffer_size": 1 << 16}
     store = thread.run(
-        stack.enter_async_context(store_of(folder, binlog_files()[:1], store=log))
+        stack.enter_async_context(destination_of(folder, binlog_files()[:1], store=log))
     )
     thread.run(store.subscribe(0, r".*\..*"))  # it never acks
     calls = LossyCalls(store, thread.loop)

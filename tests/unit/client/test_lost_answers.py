@@ -15,6 +15,7 @@ from ray_canal.client import transport
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.client.transport import RayTransport
 from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.supervisor import FINISHED, RUNNING
 from ray_canal.errors import InstanceRestarted
 from tests.lossy_calls import (
     ANSWER_LOST,
@@ -267,16 +268,16 @@ class Quiet:
     """The log seems to have nothing more, and not to be at its end: as of a quiet server."""
 
     def __init__(self, lossy: LossyCalls) -> None:
-        self._store = lossy.store
-        self._log: Any = lossy.store._pipeline.store  # type: ignore[union-attr]
+        self._supervisor = lossy.destination.state.supervisor
+        self._log: Any = lossy.destination.state.log.pipeline.store  # type: ignore[union-attr]
 
     def begin(self) -> None:
         self._log.ready = lambda *_, **__: False
-        self._store._ended = lambda _: False  # type: ignore[method-assign]
+        self._supervisor.state = RUNNING
 
     def end(self) -> None:
         vars(self._log).pop("ready", None)
-        vars(self._store).pop("_ended", None)
+        self._supervisor.state = FINISHED
 
 
 @pytest.fixture
@@ -287,5 +288,5 @@ def quiet(lossy: LossyCalls) -> Iterator[Quiet]:
 
 
 async def wake(lossy: LossyCalls) -> None:
-    lossy.ask(lossy.store._changed.wake())
+    lossy.ask(lossy.destination.state.changed.wake())
     await asyncio.sleep(0.05)

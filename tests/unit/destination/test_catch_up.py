@@ -1,4 +1,4 @@
-"""Subscribers whose cursors are purged or far behind, of a real Store: nobody else suffers."""
+"""Subscribers of a real destination with purged or old cursors: nobody else suffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.destination import subscribers
+from ray_canal.destination import expiry
 from ray_canal.errors import NotSubscribed, PositionNotFound, SubscriberReplaced
 from ray_canal.model.subscription import Subscription, new_client_id
 from tests.local_destination import (
@@ -18,7 +18,7 @@ from tests.local_destination import (
     follow_each_other,
     instance,
     lose_source,
-    new_store,
+    new_destination,
     run,
     running,
     take,
@@ -55,10 +55,10 @@ def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> Non
                 assert "PositionNotFound" in found[7]["failure"]
                 assert found[8]["failure"] is None
                 await take(store, 8)
-                before = store._generations
-                if store._pipeline is not None and not store._pipeline.ended:
+                before = store.generations
+                if store.state.log.pipeline is not None and not store.state.log.pipeline.ended:
                     lose_source(store)
-                    await until(lambda n=before: store._generations > n)
+                    await until(lambda n=before: store.generations > n)
             await store.unsubscribe(7)
             await store.subscribe(7, ALL)
             await take(store, 7)
@@ -75,7 +75,7 @@ def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> Non
             await store.subscribe(7, ALL)
             assert await take(store, 7)
         files.pop(0).unlink()
-        store = new_store(tmp_path, instance(files))
+        store = new_destination(tmp_path, instance(files))
         try:
             with pytest.raises(PositionNotFound, match="subscriber 7"):
                 await store.wait_running(30)
@@ -87,7 +87,7 @@ def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> Non
             with pytest.raises(PositionNotFound):
                 await store.subscribe(7, ALL)
             lose_source(store)
-            await until(lambda: store._generations == 2)
+            await until(lambda: store.generations == 2)
             second = await take(store, 8, seconds=10)
             assert second is not None
             assert follow_each_other([first, second])
@@ -107,7 +107,7 @@ def test_who_is_refused_for_its_cursor_may_remove_it(tmp_path: Path) -> None:
             await store.subscribe(7, ALL, holder="before")
             assert await take(store, 7, holder="before")
         files.pop(0).unlink()
-        store = new_store(tmp_path, instance(files))
+        store = new_destination(tmp_path, instance(files))
         try:
             with pytest.raises(PositionNotFound):
                 await store.subscribe(7, ALL, holder="now")
@@ -130,7 +130,7 @@ def test_nobody_reads_again_for_one_who_is_far_behind(tmp_path: Path) -> None:
         config = instance(binlog_files()[:1], store=SMALL_LOG)
         async with running(tmp_path, config) as store:
             await store.subscribe(8, ALL)
-            start = store._subscribers[8].cursor
+            start = store.state.subscribers.known[8].cursor
             assert start is not None
             heads = [head for _ in range(120) if (head := await take(store, 8, 1)) is not None]
             late = heads[-1].ack
@@ -140,7 +140,7 @@ def test_nobody_reads_again_for_one_who_is_far_behind(tmp_path: Path) -> None:
             first = await take(store, 7)
             assert first is not None
         async with running(tmp_path, config) as store:
-            assert store._start == late
+            assert store.state.log.start == late
             following = await take(store, 8)
             assert following is not None
             assert follow_each_other([heads[-1], following])
@@ -169,10 +169,10 @@ def test_who_does_not_call_any_more_is_given_up(
                 await store.subscribe(client_id, ALL)
             first = await take(store, 7)
             assert first is not None
-            while not store._subscribers[7].expired:
+            while not store.state.subscribers.known[7].expired:
                 await take(store, 8)
-            assert store._pipeline is not None
-            assert store._pipeline.store.held_by() in ([], [8])
+            assert store.state.log.pipeline is not None
+            assert store.state.log.pipeline.store.held_by() in ([], [8])
             assert "subscriber 7 goes by a dump of its own: it made no call" in caplog.text
             done = await drain(store, 8)
             assert done[-1].end is not None
@@ -180,9 +180,9 @@ def test_who_does_not_call_any_more_is_given_up(
             found = {each["client_id"]: each for each in await store.subscribers()}
             assert found[7]["expired_at"]
             assert not found[8]["expired_at"]
-            assert store._start == store._subscribers[8].position
+            assert store.state.log.start == store.state.subscribers.known[8].position
             await store.subscribe(7, ALL)
-            assert not store._subscribers[7].expired
+            assert not store.state.subscribers.known[7].expired
             rest = await drain(store, 7)
             assert follow_each_other([first, *rest])
             assert rest[-1].end == done[-1].end
@@ -217,8 +217,8 @@ def test_an_ephemeral_subscriber_that_is_silent_leaves_nothing(
     """D1: who only looks on holds up nobody, and is removed when its client is gone."""
 
     async def story() -> None:
-        monkeypatch.setattr(subscribers, "TICK_S", 0.1)
-        monkeypatch.setattr(subscribers, "EPHEMERAL_S", 1.0)
+        monkeypatch.setattr(expiry, "TICK_S", 0.1)
+        monkeypatch.setattr(expiry, "EPHEMERAL_S", 1.0)
         async with running(tmp_path, instance(binlog_files()[:1], store=SMALL_LOG)) as store:
             await store.subscribe(8, ALL)
             guest, wishes = new_client_id(), Subscription(policy="detach", ephemeral=True)
@@ -228,8 +228,8 @@ def test_an_ephemeral_subscriber_that_is_silent_leaves_nothing(
                 await asyncio.sleep(0.1)
                 await store.touch(guest, "a guest")
             assert {each["client_id"] for each in await store.subscribers()} == {8, guest}
-            await until(lambda: guest not in store._subscribers)
-            assert set(await store._records.cursors.load()) == {8}
+            await until(lambda: guest not in store.state.subscribers.known)
+            assert set(await store.state.records.cursors.load()) == {8}
             with pytest.raises(NotSubscribed, match="should subscribe first"):
                 await store.get_without_ack(guest, 1, None, "a guest")
             with pytest.raises(NotSubscribed, match="ephemeral"):

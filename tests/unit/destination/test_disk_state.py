@@ -1,4 +1,4 @@
-"""A disk that is full for seconds, under a real Store: subscribers go on when it has room again."""
+"""A disk that is full for seconds, under a real destination: subscribers go on after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ray_canal.log.segment import SegmentFolder
 from ray_canal.model.message import EMPTY_BATCH
 from ray_canal.model.subscription import Subscription
 from ray_canal.offline import decode_chunks
-from tests.local_destination import store_of
+from tests.local_destination import destination_of
 
 SMALL_LOG = {"buffer_size": 8, "memunit_bytes": 1024}
 
@@ -38,7 +38,7 @@ def test_whole_transactions_go_on_when_the_disk_has_room_again(
 
     async def read() -> tuple[int, list[str]]:
         files, rows, told = binlog_files()[2:], 0, []
-        async with store_of(tmp_path, files, store=SMALL_LOG) as store:
+        async with destination_of(tmp_path, files, store=SMALL_LOG) as store:
             await store.subscribe(1, r".*\..*", wishes=Subscription(transactions=True))
             while True:
                 head = await store.get_without_ack(1, 1, 0.5)

@@ -1,4 +1,4 @@
-"""The file of the cursors under a running Store: replaced, removed, put back."""
+"""The file of the cursors under a running destination: replaced, removed, put back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_copy_that_is_put_back_under_a_running_store_is_used(tmp_path: Path) -
             await store.subscribe(1, ALL)
             first = await take(store, 1, seconds=30)
             assert first is not None
-            await store._records.cursors.run(
+            await store.state.records.cursors.run(
                 lambda meta: meta._backend._database.execute("vacuum into ?", (str(copy),))
             )
             second = await take(store, 1, seconds=30)
@@ -34,7 +34,7 @@ def test_a_copy_that_is_put_back_under_a_running_store_is_used(tmp_path: Path) -
                 (tmp_path / name).unlink()
             with pytest.raises(ConfigError, match="was replaced while it was in use"):
                 await store.ack(1, third.id, third.epoch)
-            await until(lambda: store._generations == 2)
+            await until(lambda: store.generations == 2)
             again = await take(store, 1, seconds=30)
             assert again is not None
             assert again.start == second.start
@@ -58,12 +58,12 @@ def test_a_file_that_is_gone_stops_the_destination_until_it_is_back(tmp_path: Pa
                 shutil.move(tmp_path / name, away / name)
             with pytest.raises(ConfigError, match=r"was removed while.*put back its newest copy"):
                 await store.ack(1, second.id, second.epoch)
-            await until(lambda: store._supervisor.state == "failed")
+            await until(lambda: store.state.supervisor.state == "failed")
             assert "removed while it was in use" in (await store.status())["error"]
             assert not path.exists()
             for name in ("meta.db", "meta.db-wal", "meta.db-shm"):
                 shutil.move(away / name, tmp_path / name)
-            await until(lambda: store._supervisor.state == "running")
+            await until(lambda: store.state.supervisor.state == "running")
             again = await take(store, 1, seconds=30)
             assert again is not None
             assert again.start == second.start

@@ -1,4 +1,4 @@
-"""What an operator does to subscribers of a real Store over binlog files."""
+"""What an operator does to subscribers of a real destination over binlog files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.local_destination import (
     follow_each_other,
     instance,
     meta_away,
-    new_store,
+    new_destination,
     run,
     running,
     take,
@@ -234,9 +234,9 @@ def test_while_the_destination_has_failed_its_cursor_can_be_moved(tmp_path: Path
         async with running(tmp_path, whole) as store:
             await store.subscribe(7, ALL)
             assert await take(store, 7)
-        store = new_store(tmp_path, later)
+        store = new_destination(tmp_path, later)
         try:
-            await until(lambda: store._supervisor.state == "failed")
+            await until(lambda: store.state.supervisor.state == "failed")
             shown = await store.operate(7, "show")
             assert shown is not None
             assert shown["cursor"]

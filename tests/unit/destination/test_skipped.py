@@ -39,13 +39,13 @@ def test_a_destination_stops_at_an_unknown_event_until_it_is_named(tmp_path: Pat
     async def story() -> None:
         config = instance([path])
         async with running(tmp_path / "stops", config) as store:
-            await until(lambda: store._supervisor.state == "failed")
+            await until(lambda: store.state.supervisor.state == "failed")
             error = (await store.status())["error"]
             assert f'source.skip_events = ["{path.name}:{at}"]' in error
         source = config.source.model_copy(update={"skip_events": (f"{path.name}:{at}",)})
         config = config.model_copy(update={"source": source})
         async with running(tmp_path / "passes", config) as store:
-            await until(lambda: store._supervisor.state == "finished")
+            await until(lambda: store.state.supervisor.state == "finished")
             status = await store.status()
             assert status["skipped_events"] == 1
             assert status["last_skipped_event"].startswith(f"unknown (200) at {path.name}:{at}")

@@ -13,7 +13,16 @@ from ray_canal.destination.start_record import StartRecord
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
-from tests.local_destination import ALL, instance, lose_source, new_store, run, running, take, until
+from tests.local_destination import (
+    ALL,
+    instance,
+    lose_source,
+    new_destination,
+    run,
+    running,
+    take,
+    until,
+)
 
 PLACE = LogPosition(SourceIdentity("db", "uuid"), EntryPosition("bin.000001", 4711, gtid="a:1"))
 
@@ -52,32 +61,32 @@ def test_whoever_subscribes_first_gets_what_the_first_life_began_with(tmp_path: 
     async def story() -> None:
         files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
         config = instance(files[1:])
-        first = new_store(tmp_path, config)
+        first = new_destination(tmp_path, config)
         await first.wait_running(30)
-        began = first._start
+        began = first.state.log.start
         lose_source(first)
-        await until(lambda: first._generations == 2)
-        assert first._start == began
+        await until(lambda: first.generations == 2)
+        assert first.state.log.start == began
         # As if its process had died: nobody stops it. By now the files begin earlier.
         async with running(tmp_path, instance(files)) as second:
-            assert second._start == began
+            assert second.state.log.start == began
             await second.subscribe(7, ALL)
             head = await take(second, 7)
             assert head is not None
             assert head.start is not None
             assert head.start.journal_name == files[1].name
             lose_source(second)
-            await until(lambda: second._generations == 2)
-            reached = second._start
+            await until(lambda: second.generations == 2)
+            reached = second.state.log.start
             assert reached != began
             await second.unsubscribe(7)
             lose_source(second)
-            await until(lambda: second._generations == 3)
-            assert second._start == reached
+            await until(lambda: second.generations == 3)
+            assert second.state.log.start == reached
         await first.stop()
         async with running(tmp_path, instance(files)) as third:  # stopped, and started again
-            assert third._start is not None
-            assert third._start.journal_name == files[0].name
+            assert third.state.log.start is not None
+            assert third.state.log.start.journal_name == files[0].name
 
     run(story())
 
@@ -89,13 +98,13 @@ def test_nothing_is_refused_for_nobody(tmp_path: Path) -> None:
         files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
         async with running(tmp_path, instance(files, chunk_bytes=4096)) as store:
             files[0].unlink()
-            store._config = store._config.model_copy(
+            store.state.config.now = store.state.config.now.model_copy(
                 update={"source": instance(files[1:]).source}
             )
             lose_source(store)
-            await until(lambda: store._generations == 2)
-            assert store._start is not None
-            assert store._start.journal_name == files[1].name
+            await until(lambda: store.generations == 2)
+            assert store.state.log.start is not None
+            assert store.state.log.start.journal_name == files[1].name
             await store.subscribe(7, ALL)
             assert await take(store, 7)
 

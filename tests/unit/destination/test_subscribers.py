@@ -1,4 +1,4 @@
-"""New, leaving and returning subscribers of a real Store: nothing is left out in silence."""
+"""New, leaving and returning subscribers of a real destination: nothing is left out in silence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.local_destination import (
     instance,
     lose_source,
     meta_away,
-    new_store,
+    new_destination,
     run,
     running,
     take,
@@ -48,7 +48,7 @@ def test_who_subscribes_while_the_upstream_is_opened_gets_no_hole(tmp_path: Path
             await store.subscribe(1, ALL)
             for _ in range(6):
                 assert await take(store, 1, 4, seconds=30)
-            before = store._generations
+            before = store.generations
             with SlowOpening() as opening:
                 lose_source(store)
                 await opening.began.wait()
@@ -56,7 +56,7 @@ def test_who_subscribes_while_the_upstream_is_opened_gets_no_hole(tmp_path: Path
                 first = await take(store, 2, 2)
                 assert first is not None
                 opening.go.set()
-                await until(lambda: store._generations > before)
+                await until(lambda: store.generations > before)
             rest = await drain(store, 2, 4)
             assert follow_each_other([first, *rest])
             assert len(rest) > 5
@@ -81,7 +81,7 @@ def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
             assert second is not None
             assert follow_each_other([first, second])
             await store.unsubscribe(7)
-            assert 7 not in await store._records.cursors.load()
+            assert 7 not in await store.state.records.cursors.load()
 
     run(story())
 
@@ -132,7 +132,7 @@ def test_a_filter_that_cannot_be_saved_is_not_used(tmp_path: Path) -> None:
             await store.subscribe(7, ALL)
             with meta_away("save"), pytest.raises(MetaUnavailable):
                 await store.change_filter(7, r"nobody\.here")
-            assert store._subscribers[7].filter == ALL
+            assert store.state.subscribers.known[7].filter == ALL
             assert await take(store, 7)
 
     run(story())
@@ -147,13 +147,13 @@ def test_a_cursor_before_the_log_goes_by_a_catch_up(tmp_path: Path) -> None:
                 await store.subscribe(client_id, ALL)
             first = await take(store, 7)
             assert first is not None
-            assert store._pipeline is not None
-            store._pipeline.store.unsubscribe(7)  # as if the log had never heard of it
+            assert store.state.log.pipeline is not None
+            store.state.log.pipeline.store.unsubscribe(7)  # as if the log had never heard of it
             await drain(store, 8)
             await store.subscribe(7, ALL)
             rest = await drain(store, 7)
             assert follow_each_other([first, *rest])
-            assert rest[-1].end == (store._subscribers[8].position)
+            assert rest[-1].end == (store.state.subscribers.known[8].position)
 
     run(story())
 
@@ -170,9 +170,8 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
             for call in (
                 lambda holder: store.unsubscribe(7, holder),
                 lambda holder: store.list_batch_ids(7, holder),
-                lambda holder: store.change_filter(7, "shop", holder),
-                lambda holder: store.get_without_ack(7, 1, None, holder),
-                lambda holder: store.poll(7, 1, 0.1, (out.id, out.epoch), False, holder),
+                        lambda holder: store.get_without_ack(7, 1, None, holder),
+                lambda holder: store.poll(7, 1, 0.1, (out.id, out.epoch), holder),
                 lambda holder: store.get(7, 1, None, holder),
                 lambda holder: store.ack(7, out.id, out.epoch, holder),
                 lambda holder: store.rollback(7, None, None, holder),
@@ -181,9 +180,9 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
                     with pytest.raises(SubscriberReplaced):
                         await call(holder)
             assert await store.list_batch_ids(7, "second") == [out.id]
-            assert (await store._records.cursors.load())[7].filter == ALL
+            assert (await store.state.records.cursors.load())[7].filter == ALL
             await store.unsubscribe(7, "second")
-            assert await store._records.cursors.load() == {}
+            assert await store.state.records.cursors.load() == {}
 
     run(story())
 
@@ -224,10 +223,10 @@ def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Pa
                 with pytest.raises(ConfigError, match="ids begin at 0"):
                     await call
             with pytest.raises(ConfigError, match="ids begin at 0"):
-                await store._records.cursors.remove(store._epoch, -1)
-            assert await store._records.cursors.run(MetaManager.load_filter, NAME)
+                await store.state.records.cursors.remove(store.state.guard.epoch, -1)
+            assert await store.state.records.cursors.run(MetaManager.load_filter, NAME)
         async with running(tmp_path) as store:
-            assert store._config.filter.black_tables == r"shop\.secrets"
+            assert store.state.config.now.filter.black_tables == r"shop\.secrets"
 
     run(story())
 
@@ -240,7 +239,7 @@ def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path
         async with running(tmp_path, instance(files)) as store:
             await store.subscribe(7, ALL, holder="a connector")
             assert await take(store, 7, holder="a connector")
-        store = new_store(tmp_path, instance(files[1:]))
+        store = new_destination(tmp_path, instance(files[1:]))
         try:
             with pytest.raises(PositionNotFound):
                 await store.wait_running(30)
@@ -251,7 +250,7 @@ def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path
                 await store.unsubscribe(7, "somebody else")
             assert await store.unsubscribe(7)
             assert not await store.unsubscribe(7)
-            await until(lambda: store._supervisor.state == "running")
+            await until(lambda: store.state.supervisor.state == "running")
             assert await store.subscribers() == []
         finally:
             await store.stop()
@@ -267,7 +266,7 @@ def test_a_subscriber_is_removed_while_the_destination_starts(tmp_path: Path) ->
             for client_id in (7, 8):
                 await store.subscribe(client_id, ALL)
         with SlowOpening() as opening:
-            store = new_store(tmp_path)
+            store = new_destination(tmp_path)
             try:
                 await opening.began.wait()
                 assert [found["client_id"] for found in await store.subscribers()] == [7, 8]
@@ -291,12 +290,12 @@ def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
                 await store.subscribe(client_id, ALL)
         with sqlite3.connect(tmp_path / "meta.db") as database:
             database.execute("update subscriber set record = '{}' where client_id = 7")
-        store = new_store(tmp_path)
+        store = new_destination(tmp_path)
         try:
             with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
                 await store.wait_running(30)
             assert await store.unsubscribe(7)
-            await until(lambda: store._supervisor.state == "running")
+            await until(lambda: store.state.supervisor.state == "running")
             assert [found["client_id"] for found in await store.subscribers()] == [8]
         finally:
             await store.stop()
@@ -374,9 +373,9 @@ def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path:
 
     async def story() -> None:
         config = instance(binlog_files()[2:], runs="while_subscribed")
-        older, newer = new_store(tmp_path, config), new_store(tmp_path, config)
+        older, newer = new_destination(tmp_path, config), new_destination(tmp_path, config)
         try:
-            await until(lambda: newer._supervisor.state == "resting")
+            await until(lambda: newer.state.supervisor.state == "resting")
             await older.subscribe(1, ALL, holder="me")
             assert await take(newer, 1, holder="me", seconds=30)
             with pytest.raises(NotSubscribed):

@@ -1,4 +1,4 @@
-"""Two deployments of one destination, each with a real Store over the same meta file."""
+"""Two deployments of one destination, each with a real destination over the same meta file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MetaConfig
-from ray_canal.destination.delivery import Store
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import BatchNotFound, Fenced, InstanceRestarted
 from ray_canal.meta.sqlite import SqliteBackend
-from tests.local_destination import ALL, follow_each_other, instance, run, take, until
-from tests.local_runtime import LocalRuntime
+from tests.local_destination import (
+    ALL,
+    LocalDestination,
+    follow_each_other,
+    instance,
+    run,
+    take,
+    until,
+)
 
 
 @contextlib.asynccontextmanager
-async def store_of(folder: Path, claim: Claim) -> AsyncIterator[Store]:
+async def store_of(folder: Path, claim: Claim) -> AsyncIterator[LocalDestination]:
     meta = MetaConfig(path=str(folder / "meta.db"))
     small = {"buffer_size": 64, "memunit_bytes": 1024}
-    store = Store(instance(store=small), meta, LocalRuntime(), claim)
+    store = LocalDestination(instance(store=small), meta, claim)
     try:
         yield store
     finally:
         await store.stop()
 
 
-async def state_of(store: Store) -> tuple[Any, bool]:
+async def state_of(store: LocalDestination) -> tuple[Any, bool]:
     status = await store.status()
     return status["state"], "Fenced" in (status["error"] or "")
 
@@ -130,7 +136,7 @@ def test_a_server_that_forgot_the_epoch_is_gone_on_with(tmp_path: Path) -> None:
             backend.close()
             with pytest.raises(InstanceRestarted, match="put back from a copy"):
                 await store.ack(1, head.id, head.epoch)
-            await until(lambda: store._generations == 2)
+            await until(lambda: store.generations == 2)
             again = await take(store, 1, seconds=30)
             assert again is not None
             assert (again.start, again.epoch > head.epoch) == (head.start, True)

@@ -1,0 +1,41 @@
+"""State of a destination's log and of its subscribers' places, for status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_canal.destination.attendance import Attendance
+from ray_canal.destination.catch_ups import CatchUps
+from ray_canal.destination.state import DestinationState
+
+
+class LogStats:
+    """Reads the state of one destination's log."""
+
+    def __init__(
+        self, state: DestinationState, catch_ups: CatchUps, attendance: Attendance
+    ) -> None:
+        self._state = state
+        self._catch_ups = catch_ups
+        self._attendance = attendance
+
+    def report(self) -> dict[str, Any]:
+        """Return fill, disk and subscribers as plain values; empty without a log."""
+        pipeline = self._state.log.pipeline
+        if pipeline is None:
+            return {}
+        stats = {**pipeline.store.stats(), **pipeline.disk_report()}
+        stats["full_s"] = pipeline.full_s
+        stats["held_by"] = pipeline.store.held_by() if pipeline.full_s else []
+        stats["subscribers"].update(self._catch_ups.places())
+        known = self._state.subscribers.known
+        for client_id, place in stats["subscribers"].items():
+            place["last_call_s"] = self._attendance.since_call_s(int(client_id))
+            place["failed"] = place["failure"] is not None
+            place["expired"] = known[int(client_id)].expired or None
+        return stats
+
+    def place(self, client_id: int) -> dict[str, Any]:
+        """Return what the log says of a subscriber; empty without a log."""
+        places: dict[str, dict[str, Any]] = self.report().get("subscribers", {})
+        return places.get(str(client_id), {})

@@ -1,0 +1,100 @@
+"""The subscribers of a destination in memory; a change is durable before it is here."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
+
+from ray_canal.destination.current_config import CurrentConfig
+from ray_canal.destination.epoch_guard import EpochGuard
+from ray_canal.destination.failures import not_subscribed_error, subscriber_replaced_error
+from ray_canal.destination.ownership import Ownership
+from ray_canal.errors import CanalError
+from ray_canal.log.subscriber import Terms
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.position import LogPosition
+from ray_canal.model.subscription import Policy, shares
+
+
+class SubscriberTable:
+    """`known`: subscribers by client id. `blocking`: those whose cursors keep the destination from
+    its start, and why."""
+
+    def __init__(self, config: CurrentConfig, cursors: Ownership, guard: EpochGuard) -> None:
+        self._config = config
+        self._cursors = cursors
+        self._guard = guard
+        self._known: dict[int, SubscriberMeta] = {}
+        self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self.known: Mapping[int, SubscriberMeta] = MappingProxyType(self._known)
+        self.blocking: dict[int, CanalError] = {}
+
+    def turn(self, client_id: int) -> asyncio.Lock:
+        """Return the lock of calls that change what is durable of a subscriber, one after another.
+        A get does not take it: it may wait long, and changes nothing durable."""
+        return self._turns.setdefault(client_id, asyncio.Lock())
+
+    def get(self, client_id: int) -> SubscriberMeta:
+        """Return a subscriber. Raises NotSubscribed."""
+        if client_id not in self._known:
+            raise not_subscribed_error(client_id)
+        return self._known[client_id]
+
+    def is_paused(self, client_id: int) -> bool:
+        """Return whether it gets nothing until it is resumed."""
+        known = self._known.get(client_id)
+        return known is not None and known.paused > 0
+
+    def refuse_replaced(self, client_id: int, holder: str) -> None:
+        """Raises SubscriberReplaced: the subscription is another connection's now."""
+        known = self._known.get(client_id)
+        if known is not None and not shares(holder, known.holder):
+            raise subscriber_replaced_error(client_id).at(destination=self._config.destination)
+
+    def terms(self, subscriber: SubscriberMeta) -> Terms:
+        """Return what the subscriber asked for, else what the destination is configured to give. No
+        log waits for a paused one."""
+        config, whole = self._config.now, subscriber.transactions
+        policy = "detach" if subscriber.paused else subscriber.policy or config.store.policy
+        return Terms(
+            config.filter.of_subscriber(subscriber.filter),
+            cast(Policy, policy),
+            config.store.transactions if whole is None else whole,
+        )
+
+    async def load(self) -> None:
+        """Read all subscribers from their records. Raises ConfigError: damaged; MetaUnavailable."""
+        found = await self._cursors.load()
+        self._known.clear()
+        self._known.update(found)
+
+    async def save(self, subscriber: SubscriberMeta, epoch: int | None = None) -> None:
+        """Write a subscriber, then remember it; both, also if the caller is cancelled meanwhile.
+        `epoch`: None is the present one. Raises Fenced, MetaUnavailable; InstanceRestarted: a new
+        generation has begun."""
+        await asyncio.shield(self._save(subscriber, self._guard.epoch if epoch is None else epoch))
+
+    async def _save(self, subscriber: SubscriberMeta, epoch: int) -> None:
+        await self._guard.run(self._cursors.save(epoch, subscriber))
+        if epoch == self._guard.epoch:  # else a new generation has loaded what was just saved
+            self._known[subscriber.client_id] = subscriber
+
+    async def remove(self, client_id: int, epoch: int) -> None:
+        """Remove a subscriber durably, then forget it; see `save`."""
+        await asyncio.shield(self._remove(client_id, epoch))
+
+    async def _remove(self, client_id: int, epoch: int) -> None:
+        await self._guard.run(self._cursors.remove(epoch, client_id))
+        if epoch == self._guard.epoch:
+            self._known.pop(client_id, None)
+
+    async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
+        """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
+        subscriber = self._known.get(client_id)
+        moved = now.position != was.position or was.is_foreign(now.identity)
+        if moved and subscriber is not None and subscriber.cursor == was:
+            await self.save(dataclasses.replace(subscriber, cursor=now))
