@@ -112,9 +112,11 @@ class Routing:
         return self.topic
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """How many partitions a topic has. Canal's producers look it up by the name that they send
+        to, with _ for dots; a rule that is written with dots counts here, too."""
+        sent_to = topic.replace(".", "_")
         for matches, number in _number_rules(self.dynamic_topic_partitions):
-            if matches(topic):
+            if matches(topic) or matches(sent_to):
                 return self.partitions if number is None else number
         return self.partitions
 

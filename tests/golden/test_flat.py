@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
+from ray_canal.cli import app
 from ray_canal.offline import decode_entries, decode_messages
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
@@ -100,3 +102,18 @@ def test_entries_and_packets_are_canals(case: Case, tmp_path: Path) -> None:
     expected = [json.loads(line) for line in case.canal()]
     assert found == expected
     assert any(len(base64.b64decode(each["packet"])) > 0 for each in found)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    case = next(case for case in cases() if case.expected == "mysql_dml.mixed.jsonl")
+    routing, output = case.routing, tmp_path / "out.jsonl"
+    arguments = [
+        "decode", str(MYSQL / f"{case.binlog}.binlog"), "--format", "flat", "--topic", "example",
+        "--partitions", str(routing.partitions), "--partition-hash", routing.partition_hash,
+        "--dynamic-topic", routing.dynamic_topic, "--dynamic-topic-partitions",
+        routing.dynamic_topic_partitions, "--batch-entries", "50", "--ts", str(TS_MS),
+        "-o", str(output),
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert output.read_text("utf-8").split("\n")[:-1] == case.canal()

@@ -12,6 +12,7 @@ installed and no root is needed. A server then runs with the C library of its ow
     chromium  Debian 12         chromium, chromium-driver: tests/servers/browser.py
     promtool  Debian 12         prometheus, of which promtool alone is kept
     axe       npm               axe-core
+    rabbitmq  Debian 12         rabbitmq-server, with its Erlang
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ _DEBIAN = {  # package tree: suite, packages
     "redis": ("bookworm", ("redis-server",)),
     "chromium": ("bookworm", ("chromium", "chromium-driver")),
     "promtool": ("bookworm", ("prometheus",)),
+    "rabbitmq": ("bookworm", ("rabbitmq-server",)),
 }
 _KEPT = {"promtool": "usr/bin/promtool"}
 """Of a tree: its only file that is kept. promtool needs no library but the machine's own."""
-TOOLS = ("redis", "chromium", "promtool")
+TOOLS = ("redis", "rabbitmq", "chromium", "promtool")
 """Trees that are no server of a kind."""
 _TREE = {
     "mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm", "mariadb118": "sid-mariadb"
