@@ -3,7 +3,8 @@
     python -m tests.sink_runs FOLDER SINK.json DESTINATION.json STEP…
 
 A STEP is `METHOD:COUNT:before|after`: the process that runs the sink kills itself before or after
-the COUNTth call of this method of the database; `MS` kills it after so many milliseconds. Each step
+the COUNTth call of this method of the database, or of the sink where it has none; `MS` kills it
+after so many milliseconds. Each step
 is a process of its own, forked where all code is loaded. The last process runs to the end of the
 binlog files. Prints how each of them ended.
 """
@@ -48,8 +49,8 @@ def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -
     sink: Any = make_sink(config)
     if ":" in step:
         method, count, when = step.split(":")
-        database = sink._database
-        setattr(database, method, deadly(getattr(database, method), int(count), when))
+        target = getattr(sink, "_database", sink)
+        setattr(target, method, deadly(getattr(target, method), int(count), when))
     elif step:
         threading.Timer(int(step) / 1000, die).start()
     with destination(folder, **instance):

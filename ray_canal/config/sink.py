@@ -12,6 +12,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 
 SinkType = Literal["kafka", "mysql", "jsonl", "python"]
+KafkaSender = Literal["auto", "batch", "message"]
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
@@ -61,11 +62,14 @@ class RoutingConfig(Section):
 
 
 class KafkaConfig(Section):
-    """A Kafka cluster and what messages are made of. `properties` are librdkafka's."""
+    """A Kafka cluster and what messages are made of. `properties` are librdkafka's. `sender`:
+    "batch" hands messages to librdkafka as they lie in a buffer, "message" one by one; "auto" does
+    the first where it can."""
 
     properties: dict[str, SecretText] = Field(default={})
     format: Literal["flat", "protobuf", "arrow"] = "flat"
     old: Literal["canal", "exact"] = "canal"
+    sender: KafkaSender = "auto"
     transactional: bool = True
     cursor_topic: str = "canal.cursors"
     message_bytes_max: int = Field(default=900_000, ge=1024)

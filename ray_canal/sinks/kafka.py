@@ -9,19 +9,21 @@ are idempotent within one run, and a crash repeats the last batch.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.filter import FieldFilter
+from ray_canal.sinks.kafka_place import last_value
+from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.views.entry_messages import entry_messages, packets
 from ray_canal.views.flat import FlatOptions, flat_messages
+from ray_canal.views.routed import by_place
 from ray_canal.views.routing import Routing
 
 _DEFAULTS = {
@@ -40,13 +42,6 @@ _REFUSED = {
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }  # fmt: skip
 _OF_CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
-_POLL_S = 0.1
-
-
-class Sent(NamedTuple):
-    topic: str
-    partition: int
-    value: Any
 
 
 class KafkaSink:
@@ -59,73 +54,79 @@ class KafkaSink:
         self._timeout_s = kafka.timeout_s
         self.guarantee = "exactly_once" if kafka.transactional else "at_least_once"
         self._routing = Routing(**config.routing.model_dump())
-        self._producer: Any = None
+        self._connected: KafkaProducer | None = None
+        self._partitions: dict[str, int] = {}
         self._in_transaction = False
-        self._failure: KafkaError | None = None
 
     def open(self) -> Cursor | None:
         own = {name: secret(value) for name, value in self._config.properties.items()}
-        settings: dict[str, Any] = {**_DEFAULTS, "enable.idempotence": "true", **own}
-        if not self._config.transactional:
-            with self._translated():
-                self._producer = Producer(settings)
-            return None
-        settings["transactional.id"] = f"canal.{self._name}"
+        settings = {**_DEFAULTS, "enable.idempotence": "true", **own}
+        if self._config.transactional:
+            settings["transactional.id"] = f"canal.{self._name}"
+        self._partitions.clear()
         with self._translated():
-            self._producer = Producer(settings)
+            self._connected = make_producer(settings, self._config.sender)
+            if not self._config.transactional:
+                return None
             self._make_cursor_topic(own)
-            self._producer.init_transactions(self._timeout_s)
-            text = self._read_cursor(own)
+            self._connected.init_transactions(self._timeout_s)
+            text = last_value(
+                _of_connection(own), self._config.cursor_topic, self._name, self._timeout_s
+            )
         return Cursor.from_json(text) if text else None
 
     def write(self, changes: Changes) -> None:
         with self._translated():
-            self._begin()
-            for topic, partition, value in self._messages(changes):
-                self._produce(topic, value, partition=partition)
+            producer = self._begin()
+            if self._config.format == "flat":
+                self._send_flat(producer, changes)
+                return
+            made = self._packets if self._config.format == "protobuf" else self._arrow
+            for topic, partition, value in made(changes):
+                self._check(producer, topic, partition)
+                producer.send_one(topic, partition, value)
 
     def commit(self, upto: Cursor) -> None:
         with self._translated():
+            producer = self._begin()
             if self._config.transactional:
-                self._begin()
-                topic = self._config.cursor_topic
-                self._produce(topic, upto.to_json(), partition=0, key=self._name)
-                self._producer.commit_transaction(self._timeout_s)
+                topic, value = self._config.cursor_topic, upto.to_json().encode()
+                producer.send_one(topic, 0, value, self._name.encode())
+                producer.commit_transaction(self._timeout_s)
                 self._in_transaction = False
-            elif self._producer.flush(self._timeout_s):
+            elif producer.flush(self._timeout_s):
                 raise SinkError(f"Kafka took not all messages in {self._timeout_s} s", "retry")
-        self._raise_failure()
+        failure = producer.take_failure()
+        if failure is not None:
+            raise _error(failure)
 
     def abort(self) -> None:
-        self._failure = None
+        producer = self._connected
         with self._translated():
-            if self._in_transaction:
-                self._producer.abort_transaction(self._timeout_s)
+            if producer is not None and self._in_transaction:
+                producer.abort_transaction(self._timeout_s)
                 self._in_transaction = False
-            elif self._producer is not None:
-                self._producer.flush(self._timeout_s)
-                self._failure = None
+            elif producer is not None:
+                producer.flush(self._timeout_s)
+        if producer is not None:
+            producer.take_failure()
 
     def close(self) -> None:
         """A transaction that is open is aborted by the next producer of this name, if it cannot be
         here."""
-        producer, self._producer = self._producer, None
-        in_transaction, self._in_transaction, self._failure = self._in_transaction, False, None
+        producer, self._connected = self._connected, None
+        in_transaction, self._in_transaction = self._in_transaction, False
         if producer is not None and in_transaction:
             with contextlib.suppress(KafkaException):
                 producer.abort_transaction(5)
         if producer is not None:
-            producer.purge()
-            producer.flush(5)
+            producer.close()
 
     # --- messages --------------------------------------------------------------------------------
 
-    def _messages(self, changes: Changes) -> Iterator[Sent]:
-        if self._config.format == "arrow":
-            yield from self._arrow(changes)
-            return
-        head, part = changes.message.head, changes.part
-        options = FlatOptions(
+    def _options(self, changes: Changes) -> FlatOptions:
+        head = changes.message.head
+        return FlatOptions(
             id=head.id,
             routing=self._routing,
             time_zone=head.time_zone,
@@ -133,24 +134,34 @@ class KafkaSink:
             old=self._config.old,
             fields=FieldFilter(head.fields, head.black_fields),
         )
-        render = flat_messages if self._config.format == "flat" else entry_messages
-        found = render(
-            changes.chunk, part.first, part.last, part.mask, options, gtid_set=part.gtid_set
-        )
-        if self._config.format == "protobuf":
-            for topic, partition, packet in packets(found):
-                yield Sent(self._topic(topic), partition, packet)
-            return
-        topics = [self._topic(name) for name in found.topic_names]
-        places = zip(found.topics.tolist(), found.partitions.tolist(), strict=True)
-        for number, (topic_number, partition) in enumerate(places):
-            yield Sent(topics[topic_number], partition, bytes(found[number]))
+
+    def _send_flat(self, producer: KafkaProducer, changes: Changes) -> None:
+        """A call for each topic and partition, whose messages keep their order."""
+        part = changes.part
+        found = flat_messages(
+            changes.chunk, part.first, part.last, part.mask, self._options(changes),
+            gtid_set=part.gtid_set,
+        )  # fmt: skip
+        bounds = np.stack([found.offsets[:-1], found.offsets[1:]], axis=1)
+        for topic_number, partition, chosen in by_place(found):
+            topic = self._topic(found.topic_names[topic_number])
+            self._check(producer, topic, partition)
+            producer.send(topic, partition, found.buffer, bounds[chosen])
+
+    def _packets(self, changes: Changes) -> Iterator[tuple[str, int, bytes]]:
+        part = changes.part
+        found = entry_messages(
+            changes.chunk, part.first, part.last, part.mask, self._options(changes),
+            gtid_set=part.gtid_set,
+        )  # fmt: skip
+        for topic, partition, packet in packets(found):
+            yield self._topic(topic), partition, packet
 
     def _topic(self, name: str) -> str:
         """Canal's Kafka producer puts _ for the dots of topics that tables name."""
         return name if name == self._routing.topic else name.replace(".", "_")
 
-    def _arrow(self, changes: Changes) -> Iterator[Sent]:
+    def _arrow(self, changes: Changes) -> Iterator[tuple[str, int, bytes]]:
         """An IPC stream for each run of rows of one table version; a long one in halves."""
         for batch in changes.batches:
             waiting = [batch]
@@ -161,35 +172,28 @@ class KafkaSink:
                     middle = piece.num_rows // 2
                     waiting += [piece.slice(middle), piece.slice(0, middle)]
                 else:
-                    yield Sent(self._routing.topic, self._routing.partition, value)
+                    yield self._routing.topic, self._routing.partition, value
 
-    def _begin(self) -> None:
-        if self._producer is None:
+    def _begin(self) -> KafkaProducer:
+        if self._connected is None:
             raise SinkError("Kafka: not connected", "retry")
         if self._config.transactional and not self._in_transaction:
-            self._producer.begin_transaction()
+            self._connected.begin_transaction()
             self._in_transaction = True
+        return self._connected
 
-    def _produce(self, topic: str, value: Any, *, partition: int, key: str | None = None) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    topic, value, key, partition=partition, on_delivery=self._delivered
-                )
-                break
-            except BufferError:  # the client's queue is full: wait for the broker
-                self._producer.poll(_POLL_S)
-                self._raise_failure()
-        self._producer.poll(0)
-
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        if error is not None and (self._failure is None or error.code() in _TOO_LARGE):
-            self._failure = error
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise _error(failure)
+    def _check(self, producer: KafkaProducer, topic: str, partition: int) -> None:
+        """Raise SinkError: the topic has no such partition."""
+        count = self._partitions.get(topic, 0)
+        if partition >= count:
+            count = self._partitions[topic] = producer.partition_count(topic, self._timeout_s)
+        if count == 0:
+            raise SinkError(f"Kafka: there is no topic {topic}, and the brokers make none", "retry")
+        if partition >= count:
+            raise SinkError(
+                f"Kafka: the topic {topic} has {count} partitions, and a message goes to partition "
+                f"{partition}: give it more, or correct routing.partitions"
+            )
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -197,8 +201,9 @@ class KafkaSink:
         try:
             yield
         except KafkaException as error:
-            if self._failure is not None and self._failure.code() in _TOO_LARGE:
-                self._raise_failure()
+            failure = self._connected.take_failure() if self._connected is not None else None
+            if failure is not None and failure.code() in _TOO_LARGE:
+                raise _error(failure) from None
             raise _error(error.args[0]) from None
 
     # --- the cursor ------------------------------------------------------------------------------
@@ -219,36 +224,6 @@ class KafkaSink:
                     f"({error.args[0].str()}); make it with 1 partition and cleanup.policy=compact",
                     _kind(error.args[0]),
                 ) from None
-
-    def _read_cursor(self, own: dict[str, str]) -> str:
-        """The last committed place of this sink; "" where there is none."""
-        consumer = Consumer(
-            {
-                **_of_connection(own),
-                "group.id": f"canal-{uuid.uuid4().hex}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": "false",
-                "enable.partition.eof": "true",
-                "auto.offset.reset": "earliest",
-            }
-        )
-        found = ""
-        try:
-            consumer.assign([TopicPartition(self._config.cursor_topic, 0, 0)])
-            while True:
-                message = consumer.poll(self._timeout_s)
-                if message is None:
-                    raise SinkError("Kafka: the topic of places could not be read", "retry")
-                error = message.error()
-                if error is None:
-                    if message.key() == self._name.encode():
-                        found = message.value().decode()
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-                else:
-                    raise _error(error)
-        finally:
-            consumer.close()
 
 
 def _of_connection(own: dict[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.views.entries import EntryBytes, render_entries, zone_transitions
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.flat_tables import Blobs, table_records
-from ray_canal.views.routed import FlatMessages, Routed, Split, data_entries
+from ray_canal.views.routed import FlatMessages, Routed, Split, by_place, data_entries
 
 
 def entry_messages(
@@ -51,16 +51,9 @@ def entry_messages(
 def packets(found: FlatMessages) -> Iterator[tuple[str, int, bytes]]:
     """(topic, partition, message) for each topic and partition: Canal's `Packet` of their entries,
     as its consumers read it."""
-    order = np.lexsort((found.partitions, found.topics))
-    topics, partitions = found.topics[order], found.partitions[order]
-    changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
-    for group in np.split(order, np.flatnonzero(changes) + 1):
-        if not len(group):
-            continue
-        at = int(group[0])
-        topic = found.topic_names[found.topics[at]]
+    for topic, partition, group in by_place(found):
         entries = [bytes(found[index]) for index in group.tolist()]
-        yield topic, int(found.partitions[at]), packet(entries)
+        yield found.topic_names[topic], partition, packet(entries)
 
 
 def packet(entries: Sequence[bytes]) -> bytes:

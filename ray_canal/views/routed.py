@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,17 @@ class FlatMessages:
 
     def __getitem__(self, index: int) -> memoryview:
         return self.buffer[self.offsets[index] : self.offsets[index + 1]].data
+
+
+def by_place(found: FlatMessages) -> Iterator[tuple[int, int, Int64s]]:
+    """(topic's number, partition, numbers of its messages in log order) for each place that has
+    messages."""
+    order = np.lexsort((found.partitions, found.topics))
+    topics, partitions = found.topics[order], found.partitions[order]
+    changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
+    for group in np.split(order, np.flatnonzero(changes) + 1):
+        if len(group):
+            yield int(found.topics[group[0]]), int(found.partitions[group[0]]), group
 
 
 def data_entries(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:

@@ -1,29 +1,37 @@
 """Kafka: Canal's messages, by librdkafka's mock cluster; transactions and zombies on a real broker.
 
 The mock has no disk, fences nobody and shows aborted messages, so what is promised of transactions
-is tested where $KAFKA_BOOTSTRAP names a broker (its topics are made by these tests).
+is tested where $KAFKA_BOOTSTRAP names a broker (its topics are made by these tests, named
+canal-test-… and canal.cursors). Each test runs with both ways of handing messages to librdkafka.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import subprocess
+import sys
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.demo import binlog_files
+from ray_canal.offline import decode_messages
 from ray_canal.sinks.kafka import KafkaSink
 from ray_canal.sinks.port import Changes, Cursor, SinkError
-from tests.in_process_sink import destination, runner_of, sink_config
+from ray_canal.views.flat import FlatOptions
+from ray_canal.views.routing import Routing
+from tests.in_process_sink import destination, runner_of, sink_config, until
 
 PARTITIONS = 4
 
@@ -47,62 +55,86 @@ def real() -> str:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[None]:
-    with destination(tmp_path, held=True, source={"files": [str(binlog_files()[0])]}):
+    with destination(tmp_path, held=True, source={"files": [str(binlog_files()[0])]}, tsdb={}):
         yield
 
 
-def kafka(address: str, topic: str, **more: Any) -> Any:
+@pytest.fixture(params=["batch", "message"])
+def sender(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def kafka(address: str, topic: str, *, partitions: int = PARTITIONS, **more: Any) -> Any:
     settings = {"properties": {"bootstrap.servers": address}, "timeout_s": 30, **more}
-    routing = {"topic": topic, "partitions": PARTITIONS, "partition_hash": r".*\..*:$pk$"}
+    routing = {"topic": topic, "partitions": partitions, "partition_hash": r".*\..*:$pk$"}
     return sink_config(
         "kafka", name=f"k{uuid.uuid4().hex}", kafka=settings, routing=routing, batch_size=8
     )
 
 
 def read(address: str, topic: str, isolation: str = "read_committed") -> list[list[bytes]]:
-    """Every message, by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": uuid.uuid4().hex,
-            "isolation.level": isolation,
-            "enable.partition.eof": "true",
-            "auto.offset.reset": "earliest",
-        }
-    )
+    """Every message, by partition, up to the high watermarks."""
+    ends = []
+    settings = {
+        "bootstrap.servers": address, "group.id": uuid.uuid4().hex,
+        "enable.partition.eof": "true", "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+    }  # fmt: skip
+    consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
+    for number in range(PARTITIONS):
+        ends.append(consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1])
+    consumer.close()
+    consumer = Consumer({**settings, "isolation.level": isolation})
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
-    ends = 0
-    while ends < PARTITIONS:
-        message = consumer.poll(30)
-        assert message is not None, "the topic was not read to its end"
+    reached = [0] * PARTITIONS
+    while any(at < end for at, end in zip(reached, ends, strict=True)):
+        message = consumer.poll(60)
+        assert message is not None, f"{topic} was read up to {reached} of {ends}"
         if message.error():
-            ends += 1
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            reached[message.partition()] = message.offset()
         else:
+            reached[message.partition()] = message.offset() + 1
             found[message.partition()].append(message.value())
     consumer.close()
     return found
 
 
-def rows_of(messages: list[list[bytes]]) -> list[Any]:
-    """(table, kind, row) of FlatMessages, and that they are in order in each partition."""
-    found = []
-    for partition in messages:
-        parsed = [json.loads(each) for each in partition]
-        assert [m["id"] for m in parsed] == sorted(m["id"] for m in parsed)
-        for message in parsed:
-            for row in message["data"] or ():
-                found.append((message["table"], message["type"], json.dumps(row)))
-    return sorted(found)
+def told(message: bytes) -> Any:
+    """A FlatMessage without what differs from run to run."""
+    found = json.loads(message)
+    del found["id"], found["ts"]
+    return found
 
 
-def test_flat_messages_of_all_rows(mock: str, demo: None) -> None:
-    config = kafka(mock, "flat", transactional=False)
+def expected() -> list[list[Any]]:
+    """What each partition has in the end, in its order: each message of the file once."""
+    routing = Routing(topic="t", partitions=PARTITIONS, partition_hash=r".*\..*:$pk$")
+    found: list[list[Any]] = [[] for _ in range(PARTITIONS)]
+    for line in decode_messages([binlog_files()[0]], FlatOptions(routing=routing)):
+        place = json.loads(line)
+        found[place["partition"]].append(told(json.dumps(place["message"]).encode()))
+    assert all(found), "rows of all tables are in one partition"
+    return found
+
+
+def shown(address: str, topic: str) -> list[list[Any]]:
+    return [[told(message) for message in each] for each in read(address, topic)]
+
+
+def test_each_partition_has_its_messages_in_order(mock: str, demo: None, sender: str) -> None:
+    config = kafka(mock, f"flat-{sender}", transactional=False, sender=sender)
     runner = runner_of(config)
     runner.run(threading.Event())
-    messages = read(mock, "flat")
-    assert len(rows_of(messages)) == runner.status.rows > 100
-    assert all(messages), "rows of all tables are in one partition"
+    assert shown(mock, f"flat-{sender}") == expected()
+    assert runner.status.rows > 100
+
+
+def test_a_partition_that_is_not_there_is_named(mock: str, demo: None, sender: str) -> None:
+    config = kafka(mock, f"few-{sender}", partitions=64, transactional=False, sender=sender)
+    with pytest.raises(SinkError, match=rf"few-{sender} has 4 partitions.*routing.partitions"):
+        runner_of(config).run(threading.Event())
 
 
 def test_protobuf_and_arrow(mock: str, demo: None) -> None:
@@ -126,8 +158,8 @@ def test_protobuf_and_arrow(mock: str, demo: None) -> None:
     assert sum(pa.ipc.open_stream(value).read_all().num_rows for value in streams) == counts[1]
 
 
-def test_a_message_that_is_too_long_is_poison(mock: str, demo: None) -> None:
-    config = kafka(mock, "short", transactional=False)
+def test_a_message_that_is_too_long_is_poison(mock: str, demo: None, sender: str) -> None:
+    config = kafka(mock, f"short-{sender}", transactional=False, sender=sender)
     small = {"bootstrap.servers": mock, "message.max.bytes": "1000", "batch.size": "1000"}
     config = config.model_copy(
         update={"kafka": config.kafka.model_copy(update={"properties": small})}
@@ -136,15 +168,15 @@ def test_a_message_that_is_too_long_is_poison(mock: str, demo: None) -> None:
         runner_of(config).run(threading.Event())
 
 
-def test_transactions_carry_the_place(mock: str, demo: None) -> None:
+def test_transactions_carry_the_place(mock: str, demo: None, sender: str) -> None:
     """The calls of a transaction, in their order; what they promise needs a real broker, below."""
-    config = kafka(mock, "carried", transactional=True)
+    config = kafka(mock, f"carried-{sender}", transactional=True, sender=sender)
     producer = Producer({"bootstrap.servers": mock})
     producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
     producer.flush(30)
     runner = runner_of(config)
     runner.run(threading.Event())
-    assert len(rows_of(read(mock, "carried"))) == runner.status.rows > 100
+    assert shown(mock, f"carried-{sender}") == expected()
     successor = KafkaSink(config)
     place = successor.open()
     assert place is not None
@@ -155,10 +187,11 @@ def test_transactions_carry_the_place(mock: str, demo: None) -> None:
 # --- on a real broker --------------------------------------------------------------------------
 
 
-def made(address: str) -> str:
+def made(address: str, **config: str) -> str:
     topic = f"canal-test-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, config=config)])[topic].result(30)
+    until(lambda: len(admin.list_topics(topic, 10).topics[topic].partitions) == PARTITIONS)
     return topic
 
 
@@ -172,7 +205,8 @@ class Crashing(KafkaSink):
     def write(self, changes: Changes) -> None:
         super().write(changes)
         if self._crashes.get(self._commits + 1) == "flushed":
-            self._producer.flush(10)
+            assert self._connected is not None
+            assert self._connected.flush(30) == 0
 
     def commit(self, upto: Cursor) -> None:
         self._commits += 1
@@ -185,33 +219,122 @@ class Crashing(KafkaSink):
 
 
 def test_each_row_once_over_crashes_for_readers_of_what_is_committed(
-    real: str, demo: None
+    real: str, demo: None, sender: str
 ) -> None:
-    clean, broken = made(real), made(real)
-    first = runner_of(kafka(real, clean))
-    first.run(threading.Event())
-    config = kafka(real, broken).model_copy(update={"client_id": 8})
+    topic = made(real)
+    config = kafka(real, topic, sender=sender)
     crashes = {1: "flushed", 3: "after", 4: "before", 6: "after", 8: "flushed", 9: "after"}
     runner = runner_of(config, Crashing(config, crashes))
     runner.run(threading.Event())
     assert runner.status.retries == len(crashes)
-    assert rows_of(read(real, broken)) == rows_of(read(real, clean))
-    everything = read(real, broken, "read_uncommitted")
-    assert sum(map(len, everything)) > sum(map(len, read(real, broken)))
+    assert shown(real, topic) == expected()
+    everything = read(real, topic, "read_uncommitted")
+    assert sum(map(len, everything)) > sum(map(len, expected())), "no aborted message was written"
 
 
-def test_a_zombie_is_fenced(real: str) -> None:
-    config = kafka(real, made(real))
+def test_a_zombie_is_fenced(real: str, sender: str) -> None:
+    """The predecessor has messages in the log that are not committed when its heir comes."""
+    topic = made(real)
+    config = kafka(real, topic, sender=sender)
     zombie, heir = KafkaSink(config), KafkaSink(config)
     place = Cursor(timeline=1, journal_name="mysql-bin.000001", position=4)
     assert zombie.open() is None
     zombie.commit(place)
+    producer = zombie._begin()
+    producer.send_one(topic, 0, b"of the zombie")
+    assert producer.flush(30) == 0
     assert heir.open() == place
-    with pytest.raises((SinkError, KafkaException)) as caught:
+    with pytest.raises(SinkError) as caught:
         zombie.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=5))
-    assert getattr(caught.value, "kind", "") == "fenced"
+    assert caught.value.kind == "fenced", caught.value
+    with pytest.raises(SinkError) as again:  # and every call after
+        zombie.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=6))
+    assert again.value.kind == "fenced", again.value
     zombie.close()
+    heir._begin().send_one(topic, 0, b"of the heir")
+    heir.commit(place)
     heir.close()
-    again = KafkaSink(config)
-    assert again.open() == place
-    again.close()
+    assert read(real, topic)[0] == [b"of the heir"]
+    assert read(real, topic, "read_uncommitted")[0] == [b"of the zombie", b"of the heir"]
+    last = KafkaSink(config)
+    assert last.open() == place
+    last.close()
+
+
+def test_another_sinks_open_transaction_does_not_hide_the_place(real: str) -> None:
+    """Places of all sinks are in one partition; what is committed is shown up to the oldest open
+    transaction there, so that the place may lie behind it."""
+    config = kafka(real, made(real))
+    mine = KafkaSink(config)
+    mine.open()
+    mine.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=4))
+    other = Producer({"bootstrap.servers": real, "transactional.id": uuid.uuid4().hex})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(config.kafka.cursor_topic, b"{}", b"another sink", partition=0)
+    assert other.flush(30) == 0
+    place = Cursor(timeline=1, journal_name="mysql-bin.000001", position=5)
+    mine.commit(place)
+    mine.close()
+    ended = threading.Timer(5, lambda: other.abort_transaction(30))
+    ended.start()
+    heir = KafkaSink(config)
+    began = time.monotonic()
+    assert heir.open() == place
+    assert time.monotonic() - began > 3, "the other transaction was not open any more"
+    ended.join()
+    heir.close()
+
+
+def test_a_message_beyond_the_topics_limit_is_set_aside(
+    real: str, demo: None, tmp_path: Path, sender: str
+) -> None:
+    """The broker refuses it, which ends its transaction; all others are there once."""
+    topic = made(real, **{"max.message.bytes": "1600"})
+    dead = tmp_path / "dead.jsonl"
+    config = kafka(real, topic, sender=sender).model_copy(update={"dead_letters": str(dead)})
+    runner = runner_of(config)
+    runner.run(threading.Event())
+    assert runner.status.dead_letters > 0
+    assert len(dead.read_text().splitlines()) >= runner.status.dead_letters
+    missing = 0
+    for got, whole in zip(shown(real, topic), expected(), strict=True):
+        kept = iter(whole)
+        assert all(message in kept for message in got), "repeated, or out of order"
+        missing += len(whole) - len(got)
+    assert missing > 0
+
+
+STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "commit:1:before",
+         "commit:1:after", "commit:2:after", "write:5:after", "commit:4:before")  # fmt: skip
+
+
+def killed(address: str, folder: Path, sender: str, steps: Sequence[str]) -> None:
+    """The sink in a process of its own, killed at each of the steps, then run to the end."""
+    topic = made(address)
+    tree = kafka(address, topic, sender=sender).model_dump(mode="json")
+    instance = {"source": {"files": [str(binlog_files()[0])]}, "tsdb": {}}
+    (folder / "sink.json").write_text(json.dumps(tree))
+    (folder / "instance.json").write_text(json.dumps(instance))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
+         folder / "instance.json", *steps],
+        capture_output=True, text=True, timeout=3000, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    ends = [line.split()[1] for line in done.stdout.splitlines()]
+    assert ends[-1] == "0", done.stdout + done.stderr[-3000:]
+    assert "-9" in ends
+    assert shown(address, topic) == expected(), done.stdout
+
+
+def test_killed_at_every_step_each_message_is_there_once(
+    real: str, tmp_path: Path, sender: str
+) -> None:
+    killed(real, tmp_path, sender, STEPS)
+
+
+@pytest.mark.soak
+def test_killed_at_100_random_moments(real: str, tmp_path: Path, sender: str) -> None:
+    moments = [str(random.Random(number).randrange(300, 4000)) for number in range(100)]
+    killed(real, tmp_path, sender, moments)

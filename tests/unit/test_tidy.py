@@ -193,6 +193,7 @@ TESTED_ELSEWHERE = {
     "sinks/jsonl": "tests/unit/sinks/test_runner.py",
     "cli/sinks": "tests/integration/test_sinks_cluster.py",
     "sinks/kafka": "tests/integration/test_kafka.py",
+    "sinks/kafka_place": "tests/integration/test_kafka.py",
     "sinks/mirror": "tests/integration/test_mysql_mirror.py",
     "sinks/mysql": "tests/integration/test_mysql_mirror.py",
     "sinks/open": "tests/unit/sinks/test_runner.py",
