@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers screenshots bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -111,6 +111,10 @@ docs: setup
 ## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8, Redis, Chromium and promtool for the tests (about 400 MB, once)
 servers: setup
 	$(BIN)/python -m tests.servers fetch
+
+## make screenshots  pictures of the console's pages, into docs/how-to/console (a minute)
+screenshots: setup servers
+	$(BIN)/python -m tests.console_screenshots
 
 ## make bench    measure decoding on one thread against peers, into benchmarks/bench.json
 bench: setup servers

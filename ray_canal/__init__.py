@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ray_canal.client.control import subscriber as subscriber
     from ray_canal.client.explain import explain as explain
     from ray_canal.client.message import Message as Message
+    from ray_canal.client.schema_history import schema_history as schema_history
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.config import load as load_config
@@ -74,6 +75,7 @@ _WHERE = {
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
+    "schema_history": "ray_canal.client.schema_history",
     "serve_console": "ray_canal.console.actor",
     "stop_console": "ray_canal.console.actor",
     "serve_flight": "ray_canal.flight.actor",
@@ -103,6 +105,7 @@ __all__ = [
     "read_snapshot",
     "row_id",
     "run_sink",
+    "schema_history",
     "serve",
     "serve_console",
     "serve_flight",

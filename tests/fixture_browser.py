@@ -5,6 +5,8 @@ Where they are not here and cannot be fetched, tests that need them are skipped 
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,27 +22,37 @@ _FLAGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A selenium driver."""
-    try:
-        found = chromium()
-    except FetchError as error:
-        pytest.skip(f"no Chromium: {error}; or apt-get install chromium chromium-driver")
+@contextlib.contextmanager
+def open_browser() -> Iterator[Any]:
+    """A selenium driver of a new browser. Raises FetchError."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    options = webdriver.ChromeOptions()
-    options.binary_location = found.program
-    for flag in _FLAGS:
-        options.add_argument(flag)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = Service(found.driver, env=found.environment or None)
-    made = webdriver.Chrome(options=options, service=service)
-    made.set_page_load_timeout(60)
-    yield made
-    made.quit()
+    found = chromium()
+    with tempfile.TemporaryDirectory(prefix="chromium") as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = found.program
+        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = Service(found.driver, env=found.environment or None)
+        made = webdriver.Chrome(options=options, service=service)
+        made.set_page_load_timeout(60)
+        try:
+            yield made
+        finally:
+            made.quit()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A selenium driver."""
+    try:
+        chromium()
+    except FetchError as error:
+        pytest.skip(f"no Chromium: {error}; or apt-get install chromium chromium-driver")
+    with open_browser() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from ray.actor import ActorHandle
 from ray_canal.actors import launch, registry
 from ray_canal.actors.answers import answered
 from ray_canal.actors.changes import changes, plan, refused
+from ray_canal.actors.log_settings import keep_log_settings, take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
 from ray_canal.actors.placement_table import Place, PlacementTable, process_for, share_here
 from ray_canal.actors.priority import as_ray_itself
@@ -69,6 +70,7 @@ class Controller:
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, namespace: str, spare: bool) -> None:  # type: ignore[misc]
         as_ray_itself()
+        take_up_log_settings(namespace)
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._starts = Starts(namespace)
@@ -108,6 +110,8 @@ class Controller:
         changed = changes(config, self._places.all())
         if changed and not replace:
             raise refused(changed)
+        keep_log_settings(self._namespace, config.log)
+        take_up_log_settings(self._namespace)
         names = self._want(config)
         for name in changed:
             await self._renew(config, name)

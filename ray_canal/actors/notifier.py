@@ -16,6 +16,7 @@ from ray.exceptions import RayError
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.secret import secret
@@ -35,6 +36,7 @@ class NotifierActor:
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, notify_json: str, namespace: str) -> None:  # type: ignore[misc]
         as_ray_itself()
+        take_up_log_settings(namespace)
         config = NotifyConfig.model_validate_json(notify_json)
         self._json = notify_json
         self._namespace = namespace

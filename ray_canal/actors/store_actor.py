@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement_table import Place, PlacementTable
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import Starts
@@ -20,6 +21,7 @@ from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.errors import InstanceRestarted
+from ray_canal.logs import with_ids
 from ray_canal.malloc import give_up_unused
 
 
@@ -32,6 +34,7 @@ class StoreActor:
     ) -> None:
         as_ray_itself()
         self._process = process
+        self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._stores: dict[str, Destination] = {}
         if shared:
@@ -43,6 +46,8 @@ class StoreActor:
     def _take_up(self, destination: str, place: Place | None) -> Destination | None:
         if place is None or place.process != self._process:
             return None
+        take_up_log_settings(self._namespace)
+        with_ids(destination=destination)  # its tasks are begun here
         claim = self._places.claim(destination, place.owner)
         config = InstanceConfig.model_validate_json(place.instance_json)
         meta = MetaConfig.model_validate_json(place.meta_json)
@@ -52,6 +57,7 @@ class StoreActor:
 
     async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
         """Make a call of DestinationApi. Raises InstanceRestarted: the destination is not here."""
+        with_ids(destination=destination)
         store = self._stores.get(destination)
         if store is None:
             store = self._take_up(destination, self._places.get(destination))

@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from ray_canal.actors.calls import DestinationCalls
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
@@ -35,6 +36,7 @@ class TcpServerActor:
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, server_json: str, namespace: str) -> None:  # type: ignore[misc]
         as_ray_itself()
+        take_up_log_settings(namespace)
         keep_freed_memory()
         self._config = ServerConfig.model_validate_json(server_json)
         self._namespace = namespace

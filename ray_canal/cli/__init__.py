@@ -34,6 +34,7 @@ from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
+from ray_canal.logs import write_to_stderr
 from ray_canal.malloc import keep_freed_memory
 
 app = typer.Typer(
@@ -74,6 +75,8 @@ def start(
     from ray_canal.config import load
 
     deployment = load(config)
+    if deployment.log is not None:
+        write_to_stderr(deployment.log.format, deployment.log.level)
     connect_ray(deployment, local=not detach)
     namespace = deployment.ray.namespace
     before = set(canal.destinations(namespace=namespace))

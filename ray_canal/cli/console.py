@@ -43,16 +43,18 @@ def console(
         return
     from ray_canal.client.joining import connect_ray
     from ray_canal.config import ConsoleConfig, load
-    from ray_canal.console.audit import log_to_stderr
+    from ray_canal.config.log import LogConfig
     from ray_canal.console.cluster import Cluster
     from ray_canal.console.first_source import SourceFiles
+    from ray_canal.logs import write_to_stderr
 
     deployment = load(config) if config else None
     section = (deployment.console if deployment else None) or ConsoleConfig.model_validate({})
     if port is not None:
         section = section.model_copy(update={"port": port})
     namespace = deployment.ray.namespace if deployment else namespace
-    log_to_stderr(section.log_format)
+    log = (deployment.log if deployment else None) or LogConfig()
+    write_to_stderr(log.format, log.level)
     connect_ray(deployment)
     folder = "" if write else section.sources_folder
     files = SourceFiles("" if folder else str(write or "canal.toml"), folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
@@ -68,7 +67,6 @@ class ConsoleConfig(DoorConfig):
     hidden_columns: tuple[str, ...] = ()
     canal_metric_names: bool = False
     sources_folder: FilePath = ""
-    log_format: Literal["text", "json"] = "text"
     audit_log: FilePath = ""
     proxy: ProxyConfig | None = None
 

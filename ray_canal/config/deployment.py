@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from ray_canal.config.console import ConsoleConfig
 from ray_canal.config.filters import FilterConfig
 from ray_canal.config.flight import FlightConfig
+from ray_canal.config.log import LogConfig
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.section import Section
 from ray_canal.config.server import ServerConfig
@@ -111,6 +112,7 @@ class CanalConfig(Section):
     console: ConsoleConfig | None = None
     sink: tuple[SinkConfig, ...] = ()
     notify: NotifyConfig | None = None
+    log: LogConfig | None = None
 
     @model_validator(mode="after")
     def _unique(self) -> CanalConfig:

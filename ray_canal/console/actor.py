@@ -9,13 +9,13 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, ConsoleConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.console.app import Console
-from ray_canal.console.audit import log_to_stderr
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.errors import ConfigError
@@ -30,7 +30,7 @@ class ConsoleActor:
     def __init__(self, console_json: str, namespace: str) -> None:
         """Raises ConfigError: it cannot listen."""
         self._config = ConsoleConfig.model_validate_json(console_json)
-        log_to_stderr(self._config.log_format)
+        take_up_log_settings(namespace)
         files = SourceFiles(folder=self._config.sources_folder)
         self._console = Console(self._config, Cluster(namespace), files)
         self._url = self._console.start()

@@ -26,6 +26,7 @@ from ray_canal.console.desk import Desk, LoginNeeded, known_visitor
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.console.guard import LOCAL_HOSTS, Guard
 from ray_canal.console.live_tail import Tails
+from ray_canal.console.protocol import ImpatientProtocol
 from ray_canal.errors import (
     AccessDenied,
     CanalError,
@@ -36,6 +37,7 @@ from ray_canal.errors import (
     NotSubscribed,
     SourceError,
 )
+from ray_canal.logs import tell
 
 logger = logging.getLogger(__name__)
 
@@ -141,11 +143,12 @@ class Console:
         host = self._config.listens_on
         host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         scheme = "https" if self._config.tls.cert else "http"
-        logger.info("the console listens", extra={"event": {"event": "console started"}})
+        tell(logger, "console started", "the console listens at port %d", port)
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def stop(self) -> None:
         """Close the port and end asking. The destinations go on."""
+        tell(logger, "console stopped", "the console is closed")
         self._server.should_exit = True
         self._server.force_exit = True  # a live tail would keep it
         self._collector.stop()
@@ -169,7 +172,7 @@ def _server_config(config: ConsoleConfig, app: Any) -> uvicorn.Config:
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=ImpatientProtocol,
         limit_concurrency=config.connections_max,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=2,

@@ -11,6 +11,7 @@ from ray_canal.client import api
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.control import subscriber
+from ray_canal.client.schema_history import schema_history
 from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig
 from ray_canal.render import plain
@@ -36,6 +37,10 @@ class Cluster:
     def subscribers(self, destination: str) -> list[dict[str, Any]]:
         """Return the subscribers of a destination, as plain values."""
         return list(plain(subscribers(destination, namespace=self._namespace)[destination]))
+
+    def schema_history(self, destination: str, table: str) -> dict[str, Any]:
+        """Return the tables that a destination knows, and the versions of one."""
+        return schema_history(destination, table, namespace=self._namespace)
 
     def stop(self, destination: str) -> None:
         """Stop a destination; its cursors stay."""

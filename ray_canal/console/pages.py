@@ -31,6 +31,7 @@ from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, row, rows, stages, why
 from ray_canal.console.rest import filtered, removed, steered, stopped
+from ray_canal.console.versions import versions
 from ray_canal.errors import AccessDenied, CanalError
 
 router = APIRouter(include_in_schema=False)
@@ -163,6 +164,24 @@ async def tail_events(
     desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
     events = tail(desk, tails, destination, tables, where)
     return StreamingResponse(events, media_type="text/event-stream")
+
+
+@router.get("/destinations/{destination}/schemas")
+async def schemas(
+    request: Request, destination: str, desk: TheDesk, visitor: Reader, table: str = ""
+) -> Response:
+    """Return the page of the tables' versions."""
+    known = desk.one(visitor, destination)
+    found = await desk.call(desk.cluster.schema_history, destination, table)
+    return page(
+        request,
+        "schemas.html",
+        visitor,
+        known=known,
+        table=table,
+        tables=found["tables"],
+        versions=versions(found["changes"]),
+    )
 
 
 @router.post("/destinations/{destination}/change")

@@ -99,6 +99,15 @@ async def samples(destination: str, desk: TheDesk, visitor: Reader) -> list[dict
     ]
 
 
+@router.get("/destinations/{destination}/schemas")
+async def schemas(
+    destination: str, desk: TheDesk, visitor: Reader, table: str = ""
+) -> dict[str, Any]:
+    """The tables whose schemas are known, and the versions of one by place, with the DDL."""
+    desk.one(visitor, destination)
+    return await desk.call(desk.cluster.schema_history, destination, table)
+
+
 @router.get("/destinations/{destination}/subscribers")
 async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
     """Each subscriber: cursor, how far behind, policy, filter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.destination.rates import Rates
 from ray_canal.destination.skipped import SkippedEvents
+from ray_canal.destination.traffic import Traffic
 
 
 class Activity:
@@ -15,6 +16,7 @@ class Activity:
         self.generations = self.errors = self.quarantined_chunks = 0
         self.last_event_time = 0
         self.rates = Rates()
+        self.traffic = Traffic()
         self.skipped = SkippedEvents(destination)
 
     def note_chunk(self, info: ChunkInfo) -> None:
@@ -22,5 +24,6 @@ class Activity:
         self.quarantined_chunks += len(info.quarantined)
         self.skipped.note(info)
         self.rates.add(info.size_bytes, int(info.entries["rows"].sum()), len(info.entries))
+        self.traffic.note(info)
         if len(info.entries):
             self.last_event_time = int(info.entries["timestamp"][-1])

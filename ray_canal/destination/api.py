@@ -166,6 +166,12 @@ class DestinationApi(Protocol):
         """Return each subscriber, also while the destination starts or has failed."""
         raise NotImplementedError
 
+    @repeatable
+    async def schema_history(self, table: str) -> dict[str, Any]:
+        """Return the names of the tables whose schemas are known, and the versions of one of them
+        by place (schema.table; none if empty)."""
+        raise NotImplementedError
+
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None
     ) -> dict[str, Any] | None:

@@ -141,6 +141,10 @@ class Destination:
     async def subscribers(self) -> list[dict[str, Any]]:
         return await self._service.list_all()
 
+    async def schema_history(self, table: str) -> dict[str, Any]:
+        records, log = self.state.records.schemas, self.state.log
+        return await records.history(log.identity, table)
+
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None
     ) -> dict[str, Any] | None:

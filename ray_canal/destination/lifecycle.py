@@ -41,6 +41,7 @@ from ray_canal.errors import (
     NotSubscribed,
 )
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.logs import tell, with_ids
 from ray_canal.model.position import LogPosition, SourceIdentity
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.start import Start, StartOptions
@@ -153,6 +154,11 @@ class Lifecycle:
 
     async def _serve(self, pipeline: LogPipeline) -> bool:
         self._activity.generations += 1
+        self._activity.traffic.begin()
+        epoch, timeline = self._state.guard.epoch, self._state.records.timeline.number
+        with_ids(epoch=epoch)
+        where = f"{self._log.start}: {self._log.start_reason}"
+        tell(logger, "generation", "it reads from %s", where, timeline=timeline, start=where)
         await self._supervisor.set(RUNNING, None)
         self._pumping = asyncio.create_task(pipeline.run(self._deliver))
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 from ray_canal.destination.catch_ups import CatchUps
@@ -18,11 +19,14 @@ from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.errors import ConfigError, ConnectionLost, CursorNotInLog
+from ray_canal.logs import tell
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action, sought
 from ray_canal.meta.subscribers import described
 from ray_canal.model.position import LogPosition
 from ray_canal.model.subscription import HEAD, TAIL, refuse_client_id
+
+logger = logging.getLogger(__name__)
 
 
 class SubscriberOperations:
@@ -74,6 +78,8 @@ class SubscriberOperations:
                     await self._departures.remove(client_id)
             else:
                 await self._change(one, changed(one, action, argument))
+        tell(logger, "subscriber", "client %d: %s", client_id, action,
+             client_id=client_id, action=action, argument=argument)  # fmt: skip
         if action in ("seek", "expire", "remove", "rename"):
             await self._lifecycle.unblock(client_id)
         await self._state.changed.wake()

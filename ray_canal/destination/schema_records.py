@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -18,6 +19,7 @@ from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.model.schema_record import SNAPSHOT, Quarantined, SchemaRecord
 from ray_canal.schema.history import place_of
 from ray_canal.schema.records import expired, log_number, numbered_log, present_log
+from ray_canal.schema.table_changes import known_tables, table_changes
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -173,6 +175,20 @@ class SchemaRecords:
         oldest = expired(known, log, time.time(), hours, min(needed))
         if oldest is not None:
             self._store.forget_before(self._destination, oldest)
+
+    async def history(self, identity: SourceIdentity, table: str) -> dict[str, Any]:
+        """Return `tables`, the names of those that are known, and `changes`: the versions of one of
+        them (schema.table; none if empty). Raises ConfigError: a record cannot be read."""
+        records = await self.records()
+        log = present_log(records, identity.server_uuid or identity.address)
+        schema, _, name = table.partition(".")
+
+        def read() -> dict[str, Any]:
+            changes = table_changes(records, log, (schema, name)) if table else []
+            shown = [dataclasses.asdict(change) for change in changes]
+            return {"tables": known_tables(records, log), "changes": shown}
+
+        return await asyncio.to_thread(read)
 
     def quarantined(self) -> list[str]:
         return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]

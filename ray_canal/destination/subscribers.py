@@ -31,6 +31,7 @@ from ray_canal.errors import (
     NotSubscribed,
 )
 from ray_canal.filter import split_patterns
+from ray_canal.logs import tell
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import described
 from ray_canal.model.position import LogPosition
@@ -112,12 +113,16 @@ class SubscriberService:
         )
         if subscriber == self._table.known.get(client_id):
             return
+        is_new = client_id not in self._table.known
         try:
             await self._table.save(subscriber)
         except CanalError:
-            if client_id not in self._table.known:
+            if is_new:
                 await self._departures.forget(client_id)  # what was opened for it
             raise
+        if is_new and not wishes.ephemeral:
+            tell(logger, "subscriber", "client %d: subscribe", client_id,
+                 client_id=client_id, action="subscribe")  # fmt: skip
 
     async def _take_hold(self, client_id: int, holder: str) -> None:
         """Give a subscriber whose cursor is of no use to this holder, who may then remove it."""
@@ -214,6 +219,9 @@ class SubscriberService:
                 error = subscriber_replaced_error(client_id)
                 raise error.at(destination=self._state.destination)
             await self._departures.remove(client_id)
+        if not known.ephemeral:
+            tell(logger, "subscriber", "client %d: unsubscribe", client_id,
+                 client_id=client_id, action="unsubscribe")  # fmt: skip
         await self._lifecycle.unblock(client_id)
         return True
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from ray_canal.destination.failures import described
 from ray_canal.destination.wakeup import Wakeup, wait_with_timeout
+from ray_canal.logs import tell
+
+logger = logging.getLogger(__name__)
 
 BACKOFF_MIN_S = 0.2
 
@@ -56,6 +61,9 @@ class Supervisor:
 
     async def set(self, state: str, failure: Exception | None = None) -> None:
         """Enter a state."""
+        if state != self.state:
+            error = None if failure is None else described(failure)
+            tell(logger, "state", "it is %s", state, state=state, error=error)
         self.state, self.failure = state, failure
         await self._changed.wake()
 

@@ -9,6 +9,7 @@ import logging
 import os
 from typing import Any
 
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.api import destinations
@@ -33,6 +34,7 @@ class FlightActor:
     def __init__(self, flight_json: str, namespace: str) -> None:
         """Raises ConfigError: it cannot listen."""
         keep_freed_memory()
+        take_up_log_settings(namespace)
         self._config = FlightConfig.model_validate_json(flight_json)
         self._namespace = namespace
         if self._config.warning:

@@ -148,7 +148,7 @@ def load_history(
     before = [at for at in snapshots if order.key(record_place(mine[at])) <= until]
     history = SchemaHistory(names, order)
     for record in mine[before[-1] if len(before) > 1 else 0 :]:
-        _replay(history, record)
+        replay(history, record)
     history.forget(start)
     return history
 
@@ -229,7 +229,13 @@ def _unreadable(record: SchemaRecord, error: Exception) -> ConfigError:
     )
 
 
-def _replay(history: SchemaHistory, record: SchemaRecord) -> None:
+def statement(record: SchemaRecord) -> str:
+    """Return the text of a DDL's record. Raises ConfigError: it cannot be read."""
+    return str(_body(record).get("sql", ""))
+
+
+def replay(history: SchemaHistory, record: SchemaRecord) -> None:
+    """Put what a record says into a history. Raises ConfigError: it cannot be read."""
     place, body = record_place(record), _body(record)
     try:
         if record.kind == SNAPSHOT:

@@ -120,8 +120,20 @@ def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Serv
     site.ask(f"{of_7}/seek", {"to": "tail"}, "POST")
     (seven,) = canal.subscribers(NAME, namespace=NAMESPACE)[NAME]
     assert not seven["paused_at"]
+    mysql97.execute(f"alter table {NAME}.t add more int")
+    wait_for(lambda: versions(site)[-1]["sql"] != "", 60, "the DDL")
+    assert [each["kind"] for each in versions(site)] == ["snapshot", "ddl"]
+    assert "alter table" in site.ask(f"/destinations/{NAME}/schemas?table={NAME}.t")
+    wait_for(lambda: bool(destination(site)["status"]["tables"]), 60, "tables by rate")
+    assert destination(site)["status"]["tables"][0]["table"] == f"{NAME}.t"
+    assert destination(site)["status"]["largest_transactions"][0]["rows"] == 2
     site.ask(of_7, method="DELETE")
     assert canal.subscribers(NAME, namespace=NAMESPACE)[NAME] == []
+
+
+def versions(site: Site) -> list[dict[str, Any]]:
+    found = site.ask(f"/api/v1/destinations/{NAME}/schemas?table={NAME}.t")["changes"]
+    return list(found)
 
 
 def test_an_outage_of_the_source_is_seen(site: Site, proxied: Proxy) -> None:

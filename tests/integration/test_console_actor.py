@@ -37,11 +37,25 @@ def answers(url: str) -> bool:
         return False
 
 
+def states_logged() -> list[str]:
+    """States of the destination, out of the logs of Ray's workers."""
+    folder = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
+    found = []
+    for path in folder.glob("worker-*.err"):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("{") and '"destination": "replayed"' in line:
+                told = json.loads(line)
+                if told.get("event") == "state":
+                    found.append(told["state"])
+    return found
+
+
 def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
     config = tmp_path / "canal.toml"
     text = (
         f'[ray]\nnamespace = "{NAMESPACE}"\n[meta]\npath = "meta.db"\n'
         f'[[instance]]\ndestination = "replayed"\nsource.files = ["{binlog_files()[0]}"]\n'
+        '[log]\nformat = "json"\n'
         f"[console]\nport = {free_port()}\nrefresh_s = 0.5\n"
     )
     config.write_text(text)
@@ -49,6 +63,7 @@ def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
         canal.start(str(config))
         url = canal.serve_console(str(config))
         wait_for(lambda: answers(url), 60, "the console shows what runs")
+        wait_for(lambda: "running" in states_logged(), 60, "lines of JSON")
         told = CliRunner().invoke(cli.app, ["apply", str(config), "--dry-run"])
         assert "console" not in told.output
         config.write_text(text + "tails_max = 3\n")

@@ -1,15 +1,20 @@
-"""The console in a real Chromium: the first source, the live tail, roles, accessibility."""
+"""The console in a real Chromium: the first source, an outage, a subscriber moved, the live tail,
+roles, accessibility, keyboard."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import ray_canal as canal
 from tests.console_site import Site
 from tests.processes import wait_for
+from tests.proxy import Proxy
 from tests.servers import Server
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -17,6 +22,11 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 NAMESPACE = "console_browser"
 NAME = "formed"
 ROWS_SHOWN_MAX = 300
+TAIL_ROWS_PER_S = 1000
+TAIL_S = float(os.environ.get("RAY_CANAL_TAIL_S", "6"))
+HEAP_GROWTH_BYTES_MAX = 4 << 20
+NODES_GROWTH_MAX = 400
+OUTAGE_SEEN_S = 10.0
 _PHONE = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 _SMALL = {"width": 1120, "height": 700, "deviceScaleFactor": 1, "mobile": False}
 _USERS = [
@@ -30,6 +40,12 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
     site = Site(tmp_path_factory.mktemp("browsed"), NAMESPACE)
     yield site
     site.close()
+
+
+@pytest.fixture(scope="module")
+def proxied(mysql97: Server) -> Iterator[Proxy]:
+    with Proxy(("127.0.0.1", mysql97.port)) as proxy:
+        yield proxy
 
 
 def one(browser: Any, selector: str) -> Any:
@@ -83,7 +99,9 @@ def findings(browser: Any, axe: str) -> list[str]:
     ]
 
 
-def test_a_first_source_by_the_form(site: Site, browser: Any, mysql97: Server) -> None:
+def test_a_first_source_by_the_form(
+    site: Site, browser: Any, mysql97: Server, proxied: Proxy
+) -> None:
     mysql97.execute(
         f"drop database if exists {NAME}",
         f"create database {NAME}",
@@ -95,7 +113,7 @@ def test_a_first_source_by_the_form(site: Site, browser: Any, mysql97: Server) -
     browser.get(site.url)
     assert has(browser, "No destination is running")
     one(browser, "a.button").click()
-    fill(browser, destination=NAME, address=mysql97.address, tables=rf"{NAME}\..*")
+    fill(browser, destination=NAME, address=proxied.address, tables=rf"{NAME}\..*")
     fill(browser, username="form_user", password="weak")
     one(browser, "button[value=check]").click()
     wait_for(lambda: has(browser, "Not yet"), 60, "the checks")
@@ -112,15 +130,161 @@ def test_a_first_source_by_the_form(site: Site, browser: Any, mysql97: Server) -
     assert errors(browser) == []
 
 
+def test_an_outage_of_the_source_is_seen_on_an_open_page(
+    site: Site, browser: Any, proxied: Proxy
+) -> None:
+    """Ten seconds of an idle machine; the overview was open all the time and was not reloaded."""
+    browser.get(site.url)
+    wait_for(lambda: has(browser, NAME) and has(browser, "running"), 60, "the overview")
+    browser.execute_script("window.untouched = true")
+    proxied.refuse(True)
+    began = time.monotonic()
+    wait_for(lambda: has(browser, "The destination does not read its source."), 60, "the outage")
+    took = time.monotonic() - began
+    print(f"an outage is on the page after {took:.1f} s")
+    assert took < OUTAGE_SEEN_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert has(browser, "ray-canal check")  # what to do
+    assert "critical" in one(browser, ".problems li").get_attribute("class")
+    shoot(browser, "overview")
+    proxied.refuse(False)
+    wait_for(lambda: not has(browser, "does not read"), 120, "it reads again")
+    assert browser.execute_script("return window.untouched") is True
+    assert errors(browser) == []
+
+
+def test_a_subscriber_is_paused_moved_and_resumed(
+    site: Site, browser: Any, mysql97: Server
+) -> None:
+    """By the buttons of the destination's page; it gets again what it had acknowledged."""
+    ids = range(9001, 9004)
+    with canal.connect(NAME, 1001, namespace=NAMESPACE) as connector:
+        connector.subscribe(rf"{NAME}\.t", start="tail")
+        before = canal.subscribers(NAME, namespace=NAMESPACE)[NAME][0]["cursor"]
+        mysql97.execute(*(f"insert into {NAME}.t values ({i}, 'moved')" for i in ids))
+        assert read_ids(connector) == list(ids)
+        where = f"{site.url}/destinations/{NAME}"
+        browser.get(where)
+        wait_for(lambda: has(browser, "1001"), 60, "the subscriber")
+        shoot(browser, "destination")
+        press(browser, "Pause")
+        wait_for(lambda: has(browser, "paused"), 60, "it is paused")
+        assert canal.subscribers(NAME, namespace=NAMESPACE)[NAME][0]["paused_at"]
+        field = one(browser, "input[name=to]")
+        field.send_keys("nowhere")
+        field.submit()
+        browser.switch_to.alert.accept()
+        wait_for(lambda: has(browser, "That did not work"), 60, "a place that is none")
+        browser.get(where)
+        wait_for(lambda: has(browser, "Pipeline"), 60, "its page")
+        field = one(browser, "input[name=to]")
+        field.send_keys(before)
+        field.submit()
+        browser.switch_to.alert.accept()
+        wait_for(lambda: browser.current_url == where and has(browser, "Pipeline"), 60, "its page")
+        press(browser, "Resume")
+        wait_for(lambda: not has(browser, "paused"), 60, "it goes on")
+        assert set(ids) <= set(read_ids(connector, until=ids[-1]))
+    canal.unsubscribe(NAME, 1001, namespace=NAMESPACE)
+    assert errors(browser) == []
+
+
+def press(browser: Any, text: str) -> None:
+    """Click a button, whose place a refresh of the page may just change."""
+    script = (
+        "const found = [...document.querySelectorAll('button')]"
+        ".find(each => each.textContent === arguments[0]); found.click()"
+    )
+    browser.execute_script(script, text)
+
+
+def read_ids(connector: canal.Connector, until: int = 0) -> list[int]:
+    """The ids of the rows that come, up to `until`, or three of them; acked."""
+    found: list[int] = []
+    deadline = time.monotonic() + 90
+    while (until not in found if until else len(found) < 3) and time.monotonic() < deadline:
+        message = connector.get_without_ack(100, timeout=5.0)
+        for batch in message.batches:
+            found += [row["after"]["id"] for row in batch.to_pylist() if row.get("after")]
+        connector.ack(message.id)
+    return found
+
+
+def test_the_live_tail_at_1000_rows_a_second_grows_no_memory(
+    site: Site, browser: Any, mysql97: Server
+) -> None:
+    """What JavaScript holds after a collection, and the elements of the page, once it is full and
+    again after more rows. RAY_CANAL_TAIL_S=600 makes a soak of it."""
+    browser.get(f"{site.url}/destinations/{NAME}/tail")
+    fill(browser, tables=rf"{NAME}\.t")
+    one(browser, "#tail button[type=submit]").click()
+    wait_for(lambda: tail_stands(site), 60, "the tail's subscription")
+    ended = threading.Event()
+    written = threading.Thread(target=write_rows, args=(mysql97, ended), daemon=True)
+    written.start()
+    try:
+        wait_for(lambda: rows_shown(browser) == ROWS_SHOWN_MAX, 60, "a full page")
+        before = held(browser)
+        counted = count(browser)
+        began = time.monotonic()
+        time.sleep(TAIL_S)
+        after = held(browser)
+        rate = (count(browser) - counted) / (time.monotonic() - began)
+    finally:
+        ended.set()
+        written.join(60)
+    print(f"live tail: {rate:.0f} rows/s, heap {before[0]} -> {after[0]} bytes, "
+          f"nodes {before[1]} -> {after[1]}")  # fmt: skip
+    assert rate > TAIL_ROWS_PER_S / 10  # of a loaded machine
+    assert rows_shown(browser) <= ROWS_SHOWN_MAX
+    assert after[0] - before[0] < HEAP_GROWTH_BYTES_MAX
+    assert after[1] - before[1] < NODES_GROWTH_MAX
+    one(browser, "#pause").click()
+    assert errors(browser) == []
+
+
+def tail_stands(site: Site) -> bool:
+    found = site.ask(f"/api/v1/destinations/{NAME}/subscribers")
+    return any(each["ephemeral"] for each in found)
+
+
+def rows_shown(browser: Any) -> int:
+    script = "return document.getElementById('rows').children.length"
+    return int(browser.execute_script(script))
+
+
+def count(browser: Any) -> int:
+    """Rows that came, those included that were counted and not shown."""
+    text = one(browser, "#tail-state").text
+    return sum(int(word) for word in text.replace(",", "").split() if word.isdigit())
+
+
+def held(browser: Any) -> tuple[int, int]:
+    """Bytes of JavaScript's heap after a collection, and nodes of the document."""
+    browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+    heap = browser.execute_cdp_cmd("Runtime.getHeapUsage", {})["usedSize"]
+    nodes = browser.execute_script("return document.getElementsByTagName('*').length")
+    return int(heap), int(nodes)
+
+
+def write_rows(server: Server, ended: threading.Event) -> None:
+    """So many rows a second until it is ended."""
+    number = 100_000
+    while not ended.is_set():
+        began = time.monotonic()
+        for _ in range(4):
+            values = ",".join(
+                f"({i}, 'a note of {i}')" for i in range(number, number + TAIL_ROWS_PER_S // 4)
+            )
+            server.execute(f"insert into {NAME}.t values {values}")
+            number += TAIL_ROWS_PER_S // 4
+        ended.wait(max(1.0 - (time.monotonic() - began), 0.0))
+
+
 def test_the_live_tail_keeps_a_screenful(site: Site, browser: Any, mysql97: Server) -> None:
     browser.get(f"{site.url}/destinations/{NAME}/tail")
     one(browser, "#tail button[type=submit]").click()
 
-    def stands() -> bool:
-        found = site.ask(f"/api/v1/destinations/{NAME}/subscribers")
-        return any(each["ephemeral"] for each in found)
-
-    wait_for(stands, 60, "the tail's subscription")
+    wait_for(lambda: tail_stands(site), 60, "the tail's subscription")
     many = 3000
     for first in range(1, many, 500):
         values = ",".join(f"({i}, 'note {i}')" for i in range(first, first + 500))
@@ -185,3 +349,33 @@ def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wrong == []
     assert errors(browser) == []
+
+
+def test_every_action_is_reached_by_keyboard(site: Site, browser: Any) -> None:
+    """By the tab key alone: the skip link first, then each link, field and button, visibly."""
+    from selenium.webdriver.common.keys import Keys
+
+    for page in ("/", f"/destinations/{NAME}", "/start"):
+        browser.get(site.url + page)
+        wait_for(lambda: has(browser, NAME) or has(browser, "Start a source"), 60, "the page")
+        wanted = browser.execute_script(
+            "return [...document.querySelectorAll('a[href], button:not(:disabled), "
+            "input:not([type=hidden])')].length"
+        )
+        reached = []
+        for _ in range(wanted + 6):
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+            reached.append(
+                browser.execute_script(
+                    "const at = document.activeElement;"
+                    "const seen = getComputedStyle(at).outlineStyle !== 'none'"
+                    " || at.className === 'skip' || at.tagName === 'BODY';"
+                    "return at.tagName + (seen ? '' : ' is not visible: ' + at.outerHTML)"
+                )
+            )
+        assert [each for each in reached if "not visible" in each] == []
+        assert len([each for each in reached if each in ("A", "BUTTON", "INPUT")]) >= wanted
+    browser.get(site.url)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.execute_script("return document.activeElement.id") == "main"

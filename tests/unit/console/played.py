@@ -45,6 +45,19 @@ STATUS: dict[str, Any] = {
     "rows_per_second": 1250.0,
     "bytes_per_second": 98000.0,
     "bytes": 2649.0,
+    "transactions": 2,
+    "tables": [
+        {
+            "table": "shop.t",
+            "rows_per_second": 1250.0,
+            "bytes_per_second": 98000.0,
+            "rows": 120000,
+            "bytes": 9_800_000,
+        }
+    ],
+    "largest_transactions": [
+        {"position": "mysql-bin.000001:930", "rows": 9000, "bytes": 650_000, "time": 1795490000}
+    ],
     "rows": 120000.0,
     "entries": 5.0,
     "stages": {
@@ -99,6 +112,16 @@ SUBSCRIBER: dict[str, Any] = {
     "paused_at": None,
 }
 
+SCHEMA_CHANGE: dict[str, Any] = {
+    "journal_name": "mysql-bin.000001",
+    "position": 930,
+    "recorded_at": 1795490063.0,
+    "kind": "ddl",
+    "sql": "alter table t add note text",
+    "columns": [("id", "int"), ("note", "text")],
+    "problem": "",
+}
+
 
 class Played:
     """A cluster of `count` destinations, d000 and so on; what it was told to do is in `done`."""
@@ -121,6 +144,9 @@ class Played:
 
     def subscribers(self, destination: str) -> list[dict[str, Any]]:
         return [SUBSCRIBER]
+
+    def schema_history(self, destination: str, table: str) -> dict[str, Any]:
+        return {"tables": ["shop.t"], "changes": [SCHEMA_CHANGE] if table == "shop.t" else []}
 
     def stop(self, destination: str) -> None:
         self.done.append(("stop", destination))

@@ -128,6 +128,14 @@ def test_pages_show_what_is_known(open_site: Site) -> None:
     assert status == 200
     assert "mysql-bin.000001:930" in body
     assert 'class="limit"' in body
+    assert "schemas?table=shop.t" in body
+    assert "Largest transactions" in body
+    status, body, _ = open_site.ask("/destinations/d001/schemas?table=shop.t")
+    assert status == 200
+    assert "alter table t add note text" in body
+    assert "Nothing is known" in open_site.ask("/destinations/d001/schemas?table=shop.none")[1]
+    found = open_site.json("/api/v1/destinations/d001/schemas?table=shop.t")
+    assert found["changes"][0]["position"] == 930
     assert open_site.ask("/destinations/d001/tail")[0] == 200
     assert open_site.ask("/start")[0] == 200
     assert open_site.ask("/destinations/none")[0] == 404

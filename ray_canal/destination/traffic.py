@@ -1,0 +1,174 @@
+"""Where a destination's rows come from: tables by rate, and the largest transactions.
+
+Counted by chunk with arrays, never by entry: what it costs does not depend on how many rows there
+are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
+from ray_canal.model.arrays import Int64s
+
+TABLES_MAX = 50
+"""So many are reported: those with the highest rates, then those with the most rows."""
+_TABLES_KEPT_MAX = 4096
+TRANSACTIONS_MAX = 10
+_RECENT_S = 10.0
+_REMEMBERED_S = 3600.0
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One that ended: where its first event here begins, its size, and when it was committed
+    (seconds since the epoch)."""
+
+    journal_name: str
+    position: int
+    rows: int
+    bytes: int
+    time: int
+
+
+class Traffic:
+    """One destination's, since its process began."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._totals: dict[Name, tuple[int, int]] = {}
+        self._lately: deque[tuple[float, dict[Name, tuple[int, int]]]] = deque()
+        self._largest: list[tuple[float, Transaction]] = []
+        self._open: tuple[str, int, int, int] | None = None
+        self.transactions = 0
+
+    def note(self, info: ChunkInfo) -> None:
+        """Count a chunk that was put into the log."""
+        if not len(info.entries):
+            return
+        now = self._clock()
+        found = _by_table(info)
+        if found:
+            self._lately.append((now, found))
+            for name, (rows, size) in found.items():
+                before = self._totals.get(name, (0, 0))
+                self._totals[name] = before[0] + rows, before[1] + size
+            if len(self._totals) > _TABLES_KEPT_MAX:
+                self._forget_small()
+        self._note_transactions(info, now)
+        self._forget_old(now)
+
+    def begin(self) -> None:
+        """Forget what is open: the log begins again at another place."""
+        self._open = None
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Return rows and bytes by table, a second and in all; the busiest first."""
+        now = self._clock()
+        self._forget_old(now)
+        seconds = max(min(_RECENT_S, now - self._since), 1e-3)
+        lately: dict[Name, tuple[int, int]] = {}
+        for _, found in self._lately:
+            for name, (rows, size) in found.items():
+                before = lately.get(name, (0, 0))
+                lately[name] = before[0] + rows, before[1] + size
+        ranked = sorted(
+            self._totals,
+            key=lambda name: (lately.get(name, (0, 0))[1], self._totals[name][1]),
+            reverse=True,
+        )
+        return [
+            {
+                "table": ".".join(name),
+                "rows_per_second": lately.get(name, (0, 0))[0] / seconds,
+                "bytes_per_second": lately.get(name, (0, 0))[1] / seconds,
+                "rows": self._totals[name][0],
+                "bytes": self._totals[name][1],
+            }
+            for name in ranked[:TABLES_MAX]
+        ]
+
+    def largest(self) -> list[dict[str, Any]]:
+        """Return the largest transactions of the last hour, the largest first."""
+        self._forget_old(self._clock())
+        return [
+            {
+                "position": f"{each.journal_name}:{each.position}",
+                "rows": each.rows,
+                "bytes": each.bytes,
+                "time": each.time,
+            }
+            for _, each in self._largest
+        ]
+
+    def _note_transactions(self, info: ChunkInfo, now: float) -> None:
+        entries, head = info.entries, info.head
+        sizes = np.cumsum(entries["length"].astype(np.int64))
+        rows = np.cumsum(entries["rows"].astype(np.int64))
+        ends: Int64s = np.flatnonzero(entries["flags"] & EVENT_CLOSES)
+        self.transactions += len(ends)
+        name, begin, open_rows, open_bytes = self._open or (
+            head.journal_name, int(entries["position"][0]), 0, 0
+        )  # fmt: skip
+        if not len(ends):
+            self._open = name, begin, open_rows + int(rows[-1]), open_bytes + int(sizes[-1])
+            return
+        by_bytes = np.diff(sizes[ends], prepend=-open_bytes)
+        by_rows = np.diff(rows[ends], prepend=-open_rows)
+        least = self._largest[-1][1].bytes if len(self._largest) == TRANSACTIONS_MAX else 0
+        candidates = np.flatnonzero(by_bytes > least)
+        if len(candidates) > TRANSACTIONS_MAX:
+            candidates = candidates[np.argsort(by_bytes[candidates])[-TRANSACTIONS_MAX:]]
+        for each in map(int, candidates):
+            first = int(ends[each - 1]) + 1 if each else 0
+            place = (head.journal_name, int(entries["position"][first])) if each else (name, begin)
+            size = int(by_rows[each]), int(by_bytes[each])
+            when = int(entries["timestamp"][ends[each]])
+            self._largest.append((now, Transaction(*place, *size, when)))
+        self._largest.sort(key=lambda one: one[1].bytes, reverse=True)
+        del self._largest[TRANSACTIONS_MAX:]
+        rest = int(ends[-1]) + 1
+        self._open = None
+        if rest < len(entries):
+            self._open = (
+                head.journal_name,
+                int(entries["position"][rest]),
+                int(rows[-1] - rows[ends[-1]]),
+                int(sizes[-1] - sizes[ends[-1]]),
+            )
+
+    def _forget_old(self, now: float) -> None:
+        while self._lately and now - self._lately[0][0] > _RECENT_S:
+            self._lately.popleft()
+        self._largest = [one for one in self._largest if now - one[0] <= _REMEMBERED_S]
+
+    def _forget_small(self) -> None:
+        """Of very many tables, keep those with the most bytes."""
+        kept = sorted(self._totals, key=lambda name: self._totals[name][1], reverse=True)
+        self._totals = {name: self._totals[name] for name in kept[: _TABLES_KEPT_MAX // 2]}
+
+
+def _by_table(info: ChunkInfo) -> dict[Name, tuple[int, int]]:
+    """Return rows and bytes of the row events of each table of a chunk."""
+    entries = info.entries
+    of_rows = entries[(entries["rows"] > 0) & (entries["table"] >= 0)]
+    if not len(of_rows):
+        return {}
+    tables = of_rows["table"]
+    count = len(info.tables)
+    rows = np.bincount(tables, weights=of_rows["rows"], minlength=count)
+    sizes = np.bincount(tables, weights=of_rows["length"], minlength=count)
+    found: dict[Name, tuple[int, int]] = {}
+    for index in np.flatnonzero(rows):
+        before = found.get(info.tables[index], (0, 0))
+        found[info.tables[index]] = before[0] + int(rows[index]), before[1] + int(sizes[index])
+    return found

@@ -1,0 +1,84 @@
+"""What our processes write of their life: lines of text or JSON, with the ids of pages and metrics.
+
+Ids (`destination`, `epoch`, `client_id`) are of the task or thread that writes: everything that a
+destination's tasks log names the destination. An event of life has a name besides its text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Literal
+
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_ROOT = "ray_canal"
+_ids: ContextVar[Mapping[str, Any]] = ContextVar("ids of log lines", default={})  # noqa: B039
+
+
+def with_ids(**ids: Any) -> None:
+    """Let lines of this task, and of those that it begins, have these ids, too."""
+    _ids.set({**_ids.get(), **ids})
+
+
+def tell(logger: logging.Logger, event: str, text: str, *values: Any, **ids: Any) -> None:
+    """Log an event of life at level info: its name, its text, and ids beside the task's own."""
+    logger.info(text, *values, extra={"event": {"event": event, **ids}})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: time, level, logger, message, ids, and the event's name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": iso_time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_ids.get(),
+            **getattr(record, "event", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """Text, with the ids behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, or lines."""
+        ids = {**_ids.get(), **getattr(record, "event", {})}
+        ids.pop("event", None)
+        told = ", ".join(f"{key}={value}" for key, value in ids.items() if value is not None)
+        return super().format(record) + (f" [{told}]" if told else "")
+
+
+class _Ours(logging.StreamHandler[Any]):
+    """The handler that `write_to_stderr` sets, so that it sets one."""
+
+
+def write_to_stderr(log_format: LogFormat, level: LogLevel = "info") -> None:
+    """Write this process's log to its standard error (on Ray: `ray logs`)."""
+    logger = logging.getLogger(_ROOT)
+    for each in [each for each in logger.handlers if isinstance(each, _Ours)]:
+        logger.removeHandler(each)
+    handler = _Ours()
+    if log_format == "json":
+        handler.setFormatter(JsonLines())
+    else:
+        handler.setFormatter(TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def iso_time(seconds: float) -> str:
+    """Return a moment since the epoch as 2026-11-24T03:04:05.678Z."""
+    millis = int(seconds * 1000) % 1000
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
