@@ -48,6 +48,12 @@ if TYPE_CHECKING:
     from ray_canal.model.timeline import row_id as row_id
     from ray_canal.offline import decode_entries as decode_entries
     from ray_canal.offline import decode_files as decode_files
+    from ray_canal.sinks.actor import pause_sink as pause_sink
+    from ray_canal.sinks.actor import resume_sink as resume_sink
+    from ray_canal.sinks.actor import seek_sink as seek_sink
+    from ray_canal.sinks.actor import sink_status as sink_status
+    from ray_canal.sinks.actor import start_sinks as start_sinks
+    from ray_canal.sinks.actor import stop_sink as stop_sink
     from ray_canal.sinks.open import run_sink as run_sink
     from ray_canal.snapshot.read import read_snapshot as read_snapshot
     from ray_canal.views.masking import Keep as Keep
@@ -81,6 +87,12 @@ _WHERE = {
     "serve_flight": "ray_canal.flight.actor",
     "stop_flight": "ray_canal.flight.actor",
     "run_sink": "ray_canal.sinks.open",
+    "pause_sink": "ray_canal.sinks.actor",
+    "resume_sink": "ray_canal.sinks.actor",
+    "seek_sink": "ray_canal.sinks.actor",
+    "sink_status": "ray_canal.sinks.actor",
+    "start_sinks": "ray_canal.sinks.actor",
+    "stop_sink": "ray_canal.sinks.actor",
     "Keep": "ray_canal.views.masking",
     "decode_files": "ray_canal.offline",
     "read_snapshot": "ray_canal.snapshot.read",
@@ -101,24 +113,30 @@ __all__ = [
     "destinations",
     "explain",
     "load_config",
+    "pause_sink",
     "plan",
     "read_snapshot",
+    "resume_sink",
     "row_id",
     "run_sink",
     "schema_history",
+    "seek_sink",
     "serve",
     "serve_console",
     "serve_flight",
     "server_status",
     "set_filter",
     "set_instance_filter",
+    "sink_status",
     "spark",
     "start",
+    "start_sinks",
     "status",
     "stop",
     "stop_console",
     "stop_flight",
     "stop_serving",
+    "stop_sink",
     "subscriber",
     "subscribers",
     "unsubscribe",

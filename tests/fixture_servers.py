@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import FetchError, Server, start
+from tests.servers.postgres import PostgresServer, start_postgres
 from tests.servers.redis import RedisServer, start_redis
 from tests.servers.run import Options
 
@@ -61,6 +62,16 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     """Redis 7.0 that fsyncs every write."""
     try:
         with start_redis(tmp_path_factory.mktemp("redis")) as server:
+            yield server
+    except FetchError as error:
+        pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """PostgreSQL 15."""
+    try:
+        with start_postgres() as server:
             yield server
     except FetchError as error:
         pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch")

@@ -3,14 +3,14 @@
     python -m tests.sink_runs FOLDER SINK.json DESTINATION.json STEP…
 
 A STEP is `METHOD:COUNT:before|after`: the process that runs the sink kills itself before or after
-the COUNTth call of this method of the database, or of the sink where it has none; `MS` kills it
-after so many milliseconds. Each step
-is a process of its own, forked where all code is loaded. The last process runs to the end of the
-binlog files. Prints how each of them ended.
+the COUNTth call of this method of the database or lake, or of the sink where it has none; `MS`
+kills it after so many milliseconds. Each step is a process of its own, forked where all code is
+loaded. The last process runs to the end of the binlog files. Prints how each of them ended.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -31,14 +31,14 @@ def die() -> None:
 
 
 def deadly(call: Callable[..., Any], count: int, when: str) -> Callable[..., Any]:
-    left = [count]
+    numbers = itertools.count(1)  # several threads may call
 
     def called(*arguments: Any) -> Any:
-        left[0] -= 1
-        if left[0] == 0 and when == "before":
+        number = next(numbers)
+        if number == count and when == "before":
             die()
         answer = call(*arguments)
-        if left[0] == 0 and when == "after":
+        if number == count and when == "after":
             die()
         return answer
 
@@ -49,7 +49,7 @@ def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -
     sink: Any = make_sink(config)
     if ":" in step:
         method, count, when = step.split(":")
-        target = getattr(sink, "_database", sink)
+        target = getattr(sink, "_database", None) or getattr(sink, "_lake", sink)
         setattr(target, method, deadly(getattr(target, method), int(count), when))
     elif step:
         threading.Timer(int(step) / 1000, die).start()

@@ -191,8 +191,9 @@ class Controller:
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
             calls.append(self._replace_if_stalled(process, actor, actor.hold, destinations))
-        for number, server in enumerate(registry.find_servers(self._namespace)):
-            calls.append(self._replace_if_stalled(f"TCP server {number}", server, server.alive))
+        for prefix in (registry.SERVER_PREFIX, registry.SINK_PREFIX):
+            for name, actor in registry.find_by_prefix(prefix, self._namespace).items():
+                calls.append(self._replace_if_stalled(name, actor, actor.alive))
         await asyncio.gather(*calls)
 
     def _separate(

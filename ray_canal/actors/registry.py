@@ -16,6 +16,7 @@ CONTROLLER_NAME = "canal-controller"
 STORE_PREFIX = "canal-store:"
 SERVER_PREFIX = "canal-server:"
 NOTIFIER_NAME = "canal-notifier"
+SINK_PREFIX = "canal-sink:"
 
 
 def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
@@ -53,12 +54,18 @@ def destinations(namespace: str = NAMESPACE) -> list[str]:
 
 def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
     """Return the replicas of the TCP server that there are."""
+    return list(find_by_prefix(SERVER_PREFIX, namespace).values())
+
+
+def find_by_prefix(prefix: str, namespace: str = NAMESPACE) -> dict[str, ActorHandle[Any]]:
+    """Return the actors whose names begin with it, by name, in order."""
     names = sorted(
         entry["name"]
         for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == namespace and entry["name"].startswith(SERVER_PREFIX)
+        if entry["namespace"] == namespace and entry["name"].startswith(prefix)
     )
-    return [ray.get_actor(name, namespace=namespace) for name in names]
+    found = {name: find_store_process(name, namespace) for name in names}
+    return {name: handle for name, handle in found.items() if handle is not None}
 
 
 def find_notifier(namespace: str = NAMESPACE) -> ActorHandle[Any] | None:

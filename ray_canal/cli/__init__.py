@@ -27,7 +27,7 @@ from ray_canal.cli.options import (
 from ray_canal.cli.ports import close_ports, open_ports
 from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
-from ray_canal.cli.sinks import sink_app
+from ray_canal.cli.sinks import sink_app, start_all
 from ray_canal.cli.snapshot import snapshot
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscriber import subscriber
@@ -87,12 +87,15 @@ def start(
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
     open_ports(deployment)
+    sinks = start_all(deployment)
     if detach:
         return
     started = [name for name in names if name not in before]
     typer.echo("Ctrl-C stops what was started here.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
+    for name in sinks:
+        canal.stop_sink(name, namespace=namespace)
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
     if started:

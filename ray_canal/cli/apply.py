@@ -10,6 +10,7 @@ import typer
 
 from ray_canal.cli.options import ConfigPath
 from ray_canal.cli.ports import open_ports, port_plans
+from ray_canal.cli.sinks import apply_sinks
 
 
 def apply(
@@ -28,9 +29,10 @@ def apply(
     from ray_canal.client.apply import apply as applied
     from ray_canal.client.apply import plan
     from ray_canal.config import load
+    from ray_canal.sinks.actor import sink_plan
 
     deployment = load(config)
-    found = {**plan(deployment), "ports": port_plans(deployment)}
+    found = {**plan(deployment), "ports": port_plans(deployment), "sinks": sink_plan(deployment)}
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -42,6 +44,7 @@ def apply(
         typer.confirm("Apply?", abort=True, err=as_json)
     applied(deployment, remove=remove)
     open_ports(deployment)
+    apply_sinks(deployment, found["sinks"], remove=remove)
     if not as_json:
         typer.echo("applied")
 
@@ -51,7 +54,9 @@ def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:
     gone = remove and (found["unlisted"] or found["server"] == "unlisted")
     ports = any(what != "same" for what in found["ports"].values())
     server = found["server"] in ("open", "reopen")
-    return bool(found["add"] or found["change"] or server or ports or gone)
+    sinks = any(what != "same" and (remove or what != "unlisted")
+                for what in found["sinks"].values())  # fmt: skip
+    return bool(found["add"] or found["change"] or server or ports or sinks or gone)
 
 
 def plan_lines(found: Mapping[str, Any], *, remove: bool) -> list[str]:
@@ -71,11 +76,16 @@ def plan_lines(found: Mapping[str, Any], *, remove: bool) -> list[str]:
             lines.append(f"+ {title}")
         elif what != "same":
             lines.append(f"~ {title}: opened again, who is connected comes again ({what})")
+    how = {"start": "+ sink {}", "restart": "~ sink {}: started over where it is"}
+    lines += [how[what].format(name) for name, what in found["sinks"].items() if what in how]
     gone = "- {}: stopped, its cursors stay" if remove else (
         "= {}: not in this file, goes on (--remove stops it)"
     )  # fmt: skip
     lines += [gone.format(f"destination {name}") for name in found["unlisted"]]
+    sinks = found["sinks"].items()
+    lines += [gone.format(f"sink {name}") for name, what in sinks if what == "unlisted"]
     if server == "unlisted":
         lines.append(gone.format("Canal's TCP port"))
     lines += [f"= destination {name}" for name in found["same"]]
+    lines += [f"= sink {name}" for name, what in sinks if what == "same"]
     return lines if lines else ["nothing runs, and nothing is in the file"]

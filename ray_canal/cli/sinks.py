@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ray_canal.cli.options import ConfigPath
+from ray_canal.cli.options import NAMESPACE, ConfigPath, Namespace
 from ray_canal.cli.signals import until_signal
+
+if TYPE_CHECKING:
+    from ray_canal.config import CanalConfig
 
 sink_app = typer.Typer(help="Write changes to databases, queues and files.", no_args_is_help=True)
 
@@ -61,3 +66,142 @@ def run(
     finally:
         done.set()
         typer.echo(status_text(name, runner.status), err=True)
+
+
+def start_all(deployment: CanalConfig) -> list[str]:
+    """Start a deployment's sinks; return those that did not run before."""
+    if not deployment.sink:
+        return []
+    import ray_canal as canal
+
+    before = canal.sink_status(namespace=deployment.ray.namespace)
+    for name in (names := canal.start_sinks(deployment)):
+        typer.echo(f"sink {name}: running")
+    return [name for name in names if name not in before]
+
+
+def apply_sinks(deployment: CanalConfig, plan: Mapping[str, str], *, remove: bool) -> None:
+    """Start what sinks the configuration has; with `remove`, stop others."""
+    import ray_canal as canal
+
+    if deployment.sink:
+        canal.start_sinks(deployment)
+    for name, what in plan.items():
+        if remove and what == "unlisted":
+            canal.stop_sink(name, namespace=deployment.ray.namespace)
+
+
+Name = Annotated[str, typer.Argument(help="The sink's name.")]
+
+
+@sink_app.command("start")
+def start(
+    config: ConfigPath,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sinks of CONFIG; all if left out.")
+    ] = None,
+) -> None:
+    """Start sinks on the cluster, where their destinations run; `ray-canal start` does it, too.
+
+    One that has failed, or runs with another configuration, is started over where it was.
+    """
+    import ray_canal as canal
+
+    for name in canal.start_sinks(config, *(names or ())):
+        typer.echo(f"sink {name}: started")
+
+
+@sink_app.command("stop")
+def stop(name: Name, namespace: Namespace = NAMESPACE) -> None:
+    """Stop a sink; its subscriber and its place stay."""
+    import ray_canal as canal
+
+    canal.stop_sink(name, namespace=namespace)
+    typer.echo(f"sink {name}: stopped")
+
+
+@sink_app.command("pause")
+def pause(name: Name, namespace: Namespace = NAMESPACE) -> None:
+    """Let a sink write nothing until it is resumed, also over restarts."""
+    import ray_canal as canal
+
+    canal.pause_sink(name, namespace=namespace)
+    typer.echo(f"sink {name}: paused")
+
+
+@sink_app.command("resume")
+def resume(name: Name, namespace: Namespace = NAMESPACE) -> None:
+    """Let a paused sink go on."""
+    import ray_canal as canal
+
+    canal.resume_sink(name, namespace=namespace)
+    typer.echo(f"sink {name}: goes on")
+
+
+@sink_app.command("seek")
+def seek(
+    name: Name,
+    place: Annotated[str, typer.Argument(help="head, tail, FILE:POSITION, a GTID set or a time.")],
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Move a sink to a place of the log. What a mirror has by key is written again."""
+    import ray_canal as canal
+
+    canal.seek_sink(name, place, namespace=namespace)
+    typer.echo(f"sink {name}: moved to {place}")
+
+
+@sink_app.command("status")
+def status(
+    name: Annotated[str | None, typer.Argument(help="One sink; all if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show each sink of the cluster on a line: state, rows, place, and what keeps it."""
+    import ray_canal as canal
+
+    found = canal.sink_status(name, namespace=namespace)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    if not found:
+        typer.echo("no sink runs in this cluster; start one with `ray-canal sink start CONFIG`")
+    for each, told in found.items():
+        line = f"{each}: {told['destination']} -> {told['type']}, {told['state']}"
+        if "rows" in told:
+            line += f", {told['rows']} rows in {told['commits']} commits"
+        line += f", at {told['cursor']}" if told.get("cursor") else ""
+        typer.echo(line)
+        if told.get("error"):
+            typer.echo(f"  {told['error']}")
+
+
+@sink_app.command("compact")
+def compact(
+    config: ConfigPath,
+    name: Annotated[str, typer.Argument(help="A [[sink]] of CONFIG that writes a lake.")],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="DATABASE.TABLE in the lake; repeat it. Not given: all."),
+    ] = None,
+    vacuum: Annotated[bool, typer.Option(help="Remove files that only old versions have.")] = False,
+    hours: Annotated[
+        int | None,
+        typer.Option(min=0, help="Age of what vacuum removes; not given: the table's property."),
+    ] = None,
+) -> None:
+    """Join the small files of a lake's tables, also while the sink runs.
+
+    Below 168 hours (or the table's property), vacuum may remove files that readers or the sink
+    still use.
+    """
+    from ray_canal.config import load
+    from ray_canal.sinks.open import lake_of
+    from ray_canal.sinks.schema_follower import TableName
+
+    lake = lake_of(load(config).sink_named(name))
+    lake.open()
+    chosen = [TableName(*table.split(".", 1)) for table in tables or ()] or lake.names()
+    for table in chosen:
+        typer.echo(f"{table}: {lake.compact(table, vacuum, hours)}")
+    lake.close()

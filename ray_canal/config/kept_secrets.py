@@ -25,6 +25,7 @@ from ray_canal.errors import ConfigError
 
 SCHEME = "kept"
 _NAME = re.compile(r"[0-9a-f]{32}")
+_NAMES_A_SECRET = re.compile(r"(?i)passw|secret|token|credential|(access|account|private)[_.]?key")
 _FOLDER = ".ray_canal-secrets"
 FORGOTTEN_S = 7 * 86400.0
 
@@ -123,6 +124,22 @@ def revealed(section: S) -> S:
         return value
 
     return _replaced(section, open_)
+
+
+def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
+    """Return the keys of secrets in clear text; in a table of texts, those that are named so."""
+    found = []
+    for name, info in type(section).model_fields.items():
+        value, key = getattr(section, name), f"{path}{name}"
+        texts = {key: value} if _is_secret(info.metadata) else {}
+        if isinstance(value, dict):
+            texts = {f"{key}.{n}": text for n, text in value.items() if _NAMES_A_SECRET.search(n)}
+        for each, text in texts.items():
+            if text and str.__str__(text).partition(":")[0] not in REFERENCES:
+                found.append(each)
+        if isinstance(value, BaseModel):
+            found += clear_secrets(value, f"{key}.")
+    return found
 
 
 def _secrets(section: BaseModel) -> Iterator[str]:

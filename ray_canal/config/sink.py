@@ -7,45 +7,85 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from ray_canal.config.secret import secret
 from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 
-SinkType = Literal["kafka", "mysql", "jsonl", "python"]
+SinkType = Literal["kafka", "mysql", "postgres", "delta", "iceberg", "duckdb", "jsonl", "python"]
+_DATABASES = ("mysql", "postgres", "duckdb")
+_LAKES = ("delta", "iceberg")
+_BATCH_SIZE, _LAKE_BATCH_SIZE = 8192, 131_072
 KafkaSender = Literal["auto", "batch", "message"]
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
 
 
-class MirrorConfig(Section):
-    """A database that follows the source: where it is, and how its tables are made.
+class TablePolicy(Section):
+    """How a target's tables are named and made.
 
-    `table` is the name of a source's table there. `schema_change`: "evolve" makes, changes, renames
-    and drops columns and tables as the source does; "add" makes tables and columns, renames and
-    empties tables, and never drops any; "ignore" changes nothing; "stop" ends the sink at a change.
-    `without_key`: "stop" at a table without a primary key; "rows" finds rows by all their values;
-    "ignore" leaves such tables out.
+    `database` and `table` name a source's table there. `schema_change`: "evolve" makes, changes,
+    renames and drops columns and tables as the source does; "add" makes tables and columns, renames
+    and empties tables, and never drops any; "ignore" changes nothing; "stop" ends the sink at a
+    change. `without_key`: "stop" at a table without a primary key; "rows" finds rows by all their
+    values; "ignore" leaves such tables out.
     """
+
+    database: str = "{schema}"
+    table: str = "{table}"
+    create_tables: bool = True
+    schema_change: SchemaChangePolicy = "add"
+    without_key: Literal["stop", "rows", "ignore"] = "stop"
+
+    @property
+    def section(self) -> str:
+        """Name of the section in canal.toml."""
+        return type(self).__name__.removesuffix("Config").lower()
+
+    @model_validator(mode="after")
+    def _names(self) -> TablePolicy:
+        if not _TABLE_NAME.fullmatch(self.table):
+            raise ValueError(
+                f"{self.section}.table {self.table!r}: a name with {{table}}, and {{schema}}, in it"
+            )
+        return self
+
+
+class MirrorConfig(TablePolicy):
+    """A database that follows the source. In PostgreSQL, `database` is a schema of the database
+    `dbname`."""
 
     address: str = ""
     username: str = ""
     password: SecretText = ""
     tls: TlsConfig = TlsConfig()
-    database: str = "{schema}"
+    dbname: str = "postgres"
     cursor_database: str = "ray_canal"
-    table: str = "{table}"
-    create_tables: bool = True
-    schema_change: SchemaChangePolicy = "add"
-    without_key: Literal["stop", "rows", "ignore"] = "stop"
     timeout_s: float = Field(default=60.0, gt=0)
 
+
+class LakeConfig(TablePolicy):
+    """Tables of a lake: of Delta below `path`, each in a folder `database`/`table`; of Iceberg in a
+    catalog. `mode`: "upsert": the rows as they are; "append": every change. `options` are those of
+    the object store, or of the catalog."""
+
+    path: str = ""
+    mode: Literal["upsert", "append"] = "upsert"
+    options: dict[str, SecretText] = Field(default={})
+    threads: int = Field(default=4, ge=1)
+
+    def resolved_options(self) -> dict[str, str]:
+        """Return the options with their secrets. `file://…` is an address. Raises ConfigError."""
+        return {
+            key: value if str.__str__(value).startswith("file://") else secret(value)
+            for key, value in self.options.items()
+        }
+
     @model_validator(mode="after")
-    def _names(self) -> MirrorConfig:
-        if not _TABLE_NAME.fullmatch(self.table):
-            raise ValueError(
-                f"mirror.table {self.table!r}: a name with {{table}}, and {{schema}}, in it"
-            )
+    def _keys(self) -> LakeConfig:
+        if self.without_key == "rows":
+            raise ValueError('lake.without_key: "rows" is not for lakes: "stop" or "ignore"')
         return self
 
 
@@ -87,7 +127,8 @@ class SinkConfig(Section):
     policy: Literal["", "block", "spill", "detach"] = ""
     transactions: bool | None = None
     start: Literal["head", "tail"] = "head"
-    batch_size: int = Field(8192, ge=1)
+    batch_size: int = Field(0, ge=0)
+    commit_interval_s: float = Field(0.0, ge=0)
     transform: str = ""
     target: str = ""
     path: FilePath = ""
@@ -95,6 +136,7 @@ class SinkConfig(Section):
     retry_max_s: float = Field(30.0, gt=0)
     give_up_after_s: float = Field(0.0, ge=0)
     mirror: MirrorConfig = MirrorConfig()
+    lake: LakeConfig = LakeConfig()
     kafka: KafkaConfig = KafkaConfig()
     routing: RoutingConfig = RoutingConfig()
     options: dict[str, str] = Field(default={})
@@ -102,7 +144,12 @@ class SinkConfig(Section):
     @property
     def whole_transactions(self) -> bool:
         """Return whether each commit holds whole transactions: by default in databases."""
-        return self.type == "mysql" if self.transactions is None else self.transactions
+        return self.type in _DATABASES if self.transactions is None else self.transactions
+
+    @property
+    def commit_units(self) -> int:
+        """Most of a commit, in memory units or entries of the log."""
+        return self.batch_size or (_LAKE_BATCH_SIZE if self.type in _LAKES else _BATCH_SIZE)
 
     @model_validator(mode="after")
     def _complete(self) -> SinkConfig:
@@ -117,12 +164,20 @@ class SinkConfig(Section):
         brokers = str(self.kafka.properties.get("bootstrap.servers", ""))
         needed = {
             "mysql": self.mirror.address,
+            "postgres": self.mirror.address,
+            "delta": self.lake.path,
+            "iceberg": str(self.lake.options.get("type", "")),
+            "duckdb": self.path,
             "jsonl": self.path,
             "python": self.target,
             "kafka": brokers,
         }
         named = {
             "mysql": "mirror.address",
+            "postgres": "mirror.address",
+            "delta": "lake.path",
+            "iceberg": "lake.options.type",
+            "duckdb": "path",
             "jsonl": "path",
             "python": "target",
             "kafka": 'kafka.properties."bootstrap.servers"',

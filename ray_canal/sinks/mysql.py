@@ -17,9 +17,9 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.mirror import ColumnSpec, Found, TableName
 from ray_canal.sinks.mysql_literals import literals, tuples
 from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
 from ray_canal.source.connection import connect
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ _SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
 
 class MySqlDatabase:
     """A `Database` of mirror.py."""
+
+    ddl_in_transaction = False  # it would commit
 
     def __init__(self, config: MirrorConfig) -> None:
         self._config = config
@@ -196,10 +198,11 @@ class MySqlDatabase:
         for values in tuples(rows, self._bytes_max, _STATEMENT_ROWS_MAX):
             self._run(start.encode() + values + end.encode())
 
-    def delete_like(self, name: TableName, row: pa.Table) -> None:
-        conditions = [_has_value(column, row[column]) for column in row.column_names]
+    def delete_like(self, name: TableName, rows: pa.Table) -> None:
+        conditions = [_has_values(column, rows[column]) for column in rows.column_names]
         start = f"DELETE FROM {_named(name)} WHERE ".encode()
-        self._run(start + b" AND ".join(conditions) + b" LIMIT 1")
+        for row in zip(*conditions, strict=True):
+            self._run(start + b" AND ".join(row) + b" LIMIT 1")
 
     def _run(self, sql: str | bytes, *values: object) -> Sequence[tuple[Any, ...]]:
         """Run one statement. Raises SinkError."""
@@ -237,17 +240,17 @@ def _named(name: TableName) -> str:
     return f"{_quoted(name.database)}.{_quoted(name.table)}"
 
 
-def _has_value(name: str, value: pa.ChunkedArray) -> bytes:
-    """A condition. Text is compared as bytes, a FLOAT as the DOUBLE that it is exactly, and JSON,
-    which equals no text, as its text."""
-    column, kind = _quoted(name), value.type
+def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
+    """A condition for each row. Text is compared as bytes, a FLOAT as the DOUBLE that it is
+    exactly, and JSON, which equals no text, as its text."""
+    column, kind = _quoted(name), values.type
     if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or pa.types.is_list(kind):
         if not pa.types.is_list(kind) or pa.types.is_string(kind.value_type):
             column = f"CAST({column} AS CHAR) COLLATE utf8mb4_bin"
     elif pa.types.is_float32(kind):
-        value = value.cast(pa.float64())
-    literal: bytes = literals(value)[0].as_py()
-    return f"{column} <=> ".encode() + literal
+        values = values.cast(pa.float64())
+    start = f"{column} <=> ".encode()
+    return [start + literal for literal in literals(values).to_pylist()]
 
 
 def _shown(kind: object) -> str:

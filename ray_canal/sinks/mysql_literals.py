@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.sinks.net_change import plain
-
-_BYTES = pa.large_binary()
-_DIGITS = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint8)
-_PAIRS = _DIGITS.reshape(256, 2)
+from ray_canal.sinks.value_texts import BYTES, hexadecimal, scalar, time_texts, wrapped
 
 
 def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -28,51 +24,22 @@ def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _literals(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return array.cast(pa.string()).cast(_BYTES)
+        return array.cast(pa.string()).cast(BYTES)
     if pa.types.is_decimal(kind) or pa.types.is_date(kind):
-        return _quoted(array.cast(pa.string()).cast(_BYTES))
+        return _quoted(array.cast(pa.string()).cast(BYTES))
     if pa.types.is_timestamp(kind):
-        return _quoted(array.cast(pa.timestamp("us")).cast(pa.string()).cast(_BYTES))
+        return _quoted(array.cast(pa.timestamp("us")).cast(pa.string()).cast(BYTES))
     if pa.types.is_duration(kind):
-        return _quoted(pa.array(map(_time_text, array.cast(pa.int64()).to_pylist()), _BYTES))
+        return _quoted(time_texts(array))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _quoted(pc.replace_substring(array.cast(_BYTES), b"'", b"''"))
-    if pa.types.is_list(kind):  # VECTOR
-        offsets = array.offsets.to_numpy().astype(np.int64)
-        return _hexadecimal(array, 4 * offsets, array.values.to_numpy().view(np.uint8))
+        return _quoted(pc.replace_substring(array.cast(BYTES), b"'", b"''"))
     if pa.types.is_boolean(kind):
-        return array.cast(pa.uint8()).cast(pa.string()).cast(_BYTES)
-    array = array.cast(_BYTES)
-    _, places, data = array.buffers()
-    offsets = np.frombuffer(places, np.int64)[array.offset : array.offset + len(array) + 1]
-    return _hexadecimal(array, offsets, np.frombuffer(data or b"", np.uint8))
+        return array.cast(pa.uint8()).cast(pa.string()).cast(BYTES)
+    return wrapped(hexadecimal(array), b"x'", b"'")  # a VECTOR, too
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(_scalar(b"'"), texts, _scalar(b"'"), _scalar(b""))
-
-
-def _scalar(text: bytes) -> pa.Scalar:
-    return pa.scalar(text, _BYTES)
-
-
-def _time_text(us: int | None) -> bytes | None:
-    if us is None:
-        return None
-    seconds, fraction = divmod(abs(us), 1_000_000)
-    text = f"{'-' if us < 0 else ''}{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
-    return f"{text}:{seconds % 60:02d}.{fraction:06d}".encode()
-
-
-def _hexadecimal(
-    array: pa.Array, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-) -> pa.Array:
-    digits = np.ascontiguousarray(_PAIRS[data[offsets[0] : offsets[-1]]])
-    places = 2 * (offsets - offsets[0])
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(places)), pa.py_buffer(digits)]
-    texts = pa.Array.from_buffers(_BYTES, len(array), buffers)
-    shown = pc.binary_join_element_wise(_scalar(b"x'"), texts, _scalar(b"'"), _scalar(b""))
-    return pc.if_else(array.is_null(), pa.scalar(None, _BYTES), shown)
+    return wrapped(texts, b"'", b"'")
 
 
 def tuples(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[bytes]:
@@ -82,8 +49,8 @@ def tuples(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[bytes]:
     columns: Sequence[pa.Array] = [literals(column) for column in table.columns]
     listed = columns[0]
     if len(columns) > 1:
-        listed = pc.binary_join_element_wise(*columns, _scalar(b","))
-    rows = pc.binary_join_element_wise(_scalar(b"("), listed, _scalar(b"),"), _scalar(b""))
+        listed = pc.binary_join_element_wise(*columns, scalar(b","))
+    rows = wrapped(listed, b"(", b"),")
     if isinstance(rows, pa.ChunkedArray):
         rows = rows.combine_chunks()
     _, places, data = rows.buffers()

@@ -6,13 +6,16 @@ import importlib
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray_canal.client.connecting import connect
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.sinks.port import Sink, Transform
 from ray_canal.sinks.runner import Runner, SinkStatus
+
+if TYPE_CHECKING:
+    from ray_canal.sinks.lake import Lake
 
 
 def make_sink(config: SinkConfig) -> Sink:
@@ -23,13 +26,31 @@ def make_sink(config: SinkConfig) -> Sink:
         from ray_canal.sinks.mysql import MySqlDatabase
 
         return Mirror(config.name, config.mirror, MySqlDatabase(config.mirror))
+    if config.type == "postgres":
+        from ray_canal.sinks.mirror import Mirror
+
+        try:
+            from ray_canal.sinks.postgres import PostgresDatabase
+        except ImportError as error:
+            raise _missing(config, error, "postgres") from None
+        return Mirror(config.name, config.mirror, PostgresDatabase(config.mirror))
+    if config.type == "duckdb":
+        from ray_canal.sinks.mirror import Mirror
+
+        try:
+            from ray_canal.sinks.duckdb import DuckDatabase
+        except ImportError as error:
+            raise _missing(config, error, "duckdb") from None
+        return Mirror(config.name, config.mirror, DuckDatabase(config.mirror, Path(config.path)))
+    if config.type in ("delta", "iceberg"):
+        from ray_canal.sinks.lake import LakeSink
+
+        return LakeSink(config.lake, lake_of(config))
     if config.type == "kafka":
         try:
             from ray_canal.sinks.kafka import KafkaSink
         except ImportError as error:
-            raise ConfigError(
-                f'sink {config.name}: {error}; run: pip install "ray-canal[kafka]"'
-            ) from None
+            raise _missing(config, error, "kafka") from None
         return KafkaSink(config)
     if config.type == "jsonl":
         from ray_canal.sinks.jsonl import JsonLines
@@ -37,6 +58,28 @@ def make_sink(config: SinkConfig) -> Sink:
         return JsonLines(Path(config.path))
     sink: Sink = _named(config.target, "target")(config)
     return sink
+
+
+def lake_of(config: SinkConfig) -> Lake:
+    """Return the tables of a lake that a sink writes. Raises ConfigError: a package is missing, or
+    the sink writes no lake."""
+    name = f"{config.destination}.{config.name}"
+    try:
+        if config.type == "delta":
+            from ray_canal.sinks.delta import DeltaLake
+
+            return DeltaLake(name, config.lake)
+        if config.type == "iceberg":
+            from ray_canal.sinks.iceberg import IcebergLake
+
+            return IcebergLake(name, config.lake)
+    except ImportError as error:
+        raise _missing(config, error, config.type) from None
+    raise ConfigError(f'sink {config.name} writes no lake: its type is "{config.type}"')
+
+
+def _missing(config: SinkConfig, error: ImportError, extra: str) -> ConfigError:
+    return ConfigError(f'sink {config.name}: {error}; run: pip install "ray-canal[{extra}]"')
 
 
 def transform_of(config: SinkConfig) -> Transform | None:

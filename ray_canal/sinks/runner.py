@@ -72,11 +72,15 @@ class Runner:
         self.status = SinkStatus()
 
     def pause(self) -> None:
-        """Take no more batches after the one in hand; the subscription stays."""
+        """Write nothing after the batch in hand; the subscription stays."""
         self._going.clear()
+        if self.status.state == "running":
+            self.status.state = "paused"
 
     def resume(self) -> None:
         self._going.set()
+        if self.status.state == "paused":
+            self.status.state = "running"
 
     def run(self, stopped: threading.Event) -> None:
         """Run until `stopped` is set, or a source of binlog files is at its end. Raises SinkError,
@@ -120,17 +124,19 @@ class Runner:
                     transactions=config.whole_transactions,
                     start=config.start,
                 )
-                self.status.state = "running"
-                for message in subscriber.messages(config.batch_size, stopped=stopped):
-                    place = self._take(message, place, stopped)
-                    if stopped.is_set() and not self._going.is_set():
-                        break
+                self.status.state = "running" if self._going.is_set() else "paused"
+                for message in subscriber.messages(config.commit_units, stopped=stopped):
+                    while not self._going.wait(0.2) and not stopped.is_set():
+                        pass
+                    if not self._going.is_set():
+                        break  # it is stopped, and the message comes again
+                    began = time.monotonic()
+                    place = self._take(message, place)
+                    stopped.wait(max(0.0, began + config.commit_interval_s - time.monotonic()))
         finally:
             self._sink.close()
 
-    def _take(
-        self, message: Message, place: Cursor | None, stopped: threading.Event
-    ) -> Cursor | None:
+    def _take(self, message: Message, place: Cursor | None) -> Cursor | None:
         """Write what the target does not have yet of a message, and commit it."""
         run: list[Changes] = []
         for part, chunk in message.chunks_by_part():
@@ -147,10 +153,6 @@ class Runner:
         if run:
             place = self._write(run)
         self._failing_since, self.status.error = None, ""
-        while not self._going.is_set() and not stopped.is_set():
-            self.status.state = "paused"
-            self._going.wait(0.2)
-        self.status.state = "running"
         return place
 
     def _write(self, run: Sequence[Changes]) -> Cursor:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ray_canal.errors import CanalError, ConfigError
-from ray_canal.spark.place import Place
 from ray_canal.spark.prepared import Named, Prepared
+from ray_canal.views.row_places import Place
 
 OWN_FOLDER = "_ray_canal"
 """Spark passes over names that begin with an underscore."""

@@ -14,8 +14,9 @@ from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 from ray_canal.spark.frames import NOTES, Statements
-from ray_canal.spark.place import TIMELINE, Place, is_above
+from ray_canal.spark.place import is_above
 from ray_canal.spark.versions import in_one_schema
+from ray_canal.views.row_places import TIMELINE, Place
 
 _SQL, _RENAMED_FROM, _ = NOTES
 _ENDS = (TRUNCATE, ERASE, RENAME)

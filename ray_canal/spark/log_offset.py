@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ray_canal.errors import ConfigError
-from ray_canal.spark.place import Place, rows_above
+from ray_canal.views.row_places import Place, rows_above
 
 START = Place(-1, -1, -1, -1)
 """Before all rows."""

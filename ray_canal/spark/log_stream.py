@@ -24,9 +24,9 @@ from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
 from ray_canal.spark.chunks import write_chunks
 from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
 from ray_canal.spark.log_offset import START, offset_place, offset_text, rows_between
-from ray_canal.spark.place import Place, place_at
 from ray_canal.spark.schema import is_part_of
 from ray_canal.spark.ways import Way, carrier_of
+from ray_canal.views.row_places import Place, place_at
 
 _log = logging.getLogger(__name__)
 

@@ -28,18 +28,11 @@ from ray_canal.errors import ConfigError
 from ray_canal.spark.commits import Commit, Commits, Files, last_commit, staged, unfinished
 from ray_canal.spark.frames import is_statement, table_name
 from ray_canal.spark.hadoop_files import HadoopFiles
-from ray_canal.spark.place import (
-    Place,
-    file_name,
-    is_above,
-    order_of,
-    place_at,
-    read_file_name,
-    rows_above,
-)
+from ray_canal.spark.place import file_name, is_above, order_of, read_file_name
 from ray_canal.spark.prepared import outcomes
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
+from ray_canal.views.row_places import Place, place_at, rows_above
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
 

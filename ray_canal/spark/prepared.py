@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.position import journal_key
-from ray_canal.spark.place import TIMELINE, Place
+from ray_canal.views.row_places import TIMELINE, Place
 from ray_canal.views.transactions import (
     COMMIT_PREPARED,
     COMMITTED,

@@ -1,6 +1,7 @@
 """A runner that is killed at any moment: each change is in the target once.
 
-The tables have no key, so a change that is written twice shows.
+The tables of a database have no key, and a lake has every change as a row, so a change that is
+written twice shows.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+import ray_canal as canal
 from tests.servers import Server
+from tests.servers.postgres import PostgresServer
 
 STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
     "delete_like:1:before", "commit:2:before", "delete:1:after", "commit:1:after", "commit:2:after",
 )  # fmt: skip
+POSTGRES_STEPS = ("create:2:after", "upsert:3:after", "commit:2:before", "delete_like:1:after",
+                  "commit:3:after")  # fmt: skip
+LAKE_STEPS = ("append:1:before", "append:1:after", "append:4:after", "append:30:before")
 
 
 def workload(server: Server, source: str) -> None:
@@ -42,7 +49,7 @@ def workload(server: Server, source: str) -> None:
                 server.execute(f"CREATE TABLE {source}.late (id INT PRIMARY KEY)")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def source(mysql97: Server) -> Iterator[str]:
     name = "killed"
     workload(mysql97, name)
@@ -51,15 +58,12 @@ def source(mysql97: Server) -> Iterator[str]:
                       (name, f"{name}_copy", f"{name}_canal")))  # fmt: skip
 
 
-def killed(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
-    """Run the sink, killed at each of the steps, then to the end. Returns how each run ended."""
-    mirror = {"address": server.address, "username": "root", "database": f"{source}_copy",
-              "cursor_database": f"{source}_canal", "without_key": "rows"}  # fmt: skip
-    sink = {"name": "s", "destination": "x", "type": "mysql", "client_id": 7, "batch_size": 4,
-            "tables": rf"{source}\..*", "mirror": mirror}  # fmt: skip
-    instance: dict[str, Any] = {"source": {"files": [str(server.binlogs()[-1])]}, "tsdb": {}}
-    for name, tree in (("sink", sink), ("instance", instance)):
-        (folder / f"{name}.json").write_text(json.dumps(tree))
+def killed(server: Server, folder: Path, sink: dict[str, Any], steps: Sequence[str]) -> list[str]:
+    """Run a sink, killed at each of the steps, then to the end. Returns how each run ended."""
+    tree = {"name": "s", "destination": "x", "client_id": 7, "batch_size": 4, **sink}
+    instance = {"source": {"files": [str(server.binlogs()[-1])]}, "tsdb": {}}
+    for name, written in (("sink", tree), ("instance", instance)):
+        (folder / f"{name}.json").write_text(json.dumps(written))
     done = subprocess.run(
         [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
          folder / "instance.json", *steps],
@@ -67,21 +71,94 @@ def killed(server: Server, source: str, folder: Path, steps: Sequence[str]) -> l
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)
+    return [line.split()[1] for line in done.stdout.splitlines()]
+
+
+def moments(count: int = 100) -> list[str]:
+    return [str(random.Random(number).randrange(300, 3000)) for number in range(count)]
+
+
+def mysql_sink(server: Server, source: str) -> dict[str, Any]:
+    mirror = {"address": server.address, "username": "root", "database": f"{source}_copy",
+              "cursor_database": f"{source}_canal", "without_key": "rows"}  # fmt: skip
+    return {"type": "mysql", "tables": rf"{source}\..*", "mirror": mirror}
+
+
+def is_mirrored(server: Server, source: str) -> None:
     for table in ("keyless", "t"):
         rows = [server.execute(f"SELECT * FROM {db}.{table} ORDER BY 1, 2")
                 for db in (source, f"{source}_copy")]  # fmt: skip
-        assert rows[0] == rows[1], done.stdout + done.stderr[-3000:]
-    return [line.split()[1] for line in done.stdout.splitlines()]
+        assert rows[0] == rows[1]
 
 
 def test_killed_at_every_step_each_change_is_there_once(
     mysql97: Server, source: str, tmp_path: Path
 ) -> None:
-    ends = killed(mysql97, source, tmp_path, STEPS)
+    ends = killed(mysql97, tmp_path, mysql_sink(mysql97, source), STEPS)
     assert ends == ["-9"] * len(STEPS) + ["0"]
+    is_mirrored(mysql97, source)
 
 
 @pytest.mark.soak
 def test_killed_at_100_random_moments(mysql97: Server, source: str, tmp_path: Path) -> None:
-    moments = [str(random.Random(number).randrange(300, 3000)) for number in range(100)]
-    assert killed(mysql97, source, tmp_path, moments)[-1] == "0"
+    mysql97.execute(*(f"DROP DATABASE IF EXISTS {source}{end}" for end in ("_copy", "_canal")))
+    assert killed(mysql97, tmp_path, mysql_sink(mysql97, source), moments())[-1] == "0"
+    is_mirrored(mysql97, source)
+
+
+def killed_postgres(
+    server: Server, postgres: PostgresServer, source: str, folder: Path, steps: Sequence[str]
+) -> list[str]:
+    postgres.execute("DROP SCHEMA IF EXISTS killed CASCADE", "DROP SCHEMA IF EXISTS kc CASCADE")
+    mirror = {"address": postgres.address, "username": "postgres", "database": "killed",
+              "cursor_database": "kc", "without_key": "rows"}  # fmt: skip
+    sink = {"type": "postgres", "tables": rf"{source}\..*", "mirror": mirror}
+    ends = killed(server, folder, sink, steps)
+    for table in ("keyless", "t"):
+        theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
+        ours = postgres.execute(f"SELECT * FROM killed.{table} ORDER BY 1, 2")
+        assert list(theirs) == ours
+    return ends
+
+
+def test_postgres_has_each_change_once(
+    mysql97: Server, postgres: PostgresServer, source: str, tmp_path: Path
+) -> None:
+    ends = killed_postgres(mysql97, postgres, source, tmp_path, POSTGRES_STEPS)
+    assert ends == ["-9"] * len(POSTGRES_STEPS) + ["0"]
+
+
+@pytest.mark.soak
+def test_postgres_has_each_change_once_at_100_random_moments(
+    mysql97: Server, postgres: PostgresServer, source: str, tmp_path: Path
+) -> None:
+    assert killed_postgres(mysql97, postgres, source, tmp_path, moments())[-1] == "0"
+
+
+def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
+    """Every change, in Delta tables: what the log has, by place."""
+    lake = {"path": str(folder / "lake"), "mode": "append"}
+    sink = {"type": "delta", "tables": rf"{source}\..*", "lake": lake}
+    ends = killed(server, folder, sink, steps)
+    places: dict[str, list[tuple[int, int]]] = {"keyless": [], "t": []}
+    for batch in canal.decode_files([str(server.binlogs()[-1])]):
+        if batch.schema.metadata[b"canal.schema"].decode() == source:
+            found = zip(*(batch[name].to_pylist() for name in ("position", "row")), strict=True)
+            places[batch.schema.metadata[b"canal.table"].decode()] += found
+    for table, expected in places.items():
+        written = DeltaTable(str(folder / "lake" / source / table)).to_pyarrow_table()
+        found = zip(*(written[name].to_pylist() for name in ("position", "row")), strict=True)
+        assert sorted(found) == sorted(expected)
+    return ends
+
+
+def test_a_delta_table_has_each_change_once(mysql97: Server, source: str, tmp_path: Path) -> None:
+    ends = killed_delta(mysql97, source, tmp_path, LAKE_STEPS)
+    assert ends == ["-9"] * len(LAKE_STEPS) + ["0"]
+
+
+@pytest.mark.soak
+def test_a_delta_table_has_each_change_once_at_100_random_moments(
+    mysql97: Server, source: str, tmp_path: Path
+) -> None:
+    assert killed_delta(mysql97, source, tmp_path, moments())[-1] == "0"

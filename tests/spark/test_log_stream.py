@@ -16,7 +16,7 @@ import pytest
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, UnsupportedEvent
 from ray_canal.spark.log_offset import START, offset_place, offset_text
 from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema
-from ray_canal.spark.place import Place
+from ray_canal.views.row_places import Place
 from tests.spark.conftest import ITEM, Message, change_batch, inserts
 from tests.spark.test_chunks import read
 

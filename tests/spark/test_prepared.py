@@ -17,9 +17,9 @@ from ray_canal.offline import decode_chunks
 from ray_canal.source.files import BinlogFiles
 from ray_canal.spark.frames import table_name, to_frames
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
-from ray_canal.spark.place import Place
 from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
+from ray_canal.views.row_places import Place
 from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED, ROLLED_BACK
 from tests.servers import Server
 

@@ -16,8 +16,10 @@ PLAN: dict[str, Any] = {
     "server": "reopen",
     "server_keys": ["port"],
     "ports": {"Arrow Flight": "same", "the console": "port", "another": "open"},
+    "sinks": {"s1": "start", "s2": "restart", "s3": "same", "s4": "unlisted"},
 }
-NOTHING = {**PLAN, "add": [], "change": {}, "server": "same", "ports": {"the console": "same"}}
+NOTHING = {**PLAN, "add": [], "change": {}, "server": "same", "ports": {"the console": "same"},
+           "sinks": {"s3": "same"}}  # fmt: skip
 
 
 def test_a_line_for_each_difference() -> None:
@@ -29,8 +31,12 @@ def test_a_line_for_each_difference() -> None:
         "~ Canal's TCP port: reopened, its clients connect again (port)",
         "~ the console: opened again, who is connected comes again (port)",
         "+ another",
+        "+ sink s1",
+        "~ sink s2: started over where it is",
         "= destination old: not in this file, goes on (--remove stops it)",
+        "= sink s4: not in this file, goes on (--remove stops it)",
         "= destination crm",
+        "= sink s3",
     ]
     assert "- destination old: stopped, its cursors stay" in plan_lines(PLAN, remove=True)
 
@@ -39,7 +45,10 @@ def test_a_line_for_each_difference() -> None:
     ("plan", "remove", "wanted"),
     [(PLAN, False, True), (NOTHING, False, False), (NOTHING, True, True),
      ({**NOTHING, "unlisted": []}, True, False), ({**NOTHING, "server": "open"}, False, True),
-     ({**NOTHING, "ports": {"the console": "port"}}, False, True)],
+     ({**NOTHING, "ports": {"the console": "port"}}, False, True),
+     ({**NOTHING, "unlisted": [], "sinks": {"s4": "unlisted"}}, False, False),
+     ({**NOTHING, "sinks": {"s4": "unlisted"}}, True, True),
+     ({**NOTHING, "sinks": {"s1": "start"}}, False, True)],
 )  # fmt: skip
 def test_whether_there_is_anything_to_do(plan: Any, remove: bool, wanted: bool) -> None:
     assert is_change(plan, remove=remove) is wanted

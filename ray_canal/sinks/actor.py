@@ -1,0 +1,306 @@
+"""Sinks on the cluster: an actor each, on any node, and how they are started and steered.
+
+What should run is what was started and not stopped: a record in Ray's key-value store. It has the
+sink's configuration, whether it is paused, and how often it was begun anew. A process that ends is
+restarted by Ray, one that does not answer is replaced by the controller; either way the target
+shuts out whoever wrote before, and its own place decides where the sink goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.placement import ACTOR_CPUS
+from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
+from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store_process
+from ray_canal.client.connecting import connect
+from ray_canal.client.control import subscriber
+from ray_canal.client.joining import connect_ray
+from ray_canal.config import CanalConfig, SinkConfig, load
+from ray_canal.config.kept_secrets import clear_secrets
+from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, InstanceNotRunning
+from ray_canal.malloc import keep_freed_memory
+from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
+from ray_canal.sinks.open import make_sink, transform_of
+from ray_canal.sinks.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10.0
+_STOP_S = 30.0
+_AGAIN_S = 2.0
+_THREADS = 8
+
+
+class SinkActor:
+    """One sink; its runner has a thread of its own."""
+
+    def __init__(self, name: str, namespace: str) -> None:
+        keep_freed_memory()
+        self._record = SinkRecords(namespace).get(name)
+        config = SinkConfig.model_validate(self._record["config"])
+        self._stopped = threading.Event()
+        self._runner = Runner(
+            config,
+            lambda: connect(config.destination, config.client_id, namespace=namespace),
+            make_sink(config),
+            transform_of(config),
+        )
+        if self._record["paused"]:
+            self._runner.pause()
+        self._metrics = SinkMetrics(config.destination, config.name)
+        self._thread = threading.Thread(target=self._run, name=f"sink-{name}", daemon=True)
+        self._thread.start()
+
+        threading.Thread(target=self._publish, name=f"metrics-{name}", daemon=True).start()
+
+    def _run(self) -> None:
+        status = self._runner.status
+        while not self._stopped.is_set():
+            try:
+                self._runner.run(self._stopped)
+                return
+            except InstanceNotFound as error:  # stopped, or not started yet
+                status.state, status.error = "waiting", str(error)
+                self._stopped.wait(_AGAIN_S)
+            except Exception as error:
+                # Whatever it is, it is told in the status, and this process goes on to answer.
+                status.state, status.error = "failed", str(error)
+                logger.error("sink %s has ended: %s", self._record["config"]["name"], error)
+                return
+
+    def _publish(self) -> None:
+        while not self._stopped.wait(METRICS_PERIOD_S):
+            self._metrics.publish(self._runner.status)
+
+    def alive(self) -> None:
+        """Answer: this process is not stopped."""
+
+    def status(self) -> dict[str, Any]:
+        """Return its state, counters, and where it is."""
+        return {**self._runner.status.as_dict(), "node": ray.util.get_node_ip_address()}
+
+    def pause(self) -> None:
+        self._runner.pause()
+
+    def resume(self) -> None:
+        self._runner.resume()
+
+    def stop(self) -> None:
+        """Return when what is in hand is committed, or soon after."""
+        self._stopped.set()
+        self._thread.join(_STOP_S)
+
+
+class SinkRecords:
+    """The sinks that should run in a namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"ray_canal:sink:{namespace}:"
+
+    def put(self, name: str, config: dict[str, Any], *, paused: bool) -> None:
+        kv_put(self._prefix + name, json.dumps({"config": config, "paused": paused}))
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Raises InstanceNotFound."""
+        found = kv_get(self._prefix + name)
+        if found is None:
+            names = ", ".join(self.names()) or "none"
+            raise InstanceNotFound(
+                f"no sink {name!r} was started in this cluster (there are: {names}); start it with "
+                f"`ray-canal sink start CONFIG {name}`"
+            )
+        record: dict[str, Any] = json.loads(found)
+        return record
+
+    def remove(self, name: str) -> None:
+        kv_delete(self._prefix + name)
+
+    def names(self) -> list[str]:
+        return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
+
+
+Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
+
+
+def start_sinks(config: Config, *names: str) -> list[str]:
+    """Start the sinks of a configuration (not given: all) on the cluster; return their names.
+
+    One that runs with this configuration is left as it is; one that has failed, or runs with
+    another configuration, is started over. Their destinations run already. Raises ConfigError:
+    there is no such sink, or it has a password in clear text.
+    """
+    canal = load(config)
+    connect_ray(canal)
+    namespace = canal.ray.namespace
+    chosen = [canal.sink_named(name) for name in names] if names else list(canal.sink)
+    for sink in chosen:
+        make_sink(sink)  # its packages are here, its class is found
+        if keys := clear_secrets(sink):
+            raise ConfigError(
+                f"sink {sink.name}: {', '.join(keys)}: a sink runs on any node, and its "
+                "configuration is kept by Ray: give passwords as env:NAME or file:PATH"
+            )
+    for sink in chosen:
+        _start(sink, namespace)
+    return [sink.name for sink in chosen]
+
+
+def sink_plan(config: Config) -> dict[str, str]:
+    """Return by name what `start_sinks` would do with each sink of a configuration: "start",
+    "restart", "same"; and "unlisted" for those that run and are not in it."""
+    canal = load(config)
+    connect_ray(canal, local=False)
+    records = SinkRecords(canal.ray.namespace)
+    found = dict.fromkeys(records.names(), "unlisted")
+    for sink in canal.sink:
+        if sink.name not in found:
+            found[sink.name] = "start"
+        else:
+            is_same = records.get(sink.name)["config"] == sink.model_dump(mode="json")
+            found[sink.name] = "same" if is_same else "restart"
+    return found
+
+
+def _start(sink: SinkConfig, namespace: str) -> None:
+    records, tree = SinkRecords(namespace), sink.model_dump(mode="json")
+    paused = False
+    if sink.name in records.names():
+        known = records.get(sink.name)
+        handle = find_store_process(SINK_PREFIX + sink.name, namespace)
+        paused = bool(known["paused"])
+        is_same = handle is not None and known["config"] == tree
+        if is_same and _status(handle)["state"] != "failed":
+            return
+        if handle is not None:
+            _end(sink.name, handle, namespace)
+    records.put(sink.name, tree, paused=paused)
+    _launch(sink.name, namespace)
+
+
+def _launch(name: str, namespace: str) -> ActorHandle[Any]:
+    handle: ActorHandle[Any] = (
+        ray.remote(SinkActor)
+        .options(
+            name=SINK_PREFIX + name,
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=ACTOR_CPUS,
+            scheduling_strategy="SPREAD",
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=_THREADS,
+        )
+        .remote(name, namespace)
+    )
+    return handle
+
+
+def _end(name: str, handle: ActorHandle[Any], namespace: str) -> None:
+    """End a sink's process, and wait until its name is free."""
+    with contextlib.suppress(RayActorError, GetTimeoutError, RayTaskError):
+        ray.get(handle.stop.remote(), timeout=_STOP_S)
+    ray.kill(handle, no_restart=True)
+    deadline = time.monotonic() + _STOP_S
+    while find_store_process(SINK_PREFIX + name, namespace) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def stop_sink(name: str, *, namespace: str = NAMESPACE) -> None:
+    """Stop a sink; its subscriber and its place stay. Raises InstanceNotFound."""
+    connect_ray()
+    records = SinkRecords(namespace)
+    records.get(name)
+    records.remove(name)
+    handle = find_store_process(SINK_PREFIX + name, namespace)
+    if handle is not None:
+        _end(name, handle, namespace)
+
+
+def pause_sink(name: str, *, paused: bool = True, namespace: str = NAMESPACE) -> None:
+    """Let a sink write nothing until it is resumed, also over restarts; its subscription stays.
+    Raises InstanceNotFound, InstanceNotRunning."""
+    connect_ray()
+    records = SinkRecords(namespace)
+    record = records.get(name)
+    records.put(name, record["config"], paused=paused)
+    handle = find_store_process(SINK_PREFIX + name, namespace)
+    if handle is not None:
+        _answer(handle.pause.remote() if paused else handle.resume.remote())
+
+
+def resume_sink(name: str, *, namespace: str = NAMESPACE) -> None:
+    """Let a paused sink go on. Raises as `pause_sink`."""
+    pause_sink(name, paused=False, namespace=namespace)
+
+
+def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
+    """Move a sink to a place of the log (`head`, `tail`, FILE:POSITION, a GTID set, a time), and
+    start it over there; what a mirror has by key is written again.
+
+    Raises ConfigError: the target keeps its place where it cannot be moved; InstanceNotFound,
+    PositionPurged, and what the target raises.
+    """
+    connect_ray()
+    record = SinkRecords(namespace).get(name)
+    config = SinkConfig.model_validate(record["config"])
+    target = make_sink(config)
+    forget = getattr(target, "forget_place", None)
+    if target.guarantee == "exactly_once" and forget is None:
+        raise ConfigError(
+            f"sink {name}: a target of the type {config.type!r} has its place with its rows, so it "
+            "cannot go back; give the sink another name and an empty target"
+        )
+    handle = find_store_process(SINK_PREFIX + name, namespace)
+    if handle is not None:
+        _end(name, handle, namespace)
+    try:
+        subscriber(config.destination, config.client_id, namespace=namespace).seek(to)
+        if forget is not None:
+            forget()
+    finally:
+        _launch(name, namespace)
+
+
+def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[str, Any]:
+    """Return one or all sinks of the cluster by name: state, counters, place, error. Raises
+    InstanceNotFound."""
+    connect_ray()
+    records = SinkRecords(namespace)
+    found = {}
+    for each in [name] if name else records.names():
+        config = records.get(each)["config"]
+        handle = find_store_process(SINK_PREFIX + each, namespace)
+        told = {"state": "restarting"} if handle is None else _status(handle)
+        named = {key: config[key] for key in ("destination", "type", "client_id")}
+        found[each] = {**named, **told}
+    return found
+
+
+def _status(handle: ActorHandle[Any]) -> dict[str, Any]:
+    try:
+        status: dict[str, Any] = _answer(handle.status.remote())
+    except CanalError as error:
+        return {"state": "restarting", "error": str(error)}
+    return status
+
+
+def _answer(reference: Any) -> Any:
+    try:
+        return ray.get(reference, timeout=_ANSWER_S)
+    except RayTaskError as error:
+        raise raised_by_actor(error) from None
+    except (RayActorError, GetTimeoutError) as error:
+        raise InstanceNotRunning(f"the sink does not answer: {error}") from None

@@ -1,0 +1,262 @@
+"""Iceberg tables, written by pyiceberg into any catalog that it knows.
+
+A table's place is one of its properties, set in the commit of its rows. Two writers cannot both
+commit: `commit.retry.num-retries` is 0 in tables that are made here, and each commit changes rows,
+so it names the snapshot that it began at. pyiceberg cannot merge; rows are replaced in the files
+that have them (copy on write).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    ValidationError,
+)
+from pyiceberg.expressions import AlwaysTrue, In
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table, Transaction
+
+from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.lake_types import fitting, lake_table, lake_type
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.views.row_places import Place
+
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+_HOURS = 168
+
+
+class IcebergLake:
+    """A `Lake` of lake.py."""
+
+    def __init__(self, sink: str, config: LakeConfig) -> None:
+        self._property = f"ray_canal.{sink}"
+        self._config = config
+        self._catalog: Catalog | None = None
+        self._tables: dict[TableName, Table | None] = {}
+        self.now = Place(0, 0, 0, 0)
+
+    def open(self) -> None:
+        self._tables.clear()
+        properties = self._config.resolved_options()
+        with _translated("the catalog"):
+            self._catalog = load_catalog("ray_canal", **properties)
+
+    def close(self) -> None:
+        catalog, self._catalog = self._catalog, None
+        self._tables.clear()
+        if catalog is not None:
+            catalog.close()
+
+    def names(self) -> list[TableName]:
+        """Return the catalog's tables."""
+        catalog = self._opened
+        with _translated("the catalog"):
+            return [
+                TableName(".".join(name[:-1]), name[-1])
+                for space in catalog.list_namespaces()
+                for name in catalog.list_tables(space)
+            ]
+
+    def place(self, name: TableName) -> Place | None:
+        table = self._find(name)
+        text = None if table is None else table.properties.get(self._property)
+        return None if text is None else Place(*json.loads(text))
+
+    def has_rows(self, name: TableName) -> bool:
+        table = self._find(name)
+        snapshot = None if table is None else table.current_snapshot()
+        if snapshot is None or snapshot.summary is None:
+            return False
+        return int(snapshot.summary.additional_properties.get("total-records", 1)) > 0
+
+    def merge(
+        self, name: TableName, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: Place
+    ) -> None:
+        table = self._known(name)
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        rows = fitting(lake_table(upserts, False), schema, str(name))
+        gone = fitting(lake_table(deletes, False), schema, str(name))
+        touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
+        with _translated(str(name)):
+            matched = In(key[0], touched[key[0]].unique().to_pylist())
+            fields = tuple(key) if len(key) == 1 else ("*",)
+            found = table.scan(row_filter=matched, selected_fields=fields).to_arrow()
+            if len(key) > 1:  # rows that have the first column's value, and are not meant
+                rows = pa.concat_tables(
+                    [rows, _others(found, touched, key)], promote_options="permissive"
+                )
+            if not found.num_rows and not rows.num_rows:
+                return
+            with self._commit(table, upto) as transaction:
+                if found.num_rows:
+                    transaction.delete(matched)
+                if rows.num_rows:
+                    transaction.append(rows.cast(_schema_of(rows, schema)))
+
+    def append(self, name: TableName, rows: pa.Table, upto: Place) -> None:
+        rows = lake_table(rows, False)
+        if self._find(name) is None:
+            self._make(name, rows.schema)
+        table = self._known(name)
+        with _translated(str(name)):
+            known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+            if not _has_all(known, rows.schema):
+                with table.update_schema() as update:
+                    update.union_by_name(rows.schema)
+                table = self._load(name)
+            with self._commit(table, upto) as transaction:
+                transaction.append(rows)
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def find(self, name: TableName) -> Found | None:
+        table = self._find(name)
+        return None if table is None else Found(tuple(f.name for f in table.schema().fields), None)
+
+    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._make(name, _fields(columns))
+
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        with _translated(str(name)):
+            with self._known(name).update_schema() as update:
+                update.union_by_name(_fields(columns))
+            self._load(name)
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Widen types; Iceberg refuses what is not wider."""
+        with _translated(str(name)):
+            with self._known(name).update_schema() as update:
+                update.union_by_name(_fields(columns))
+            self._load(name)
+
+    def remove(self, name: TableName, columns: Sequence[str]) -> None:
+        with _translated(str(name)):
+            with self._known(name).update_schema() as update:
+                for column in columns:
+                    update.delete_column(column)
+            self._load(name)
+
+    def rename(self, name: TableName, to: TableName) -> None:
+        with _translated(str(name)):
+            self._opened.create_namespace_if_not_exists(to.database)
+            if self._find(to) is not None:  # it has no rows
+                self._opened.drop_table(tuple(to))
+            self._opened.rename_table(tuple(name), tuple(to))
+        self._tables.clear()
+
+    def empty(self, name: TableName) -> None:
+        if self.has_rows(name):
+            table = self._known(name)
+            with _translated(str(name)), self._commit(table, self.now) as transaction:
+                transaction.delete(AlwaysTrue())
+
+    def drop(self, name: TableName) -> None:
+        with _translated(str(name)), contextlib.suppress(NoSuchTableError):
+            self._opened.drop_table(tuple(name))
+        self._tables.pop(name, None)
+
+    def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
+        """Forget snapshots that are older (a week, if not given); return what was done. pyiceberg
+        joins no files."""
+        table = self._load(name)
+        if table is None or not vacuum:
+            return "pyiceberg joins no files; --vacuum forgets old snapshots"
+        before = len(table.snapshots())
+        age = dt.timedelta(hours=_HOURS if hours is None else hours)
+        with _translated(str(name)):
+            table.maintenance.expire_snapshots().older_than(dt.datetime.now() - age).commit()
+        return f"{before - len(table.refresh().snapshots())} old snapshots forgotten"
+
+    # --- access ----------------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Catalog:
+        if self._catalog is None:
+            raise SinkError("the catalog is not open", "retry")
+        return self._catalog
+
+    def _find(self, name: TableName) -> Table | None:
+        if name not in self._tables:
+            self._load(name)
+        return self._tables[name]
+
+    def _known(self, name: TableName) -> Table:
+        table = self._find(name)
+        if table is None:
+            raise SinkError(f"the catalog has no table {name} any more", "retry")
+        return table
+
+    def _load(self, name: TableName) -> Any:
+        table = None
+        with _translated(str(name)), contextlib.suppress(NoSuchTableError):
+            table = self._opened.load_table(tuple(name))
+        self._tables[name] = table
+        return table
+
+    def _make(self, name: TableName, schema: pa.Schema) -> None:
+        with _translated(str(name)):
+            self._opened.create_namespace_if_not_exists(name.database)
+            self._tables[name] = self._opened.create_table(
+                tuple(name), schema, properties=_NO_RETRIES
+            )
+
+    @contextlib.contextmanager
+    def _commit(self, table: Table, upto: Place) -> Iterator[Transaction]:
+        with table.transaction() as transaction:
+            if table.properties.get("commit.retry.num-retries") != "0":
+                transaction.set_properties(_NO_RETRIES)
+            yield transaction
+            transaction.set_properties({self._property: json.dumps([*upto])})
+
+
+def _fields(columns: Sequence[ColumnSpec]) -> pa.Schema:
+    return pa.schema([(column.name, lake_type(column.kind, False)) for column in columns])
+
+
+def _schema_of(rows: pa.Table, schema: pa.Schema) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in rows.column_names])
+
+
+def _has_all(schema: pa.Schema, wanted: pa.Schema) -> bool:
+    for field in wanted:
+        at = schema.get_field_index(field.name)
+        if at < 0:
+            return False
+        if pa.types.is_struct(field.type) and not _has_all(
+            pa.schema(list(schema.field(at).type)), pa.schema(list(field.type))
+        ):
+            return False
+    return True
+
+
+def _others(found: pa.Table, touched: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return rows whose whole key is not among those that are touched."""
+    keys = found.select(list(key)).cast(touched.schema)
+    numbered = keys.append_column("canal_row", pa.array(range(found.num_rows), pa.int64()))
+    left = numbered.join(touched, list(key), join_type="left anti")
+    return found.take(left["canal_row"].sort())
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except NoSuchTableError:
+        raise
+    except (CommitFailedException, CommitStateUnknownException) as error:
+        raise SinkError(f"{what}: somebody else has committed: {error}", "retry") from None
+    except ValidationError as error:
+        raise SinkError(f"{what}: {error}", "schema") from None
+    except OSError as error:
+        raise SinkError(f"{what}: {error}", "retry") from None

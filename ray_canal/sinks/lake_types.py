@@ -1,0 +1,75 @@
+"""The types of Arrow columns in tables of a lake, and values in them.
+
+Lakes have no unsigned and no short integers, no spans of time, and decimals of 38 digits. Wider
+types are taken from the start, so that few changes of a source's column are changes there.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ray_canal.sinks.net_change import plain
+from ray_canal.sinks.port import SinkError
+
+_INTEGERS = {
+    pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
+}  # fmt: skip
+
+
+def lake_type(kind: pa.DataType, naive_is_utc: bool) -> pa.DataType:
+    """Return the type that a column has. `naive_is_utc`: a DATETIME becomes an instant."""
+    types = pa.types
+    if kind in _INTEGERS:
+        return _INTEGERS[kind]
+    if types.is_duration(kind):
+        return pa.int64()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz or ("UTC" if naive_is_utc else None))
+    if types.is_decimal256(kind):
+        return pa.string()
+    if types.is_dictionary(kind):
+        return kind.value_type
+    if types.is_list(kind):
+        return pa.string() if types.is_string(kind.value_type) else kind
+    if types.is_struct(kind):
+        return pa.struct([(f.name, lake_type(f.type, naive_is_utc)) for f in kind])
+    return kind
+
+
+def lake_array(values: pa.Array, naive_is_utc: bool) -> pa.Array:
+    """Return values in their lake's type; a span of time is its microseconds."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        inner = [lake_array(pc.struct_field(values, [f.name]), naive_is_utc) for f in kind]
+        return pa.StructArray.from_arrays(inner, [f.name for f in kind], mask=values.is_null())
+    return plain(values).cast(lake_type(kind, naive_is_utc))
+
+
+def lake_table(table: pa.Table, naive_is_utc: bool) -> pa.Table:
+    """Return a table with its columns in the lake's types."""
+    columns = {
+        field.name: pa.chunked_array(
+            [lake_array(chunk, naive_is_utc) for chunk in table[field.name].chunks],
+            lake_type(field.type, naive_is_utc),
+        )
+        for field in table.schema
+    }
+    return pa.table(columns)
+
+
+def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """Return a table with the types that the target has. Raises SinkError."""
+    columns = {}
+    for column in table.column_names:
+        kind = schema.field(column).type
+        try:
+            columns[column] = table[column].cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SinkError(
+                f"{name}: the column {column} is {kind} there, and a value does not fit ({error}): "
+                'set lake.schema_change to "evolve", or write the table again with a wider type',
+                "schema",
+            ) from None
+    return pa.table(columns)

@@ -1,0 +1,287 @@
+"""A mirror in PostgreSQL: from a real MySQL into a real PostgreSQL, equal to SELECT."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from ray_canal.config import load
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.runner import Runner
+from tests.in_process_sink import destination, runner_of, running, sink_config, until
+from tests.servers import Server
+from tests.servers.postgres import PostgresServer
+
+numbers = itertools.count(1)
+
+
+class Shop:
+    """A source database of its own in MySQL, and a schema of its own that follows it."""
+
+    def __init__(self, server: Server, postgres: PostgresServer, folder: Path) -> None:
+        self.server, self.postgres, self.folder = server, postgres, folder
+        number = next(numbers)
+        self.source = f"pg_src{number}"
+        self.copy, self.cursors = f"copy{number}", f"canal{number}"
+        server.execute(f"CREATE DATABASE {self.source}")
+        self.start = server.position()
+
+    def run(self, *statements: str) -> None:
+        self.server.execute(f"USE {self.source}", *statements)
+
+    def mirror(self, **mirror: Any) -> Runner:
+        settings = {
+            "address": self.postgres.address,
+            "username": "postgres",
+            "database": self.copy,
+            "cursor_database": self.cursors,
+            **mirror,
+        }
+        tables = rf"{self.source}\..*"
+        return runner_of(sink_config("postgres", mirror=settings, tables=tables))
+
+    def destination(self) -> Any:
+        source = {
+            "address": self.server.address,
+            "username": "root",
+            "start": "position",
+            "journal_name": self.start[0],
+            "position": self.start[1],
+        }
+        filters = {"tables": rf"{self.source}\..*"}
+        return destination(self.folder, source=source, filter=filters, tsdb={})
+
+    def source_rows(self, table: str) -> Any:
+        return sorted(self.server.execute(f"SELECT * FROM {self.source}.{table}"), key=repr)
+
+    def rows(self, table: str) -> Any:
+        return sorted(self.postgres.execute(f'SELECT * FROM {self.copy}."{table}"'), key=repr)
+
+    def is_mirrored(self, *tables: str) -> bool:
+        try:
+            return all(self.source_rows(table) == self.rows(table) for table in tables)
+        except psycopg.Error:  # the copy is not there yet
+            return False
+
+    def columns(self, table: str) -> dict[str, str]:
+        rows = self.postgres.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            f" WHERE attrelid = '{self.copy}.{table}'::regclass AND attnum > 0"
+            " AND NOT attisdropped ORDER BY attnum"
+        )
+        return dict(rows)
+
+
+@pytest.fixture
+def shop(mysql97: Server, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(mysql97, postgres, tmp_path)
+    yield shop
+    mysql97.execute(f"DROP DATABASE {shop.source}")
+    postgres.execute(
+        *(f"DROP SCHEMA IF EXISTS {each} CASCADE" for each in (shop.copy, shop.cursors))
+    )
+
+
+ALL_TYPES = """
+CREATE TABLE kinds (id BIGINT UNSIGNED PRIMARY KEY, t TINYINT, u INT UNSIGNED, d DECIMAL(30,10),
+ f FLOAT, g DOUBLE, s VARCHAR(200), c CHAR(3), e ENUM('a','it''s'), st SET('x','y'), b VARBINARY(9),
+ bl BLOB, tx TEXT, dt DATE, ts TIMESTAMP(6) NULL, dm DATETIME(3), ti TIME(2), y YEAR, bi BIT(12),
+ j JSON, po POINT, v VECTOR(3))"""
+VALUES = [
+    "(1,-5,4000000000,'-12345678901234567890.0123456789',1.5,-2.25e-200,'it''s \\\\ \"x\"','é€',"
+    "'it''s','x,y',x'00FF27',x'00',' \n\\\\.\n\t\\\\N','2026-01-31','2026-03-01 02:03:04.000005',"
+    "'1999-12-31 23:59:59.123','-838:59:59',2026,b'101','{\"a\": [1, \"ü\"]}',POINT(1,2),"
+    "TO_VECTOR('[1,-0.1,3e10]'))",
+    "(18446744073709551615,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,"
+    "NULL,NULL,NULL,NULL,NULL,NULL,NULL)",
+    "(0,0,0,0.0000000001,0,0,'\\\\N','','a','','','','','1000-01-01','1970-01-01 00:00:01',"
+    "'1000-01-01','00:00:00.01',1901,0,'null',POINT(0,0),NULL)",
+]
+AS_POSTGRES = (
+    "SELECT id, t, u, d, f, g, s, c, e, st, b, bl, tx, dt, UNIX_TIMESTAMP(ts), dm, ti, y, bi+0,"
+    " CAST(j AS CHAR), po, VECTOR_TO_STRING(v) FROM {}.kinds ORDER BY id"
+)
+
+
+def test_rows_of_all_types_are_those_of_the_source(shop: Shop) -> None:
+    shop.run(
+        "SET SESSION time_zone='+00:00', sql_mode='NO_AUTO_VALUE_ON_ZERO'",
+        ALL_TYPES,
+        *(f"INSERT INTO kinds VALUES {row}" for row in VALUES),
+        "CREATE TABLE pairs (a VARCHAR(20), b INT, v INT, PRIMARY KEY (a, b))",
+        "INSERT INTO pairs VALUES ('x',1,1),('X ',2,2),('y',1,3)",
+        "UPDATE pairs SET b = b + 1 ORDER BY b DESC",
+        "UPDATE pairs SET a = 'X' WHERE a = 'x'",
+        "DELETE FROM pairs WHERE a = 'y'",
+        "INSERT INTO pairs VALUES ('y',2,4)",
+    )
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("pairs"))
+    theirs, ours = shop.server.execute(AS_POSTGRES.format(shop.source)), []
+    for row in shop.rows("kinds"):
+        values = dict(zip(shop.columns("kinds"), row, strict=True))
+        values["ts"] = values["ts"] and values["ts"].timestamp()
+        ours.append(values)
+    ours.sort(key=lambda values: int(values["id"]))
+    assert len(ours) == len(theirs) == 3
+    for mine, their in zip(ours, theirs, strict=True):
+        expected = dict(zip(mine, their, strict=True))
+        expected["ts"] = None if expected["ts"] is None else float(expected["ts"])
+        for name in ("j", "v"):
+            expected[name] = None if expected[name] is None else json.loads(expected[name])
+        if mine["v"] is not None:
+            mine["v"] = [float(f"{value:.6g}") for value in mine["v"]]
+            expected["v"] = [float(f"{value:.6g}") for value in expected["v"]]
+        assert mine == expected
+    assert shop.columns("kinds") == {
+        "id": "numeric(20,0)", "t": "smallint", "u": "bigint", "d": "numeric(30,10)", "f": "real",
+        "g": "double precision", "s": "text", "c": "text", "e": "text", "st": "text", "b": "bytea",
+        "bl": "bytea", "tx": "text", "dt": "date", "ts": "timestamp with time zone",
+        "dm": "timestamp without time zone", "ti": "interval", "y": "integer", "bi": "bigint",
+        "j": "jsonb", "po": "bytea", "v": "real[]",
+    }  # fmt: skip
+
+
+def test_tables_follow_the_source(shop: Shop) -> None:
+    runner = shop.mirror(schema_change="evolve", without_key="rows")
+    with shop.destination(), running(runner):
+        shop.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO t VALUES (1,1),(2,2)",
+            "CREATE TABLE keyless (v INT, w FLOAT, x TEXT)",
+            "INSERT INTO keyless VALUES (1,0.1,'a'),(1,0.1,'a'),(1,0.1,'a'),(NULL,2,NULL)",
+            "DELETE FROM keyless WHERE v = 1 LIMIT 2",
+            "UPDATE keyless SET w = 3 WHERE v IS NULL",
+        )
+        until(lambda: shop.is_mirrored("t", "keyless"))
+        shop.run("ALTER TABLE t ADD c VARCHAR(9)", "UPDATE t SET c = 'new'")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t MODIFY v BIGINT", f"UPDATE t SET v = {1 << 40}")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (5,5,'five')")
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("RENAME TABLE t TO moved", "UPDATE moved SET v = 6")
+        until(lambda: shop.is_mirrored("moved"))
+        shop.run("ALTER TABLE moved DROP COLUMN c", "INSERT INTO moved VALUES (7,7)")
+        until(lambda: shop.is_mirrored("moved"))
+        assert shop.columns("moved") == {"id": "integer", "v": "bigint"}
+        shop.run("DROP TABLE moved")
+        find = f"SELECT to_regclass('{shop.copy}.moved') IS NULL"
+        until(lambda: shop.postgres.execute(find) == [(True,)])
+    assert runner.status.retries == 0
+
+
+def test_policies(shop: Shop) -> None:
+    """add: never drops; ignore: writes what columns there are; stop: ends at a change."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+            shop.run("ALTER TABLE t DROP COLUMN v", "INSERT INTO t VALUES (2)")
+            until(lambda: shop.rows("t") == [(1, 1), (2, None)])
+        shop.run("ALTER TABLE t ADD w INT", "INSERT INTO t VALUES (3, 3)")
+        with running(shop.mirror(schema_change="ignore")):
+            until(lambda: len(shop.rows("t")) == 3)
+        assert list(shop.columns("t")) == ["id", "v"]
+        shop.run("ALTER TABLE t ADD x INT")
+        runner = shop.mirror(schema_change="stop")
+        with pytest.raises(SinkError, match="is \"stop\""), running(runner):
+            until(lambda: runner.status.state == "failed")
+        shop.run("CREATE TABLE bare (v INT)", "INSERT INTO bare VALUES (1)", "DROP TABLE bare")
+        shop.run("INSERT INTO t VALUES (4, 4, 4)")
+        runner = shop.mirror(schema_change="ignore")
+        with pytest.raises(SinkError, match="no primary key"), running(runner):
+            until(lambda: runner.status.state == "failed")
+        with running(shop.mirror(schema_change="ignore", without_key="ignore")):
+            until(lambda: len(shop.rows("t")) == 4)
+
+
+def test_a_replaced_runner_changes_no_table_and_no_row(shop: Shop) -> None:
+    """Changes of tables are in the transaction that asks who may write."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        first = shop.mirror()
+        sink = first._sink
+        open_, calls = sink.open, []
+
+        def opened() -> Any:
+            place = open_()
+            calls.append(place)
+            other = shop.mirror()._sink
+            other.open()  # somebody else takes over now
+            other.close()
+            return place
+
+        sink.open = opened  # type: ignore[method-assign]
+        shop.run("TRUNCATE TABLE t")
+        with pytest.raises(SinkError, match="taken over") as caught, running(first):
+            until(lambda: first.status.state == "failed")
+        assert caught.value.kind == "fenced"
+        assert calls
+        assert shop.rows("t") == [(1, 1)]
+
+
+def test_values_of_other_unique_keys_may_be_swapped(shop: Shop) -> None:
+    shop.postgres.execute(
+        f"CREATE SCHEMA {shop.copy}",
+        f"CREATE TABLE {shop.copy}.t (id int PRIMARY KEY, u int NOT NULL UNIQUE)",
+    )
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, u INT NOT NULL UNIQUE)",
+             "INSERT INTO t VALUES (1,1),(2,2)")  # fmt: skip
+    with shop.server.connect(database=shop.source, autocommit=False) as connection:
+        for row in ("u=9 WHERE id=1", "u=1 WHERE id=2", "u=2 WHERE id=1"):
+            connection.cursor().execute(f"UPDATE t SET {row}")
+        connection.commit()
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("t") and shop.rows("t") == [(1, 2), (2, 1)])
+
+
+def test_what_postgres_cannot_hold_is_set_aside(shop: Shop, tmp_path: Path) -> None:
+    """A zero byte in text, which MySQL has: the dead letters have it, the rest arrives."""
+    runner = shop.mirror()
+    config = runner._config.model_copy(update={"dead_letters": str(tmp_path / "dead.jsonl")})
+    runner = runner_of(config)
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1,'a')",
+             "INSERT INTO t VALUES (2, 'x\\0y')", "INSERT INTO t VALUES (3,'c')")  # fmt: skip
+    with shop.destination(), running(runner):
+        until(lambda: shop.rows("t") == [(1, "a"), (3, "c")] if runner.status.commits else False)
+    (line,) = (tmp_path / "dead.jsonl").read_text().splitlines()
+    assert "0x00" in json.loads(line)["error"]
+    assert json.loads(line)["rows"][0]["after"] == {"id": 2, "v": "x\0y"}
+
+
+def test_a_server_that_dies_and_comes_again(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    runner = shop.mirror()
+    with shop.destination(), running(runner):
+        until(lambda: shop.is_mirrored("t"))
+        shop.postgres.kill()
+        shop.run("INSERT INTO t VALUES (2,2)", "UPDATE t SET v = 3")
+        until(lambda: runner.status.retries > 0)
+        shop.postgres.start()
+        until(lambda: shop.is_mirrored("t"))
+
+
+def test_a_wrong_password_or_database_ends_the_sink(shop: Shop) -> None:
+    with pytest.raises(SinkError, match="does not exist") as caught:
+        shop.mirror(dbname="nowhere")._sink.open()  # nothing to close
+    assert not caught.value.retryable
+
+
+def test_the_configuration_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "canal.toml"
+    path.write_text(
+        '[[instance]]\ndestination = "x"\nsource.address = "h:1"\n[[sink]]\nname = "s"\n'
+        'destination = "x"\ntype = "postgres"\nclient_id = 1\nmirror.address = "h"\n'
+    )
+    (sink,) = load(path).sink
+    assert sink.whole_transactions
+    assert sink.mirror.dbname == "postgres"

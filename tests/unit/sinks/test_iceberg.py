@@ -1,0 +1,100 @@
+"""Iceberg tables: of two writers one commits; rows are found by keys of several columns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.iceberg import IcebergLake
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.views.row_places import Place
+from tests.unit.sinks.test_lake import options
+
+NAME = TableName("shop", "t")
+KEY = ["a", "b"]
+COLUMNS = [ColumnSpec("a", pa.int32(), is_key=True), ColumnSpec("b", pa.string(), is_key=True),
+           ColumnSpec("v", pa.int64())]  # fmt: skip
+
+
+@pytest.fixture
+def lakes(tmp_path: Path) -> Iterator[list[IcebergLake]]:
+    found = [IcebergLake("x.s", LakeConfig(**options("iceberg", tmp_path))) for _ in range(2)]
+    for lake in found:
+        lake.open()
+    found[0].create(NAME, COLUMNS)
+    yield found
+    for lake in found:
+        lake.close()
+
+
+def rows(*values: tuple[int, str, int]) -> pa.Table:
+    schema = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
+    return pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in values], schema)
+
+
+def held(lake: IcebergLake) -> dict[tuple[int, str], int]:
+    found = lake._known(NAME).scan().to_arrow().to_pylist()
+    assert len({(row["a"], row["b"]) for row in found}) == len(found)
+    return {(row["a"], row["b"]): row["v"] for row in found}
+
+
+def test_keys_of_several_columns(lakes: list[IcebergLake]) -> None:
+    lake, pick, truth = lakes[0], random.Random(1), {}  # type: ignore[var-annotated]
+    for step in range(12):
+        ups = {(pick.randrange(4), pick.choice("xyz")): step for _ in range(3)}
+        gone = [key for key in truth if key not in ups and pick.random() < 0.3]
+        deletes = rows(*((a, b, 0) for a, b in gone)).select(KEY)
+        lake.merge(NAME, KEY, deletes, rows(*((*key, v) for key, v in ups.items())),
+                   Place(1, 1, step, 0))  # fmt: skip
+        for key in gone:
+            del truth[key]
+        truth.update(ups)
+        assert held(lake) == truth
+    assert lake.place(NAME) == Place(1, 1, 11, 0)
+
+
+def test_of_two_writers_the_one_that_is_behind_fails(lakes: list[IcebergLake]) -> None:
+    first, second = lakes
+    nothing = rows().select(KEY)
+    assert second.find(NAME) is not None  # it has looked
+    first.merge(NAME, KEY, nothing, rows((1, "x", 1)), Place(1, 1, 1, 0))
+    for _ in range(2):  # also from the empty table on
+        with pytest.raises(SinkError) as caught:
+            second.merge(NAME, KEY, nothing, rows((1, "x", 7)), Place(1, 1, 1, 0))
+        assert caught.value.kind == "retry"
+        second.open()
+        assert second.place(NAME) == first.place(NAME)
+        first.merge(NAME, KEY, nothing, rows((1, "x", 2)), Place(1, 1, 2, 0))
+    assert held(first) == {(1, "x"): 2}
+
+
+def test_tables_change(lakes: list[IcebergLake]) -> None:
+    lake = lakes[0]
+    lake.merge(NAME, KEY, rows().select(KEY), rows((1, "x", 1)), Place(1, 1, 1, 0))
+    lake.add(NAME, [ColumnSpec("n", pa.uint8())])
+    lake.change(NAME, [ColumnSpec("a", pa.int64())])
+    lake.remove(NAME, ["v"])
+    with pytest.raises(SinkError):
+        lake.change(NAME, [ColumnSpec("a", pa.int32()), ColumnSpec("b", pa.int32())])
+    to = TableName("other", "u")
+    lake.now = Place(1, 1, 5, 0)
+    lake.rename(NAME, to)
+    assert lake.find(NAME) is None
+    found = lake.find(to)
+    assert found is not None
+    assert found.columns == ("a", "b", "n")
+    assert lake.place(to) == Place(1, 1, 1, 0)
+    assert lake.has_rows(to)
+    lake.empty(to)
+    assert not lake.has_rows(to)
+    assert lake.place(to) == Place(1, 1, 5, 0)
+    assert lake.compact(to, True, 0).endswith("old snapshots forgotten")
+    lake.drop(to)
+    assert lake.find(to) is None
+    assert lake.names() == []
