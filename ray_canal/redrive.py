@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.meta.open import open_schema_store
-from ray_canal.meta.schema_store import SchemaStore, chunk_key
+from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import QuarantinedChunk, SchemaRecord, TableState
@@ -51,31 +51,84 @@ def redrive(
     table's schema is still not known, or does not fit: that chunk and those behind it stay.
     """
     deployment = load(config)
-    instance = deployment.destination(destination)
-    store = open_schema_store(deployment.meta, instance.tsdb.path)
+    store = _store(deployment, destination)
     try:
-        held = store.quarantined(destination)
         if schema_sql is not None:
-            _mend(store, destination, held, Path(schema_sql))
-        parser, server = None, ""
-        for chunk in held:
-            if parser is None or server != chunk.server:
-                server = chunk.server
-                given = Names(instance.source.names_setting)
-                parser = _parser(store.records(destination), chunk, given)
-            data = store.quarantined_data(destination, chunk_key(chunk))
-            if data is None:  # somebody else let go of it
-                continue
-            info, decoded = parser.decode_chunk(unpack(data))
-            if info.failure is not None:
-                raise info.failure
-            alone = LogContext(numbered=not info.head.in_transaction)
-            rows = _held_rows(info, chunk)
-            yield list(batches(decoded, 0, len(info.entries), rows, context=alone))
+            _mend(store, destination, store.quarantined(destination), _text(Path(schema_sql)))
+        for key, found in _decoded(deployment, destination, store):
+            yield found
             if not keep:
-                store.release(destination, chunk_key(chunk))
+                store.release(destination, key)
     finally:
         store.close()
+
+
+def held(config: CanalConfig, destination: str) -> list[QuarantinedChunk]:
+    """Return the chunks of a destination that are in quarantine, in the log's order."""
+    store = _store(config, destination)
+    try:
+        return store.quarantined(destination)
+    finally:
+        store.close()
+
+
+def decode_held(
+    config: CanalConfig, destination: str, schema_sql: str = ""
+) -> Generator[tuple[ChunkKey, list[pa.RecordBatch]]]:
+    """Yield each quarantined chunk that can be decoded, with its key for `release`; removes none.
+    `schema_sql`: CREATE TABLE statements, which are kept in the history. Raises as `redrive`.
+    """
+    store = _store(config, destination)
+    try:
+        if schema_sql:
+            _mend(store, destination, store.quarantined(destination), schema_sql)
+        yield from _decoded(config, destination, store)
+    finally:
+        store.close()
+
+
+def release(config: CanalConfig, destination: str, keys: Iterable[ChunkKey]) -> int:
+    """Remove these chunks: somebody has their changes. Return how many there were."""
+    store = _store(config, destination)
+    try:
+        known = {chunk_key(chunk) for chunk in store.quarantined(destination)}
+        wanted = known.intersection(keys)
+        for key in wanted:
+            store.release(destination, key)
+        return len(wanted)
+    finally:
+        store.close()
+
+
+def _store(config: CanalConfig, destination: str) -> SchemaStore:
+    return open_schema_store(config.meta, config.destination(destination).tsdb.path)
+
+
+def _decoded(
+    config: CanalConfig, destination: str, store: SchemaStore
+) -> Generator[tuple[ChunkKey, list[pa.RecordBatch]]]:
+    source = config.destination(destination).source
+    parser, server = None, ""
+    for chunk in store.quarantined(destination):
+        if parser is None or server != chunk.server:
+            server = chunk.server
+            parser = _parser(store.records(destination), chunk, Names(source.names_setting))
+        data = store.quarantined_data(destination, chunk_key(chunk))
+        if data is None:  # somebody else let go of it
+            continue
+        info, decoded = parser.decode_chunk(unpack(data))
+        if info.failure is not None:
+            raise info.failure
+        alone = LogContext(numbered=not info.head.in_transaction)
+        rows = _held_rows(info, chunk)
+        yield chunk_key(chunk), list(batches(decoded, 0, len(info.entries), rows, context=alone))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _parser(records: list[SchemaRecord], first: QuarantinedChunk, given: Names) -> EventParser:
@@ -93,12 +146,8 @@ def _held_rows(info: ChunkInfo, chunk: QuarantinedChunk) -> np.ndarray[Any, np.d
     return info.admitted(lambda schema, table: (schema, table) in chunk.tables)
 
 
-def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], path: Path) -> None:
+def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], text: str) -> None:
     """Keep the given tables in the history, each from its first quarantined event on."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     known = store.records(destination)
     tables = parse_tables(text)
     mended: set[tuple[str, str]] = set()

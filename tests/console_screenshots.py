@@ -37,6 +37,10 @@ _SIZE = {"width": 1120, "height": 760, "deviceScaleFactor": 1, "mobile": False}
 
 BUSY = {"fetch": 31.0, "parse": 12.0, "decode": 88.0, "buffer": 4.0, "store": 9.0, "get": 22.0}
 TABLES = {"order_lines": 41_200.0, "orders": 15_100.0, "customers": 4900.0, "stock": 200.0}
+HELD = [
+    {"place": f"mysql-bin.000412:{place}", "tables": ["shop.imported"], "bytes": 77_120}
+    for place in (8_117_204, 8_204_990, 8_371_455)
+]
 CHECKS = [
     {"name": "connection", "ok": True, "advisory": False, "detail": "db1.example:3306 runs 9.7.4",
      "mend": ""},
@@ -131,6 +135,8 @@ class Shown(Played):
             ],
         }  # fmt: skip
 
+    def deployment(self, destination: str) -> Any: ...
+
     def look_on(self, destination: str) -> Any:
         return Replayed()
 
@@ -198,6 +204,7 @@ def shoot(folder: Path, size: dict[str, Any], *, suffix: str = "") -> None:
     """Take the pictures. Raises FetchError: there is no Chromium."""
     console_app.Collector = WithAnHour  # type: ignore[attr-defined,misc]
     pages.check_first = lambda first: CHECKS  # type: ignore[attr-defined]
+    pages.shown_chunks = lambda config, destination: HELD  # type: ignore[attr-defined]
     user = [{"username": "ada", "password": "ada", "rights": ["admin"]}]
     config = ConsoleConfig.model_validate({"port": 0, "host": "127.0.0.1", "user": user})
     files = SourceFiles("/etc/ray_canal/canal.toml")
@@ -228,6 +235,8 @@ def _pages(browser: Any, url: str) -> Iterator[str]:
     yield "destination"
     browser.get(url + "/destinations/orders/schemas?table=shop.orders")
     yield "schemas"
+    browser.get(url + "/destinations/orders/quarantine")
+    yield "quarantine"
     browser.get(url + "/destinations/orders/tail")
     browser.find_element("css selector", "#tail button[type=submit]").click()
     _until(browser, "UPDATE")

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.client import api
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.control import subscriber
 from ray_canal.client.schema_history import schema_history
 from ray_canal.client.subscribers import subscribers, unsubscribe
-from ray_canal.config import CanalConfig
+from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
+from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.render import plain
 
-Steer = Literal["pause", "resume", "seek"]
+Steer = Literal["pause", "resume", "seek", "expire", "label", "copy", "rename"]
 
 
 class Cluster:
@@ -38,6 +40,15 @@ class Cluster:
         """Return the subscribers of a destination, as plain values."""
         return list(plain(subscribers(destination, namespace=self._namespace)[destination]))
 
+    def deployment(self, destination: str) -> CanalConfig:
+        """Return the configuration that a destination runs with. Raises InstanceNotFound."""
+        place = PlacementTable(self._namespace).get(destination)
+        if place is None:
+            raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
+        instance = InstanceConfig.model_validate_json(place.instance_json)
+        meta = MetaConfig.model_validate_json(place.meta_json)
+        return CanalConfig(instance=(instance,), meta=meta)
+
     def schema_history(self, destination: str, table: str) -> dict[str, Any]:
         """Return the tables that a destination knows, and the versions of one."""
         return schema_history(destination, table, namespace=self._namespace)
@@ -51,10 +62,19 @@ class Cluster:
         unsubscribe(destination, client_id, namespace=self._namespace)
 
     def steer(self, destination: str, client_id: int, action: Steer, to: str) -> dict[str, Any]:
-        """Pause, resume or seek a subscriber (`to`: where); return its record."""
+        """Operate a subscriber; return its record. `to`: where to seek, a label's text, the new
+        client id. Raises ConfigError."""
         control = subscriber(destination, client_id, namespace=self._namespace)
         if action == "seek":
             return control.seek(to)
+        if action == "label":
+            return control.label(to)
+        if action in ("copy", "rename"):
+            if not to.isdecimal():
+                raise ConfigError(f"{action} needs the new client id, a number")
+            return control.copy(int(to)) if action == "copy" else control.rename(int(to))
+        if action == "expire":
+            return control.expire()
         return control.pause() if action == "pause" else control.resume()
 
     def set_filter(self, destination: str, client_id: int, tables: str) -> None:

@@ -85,10 +85,26 @@ def shown(change: dict[str, Any], hidden: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def masked(change: dict[str, Any], hidden: Sequence[str]) -> dict[str, Any]:
+    """Return a change whose hidden values are dots; nothing is cut."""
+    table = f"{change['schema']}.{change['table']}"
+    images = {
+        image: {
+            name: HIDDEN if _is_hidden(f"{table}.{name}", hidden) else value
+            for name, value in change[image].items()
+        }
+        for image in ("before", "after")
+        if change.get(image) is not None
+    }
+    return {**change, **images}
+
+
+def _is_hidden(column: str, hidden: Sequence[str]) -> bool:
+    return any(fnmatchcase(column.lower(), each.lower()) for each in hidden)
+
+
 def _value(value: Any, column: str, hidden: Sequence[str]) -> Any:
-    if any(fnmatchcase(column.lower(), each.lower()) for each in hidden):
-        return HIDDEN
-    return _cut(value)
+    return HIDDEN if _is_hidden(column, hidden) else _cut(value)
 
 
 def _cut(value: Any) -> Any:

@@ -30,9 +30,10 @@ from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, row, rows, stages, why
-from ray_canal.console.rest import filtered, removed, steered, stopped
+from ray_canal.console.quarantine import Decoded, first_lines, shown_chunks, told_keys
+from ray_canal.console.rest import filtered, redriven, released, removed, steered, stopped
 from ray_canal.console.versions import versions
-from ray_canal.errors import AccessDenied, CanalError
+from ray_canal.errors import AccessDenied, CanalError, ConfigError, DecodeError
 
 router = APIRouter(include_in_schema=False)
 
@@ -181,6 +182,68 @@ async def schemas(
         table=table,
         tables=found["tables"],
         versions=versions(found["changes"]),
+    )
+
+
+@router.get("/destinations/{destination}/quarantine")
+async def quarantine(
+    request: Request, destination: str, desk: TheDesk, visitor: Reader
+) -> Response:
+    """Return the page of what is in quarantine."""
+    return await _quarantine_page(request, desk, visitor, destination)
+
+
+@router.post("/destinations/{destination}/quarantine")
+async def redrive(request: Request, destination: str, desk: TheDesk, visitor: Reader) -> Response:
+    """Decode what is in quarantine, hand it over as a file, or remove it."""
+    form = await _form(request, visitor)
+    schema_sql, action = form.get("schema_sql", ""), form.get("action", "")
+    if action == "release":
+        await released(desk, visitor, destination, form.get("keys", ""))
+        return RedirectResponse(f"/destinations/{quote(destination)}/quarantine", 303)
+    try:
+        found = await redriven(desk, visitor, destination, schema_sql)
+    except (ConfigError, DecodeError) as error:
+        told = str(error)
+        return await _quarantine_page(
+            request, desk, visitor, destination, schema_sql=schema_sql, error=told
+        )
+    if action == "download":
+        name = f"{destination}-quarantine.jsonl"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        text = "".join(line + "\n" for line in found.lines)
+        return Response(text, media_type="application/x-ndjson", headers=headers)
+    return await _quarantine_page(
+        request, desk, visitor, destination, schema_sql=schema_sql, found=found
+    )
+
+
+async def _quarantine_page(
+    request: Request,
+    desk: Desk,
+    visitor: Visitor,
+    destination: str,
+    *,
+    schema_sql: str = "",
+    error: str = "",
+    found: Decoded | None = None,
+) -> Response:
+    known = desk.one(visitor, destination)
+    deployment = desk.cluster.deployment
+    chunks = await desk.call(lambda: shown_chunks(deployment(destination), destination))
+    return page(
+        request,
+        "quarantine.html",
+        visitor,
+        400 if error else 200,
+        known=known,
+        chunks=chunks,
+        schema_sql=schema_sql,
+        error=error,
+        found=found,
+        shown="" if found is None else first_lines(found),
+        keys="" if found is None else told_keys(found.keys),
+        csrf=visitor.csrf,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,7 +15,10 @@ from ray_canal.console.collector import Known
 from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.overview import limit, why
+from ray_canal.console.quarantine import Decoded, decoded, remove_chunks, shown_chunks, told_keys
+from ray_canal.destination.diagnosis import diagnose
 from ray_canal.errors import AccessDenied, ConfigError
+from ray_canal.source.start.lookup import locate, log_of
 
 router = APIRouter(prefix="/api/v1")
 
@@ -30,9 +34,21 @@ class Tables(_Body):
 
 
 class Place(_Body):
-    """Where a subscriber goes on."""
+    """Where a subscriber goes on, its label, or its new client id."""
 
     to: str = Field(max_length=16384)
+
+
+class SchemaText(_Body):
+    """CREATE TABLE statements of the tables as they were; empty: what is known."""
+
+    schema_sql: str = Field("", max_length=49152)
+
+
+class Keys(_Body):
+    """Keys of chunks, as decoding them has given them."""
+
+    keys: str = Field(max_length=49152)
 
 
 class FilterChanges(_Body):
@@ -108,6 +124,54 @@ async def schemas(
     return await desk.call(desk.cluster.schema_history, destination, table)
 
 
+@router.get("/destinations/{destination}/explain")
+async def explain(
+    destination: str, desk: TheDesk, visitor: Reader, client_id: int | None = None
+) -> dict[str, Any]:
+    """Why nothing (more) comes, to one subscriber if named: stage, evidence, what to do."""
+    known = desk.one(visitor, destination)
+    return diagnose(known.status, known.subscribers, client_id).as_dict()
+
+
+@router.get("/destinations/{destination}/position")
+async def position(
+    destination: str, desk: TheDesk, visitor: Reader, place: str = "latest"
+) -> dict[str, Any]:
+    """What the source's log has at FILE:POSITION, a time, a GTID, a GTID set, earliest, latest."""
+    visitor.refuse_without("subscribe", destination)
+
+    def found() -> dict[str, Any]:
+        instance = desk.cluster.deployment(destination).destination(destination)
+        with log_of(instance) as log:
+            return locate(instance.source, log, place).as_dict()
+
+    return await desk.call(found)
+
+
+@router.get("/destinations/{destination}/quarantine")
+async def quarantine(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+    """What is in quarantine: place, tables, size."""
+    desk.one(visitor, destination)
+    return await desk.call(lambda: shown_chunks(desk.cluster.deployment(destination), destination))
+
+
+@router.post("/destinations/{destination}/quarantine/decode")
+async def decode_quarantine(
+    destination: str, body: SchemaText, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Decode what is held, with CREATE TABLE statements if need be; nothing is removed."""
+    found = await redriven(desk, visitor, destination, body.schema_sql)
+    return {"changes": [json.loads(line) for line in found.lines], "keys": told_keys(found.keys)}
+
+
+@router.post("/destinations/{destination}/quarantine/release")
+async def release_quarantine(
+    destination: str, body: Keys, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Remove what was decoded (its `keys`): you have it."""
+    return {"released": await released(desk, visitor, destination, body.keys)}
+
+
 @router.get("/destinations/{destination}/subscribers")
 async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
     """Each subscriber: cursor, how far behind, policy, filter."""
@@ -132,8 +196,8 @@ async def steer(
     visitor: Changer,
     body: Place | None = None,
 ) -> dict[str, Any]:
-    """Pause a subscriber, let it go on, or move its cursor: head, tail, FILE:POSITION, a GTID set,
-    a time with its zone."""
+    """Pause a subscriber, let it go on, expire it, move its cursor (head, tail, FILE:POSITION, a
+    GTID set, a time with its zone), label it, copy or rename it (to another client id)."""
     await steered(desk, visitor, destination, client_id, action, body.to if body else "")
     return {action: client_id}
 
@@ -183,6 +247,27 @@ async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str,
     visitor.refuse_without("admin")
     name, args = body.destination, (desk.cluster, desk.files, body)
     return await desk.change(visitor, "start", name, lambda: start_first(*args))
+
+
+async def redriven(desk: Desk, visitor: Visitor, destination: str, schema_sql: str) -> Decoded:
+    """Decode what is in quarantine for an operator, and tell the audit log."""
+    visitor.refuse_without("subscribe", destination)
+    hidden = desk.config.hidden_columns
+
+    def found() -> Decoded:
+        return decoded(desk.cluster.deployment(destination), destination, schema_sql, hidden)
+
+    return await desk.change(visitor, "decode quarantine", destination, found)
+
+
+async def released(desk: Desk, visitor: Visitor, destination: str, keys: str) -> int:
+    """Remove quarantined chunks for an admin."""
+    visitor.refuse_without("admin", destination)
+
+    def done() -> int:
+        return remove_chunks(desk.cluster.deployment(destination), destination, keys)
+
+    return await desk.change(visitor, "release quarantine", destination, done)
 
 
 async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:

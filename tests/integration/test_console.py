@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import ray_canal as canal
 from ray_canal import cli
+from ray_canal.console.rest_client import ConsoleClient
 from tests.console_site import Site
 from tests.processes import wait_for
 from tests.proxy import Proxy
@@ -134,6 +135,20 @@ def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Serv
 def versions(site: Site) -> list[dict[str, Any]]:
     found = site.ask(f"/api/v1/destinations/{NAME}/schemas?table={NAME}.t")["changes"]
     return list(found)
+
+
+def test_the_client_follows_rows_and_finds_places(site: Site, mysql97: Server) -> None:
+    client = ConsoleClient(site.url)
+    assert client.position(NAME)["journal_name"].startswith("mysql-bin")
+    rows = client.tail(NAME, rf"{NAME}\.t", "after.id >= 300")
+    found: list[dict[str, Any]] = []
+    follower = threading.Thread(target=lambda: found.append(next(rows)), daemon=True)
+    follower.start()
+    wait_for(lambda: any(each["ephemeral"] for each in client.subscribers(NAME)), 60, "the tail")
+    mysql97.execute(f"insert into {NAME}.t (id, note) values (299, 'no'), (300, 'yes')")
+    follower.join(60)
+    assert found[0]["after"]["note"] == "yes"
+    rows.close()
 
 
 def test_an_outage_of_the_source_is_seen(site: Site, proxied: Proxy) -> None:

@@ -44,7 +44,10 @@ def rows(found: list[pa.RecordBatch]) -> dict[Row, Any]:
 
 
 def run(
-    policy: OnDdlError, position: int, store: SchemaStore | None = None
+    policy: OnDdlError,
+    position: int,
+    store: SchemaStore | None = None,
+    destination: str = "d",
 ) -> tuple[list[Exception], list[pa.RecordBatch]]:
     """(failures, batches) of the file from a position; what is to be kept goes to the store."""
     config = {"destination": "d", "source": {"files": [str(BINLOG)]}, "chunk_bytes": 4096}
@@ -60,8 +63,8 @@ def run(
         failures += [info.failure] if info.failure is not None else []
         found.extend(batches(decoded, 0, len(info.entries)))
         if store is not None:
-            store.append("d", info.records)
-            store.quarantine("d", info.quarantined)
+            store.append(destination, info.records)
+            store.quarantine(destination, info.quarantined)
     source.close()
     return failures, found
 

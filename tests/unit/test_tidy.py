@@ -54,7 +54,8 @@ MAY_IMPORT = {
     "sinks": "errors malloc config filter model binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",
     "flight": "logs errors malloc config canal server actors client",
-    "console": "logs errors config model canal server actors client source destination render",
+    "console": "logs errors config model canal server actors client source destination render "
+    "redrive",
     "migration": "errors config",
     "redrive": "errors config model binlog schema meta views",
     "spark": "errors config model views client __init__",

@@ -1,0 +1,86 @@
+"""Quarantined changes on the console: what is held, decoded with a schema that somebody gives, and
+removed once they say that they have it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.config import CanalConfig
+from ray_canal.console.live_tail import masked
+from ray_canal.errors import ConfigError
+from ray_canal.redrive import decode_held, held, release
+from ray_canal.render import changes
+
+ROWS_MAX = 10_000
+"""So many are decoded at a time; the rest comes when these were removed."""
+
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Changes as JSON lines, and the keys of the chunks that they are of."""
+
+    lines: list[str]
+    keys: list[Key]
+
+
+def shown_chunks(config: CanalConfig, destination: str) -> list[dict[str, Any]]:
+    """Return what is held: place, tables, size. Raises ConfigError: only the destination knows."""
+    _refuse_memory(config)
+    return [
+        {
+            "place": f"{chunk.journal_name}:{chunk.position}",
+            "tables": [".".join(name) for name in chunk.tables],
+            "bytes": chunk.size_bytes,
+        }
+        for chunk in held(config, destination)
+    ]
+
+
+def decoded(
+    config: CanalConfig, destination: str, schema_sql: str, hidden: Sequence[str]
+) -> Decoded:
+    """Return the first changes that are held, hidden values as dots. Raises ConfigError,
+    TableMetaMismatch: a schema is not known, or does not fit."""
+    _refuse_memory(config)
+    found = Decoded([], [])
+    for key, batches in decode_held(config, destination, schema_sql):
+        rows = changes(batches)
+        found.lines.extend(
+            json.dumps(masked(row, hidden), ensure_ascii=False, default=str) for row in rows
+        )
+        found.keys.append(key)
+        if len(found.lines) >= ROWS_MAX:
+            break
+    return found
+
+
+def remove_chunks(config: CanalConfig, destination: str, keys: str) -> int:
+    """Remove the chunks with these keys (as `told_keys` made them); return how many there were.
+    Raises ConfigError: they are none."""
+    _refuse_memory(config)
+    try:
+        parsed = [(str(a), str(b), int(c)) for a, b, c in json.loads(keys)]
+    except (ValueError, TypeError) as error:
+        raise ConfigError("these are no chunks: decode them again") from error
+    return release(config, destination, parsed)
+
+
+def told_keys(keys: Sequence[Key]) -> str:
+    """Return keys as text for a form."""
+    return json.dumps(keys)
+
+
+def first_lines(found: Decoded, most: int = 50) -> str:
+    """Return the first lines, for a page."""
+    return "\n".join(itertools.islice(found.lines, most))
+
+
+def _refuse_memory(config: CanalConfig) -> None:
+    if config.meta.backend == "memory" and not config.instance[0].tsdb.path:
+        raise ConfigError("its schemas are kept in its own memory (meta.backend), out of reach")
