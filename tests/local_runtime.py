@@ -15,6 +15,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Upstream
+from ray_canal.destination.row_reader_thread import RowReaderThread
 from ray_canal.log.segment import Segment, SegmentFolder
 from ray_canal.log.transaction_buffer import LogChunk
 
@@ -90,6 +91,12 @@ class LocalRuntime:
 
     def spill(self, folder: str) -> LocalSpill:
         return LocalSpill(folder)
+
+    def row_reader(self, config: InstanceConfig) -> RowReaderThread:
+        return RowReaderThread(config, lambda chunk: chunk)
+
+    async def load(self, payload: Any) -> DecodedChunk:
+        return payload  # type: ignore[no-any-return]
 
     def chunk_watch(self) -> NeverLost:
         return NeverLost()

@@ -14,10 +14,11 @@ from ray_canal.actors.placement_table import FEW_CPUS
 from ray_canal.actors.ray_internals import untracked
 from ray_canal.actors.standby_pool import fetcher_of
 from ray_canal.actors.upstreams import FetcherProcess, SplitUpstream
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
-from ray_canal.destination.ports import Fetcher, Upstream
+from ray_canal.destination.ports import Fetcher, RowReaderHandle, Upstream
 
 _DECODERS_MAX = 16
 
@@ -48,6 +49,17 @@ class RayRuntime:
 
     def spill(self, folder: str) -> SpillProcess:
         return SpillProcess(folder)
+
+    def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
+        from ray_canal.destination.row_reader_thread import RowReaderThread  # with its kernels
+
+        return RowReaderThread(config, _keep)
+
+    async def load(self, payload: Any) -> DecodedChunk:
+        if isinstance(payload, DecodedChunk):  # a small one
+            return payload
+        found: DecodedChunk = await payload
+        return found
 
     def chunk_watch(self) -> ChunkWatch:
         return ChunkWatch()

@@ -224,6 +224,7 @@ class ChunkLayout(NamedTuple):
     flavor: str = FLAVOR_MYSQL
     changes: tuple[SchemaChange, ...] = ()
     table_events: tuple[TableEvent, ...] = ()  # in log order
+    props: tuple[tuple[str, str], ...] = ()  # of every entry's header; of rows that were read
 
 
 def records_in(

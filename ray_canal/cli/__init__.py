@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli import snapshot_control as snapshot_control  # its commands
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.decode import decode

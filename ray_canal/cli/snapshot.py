@@ -22,7 +22,9 @@ class Mode(str, Enum):
 
 
 snapshot = typer.Typer(
-    name="snapshot", help="Read the rows that tables hold now.", no_args_is_help=True
+    name="snapshot",
+    help="The rows that tables hold now: read them, or have them in a log.",
+    no_args_is_help=True,
 )
 
 

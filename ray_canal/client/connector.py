@@ -30,6 +30,7 @@ from ray_canal.errors import (
     MetaUnavailable,
 )
 from ray_canal.model.message import MessageHead
+from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
 from ray_canal.views.transform import Columns, Keys, Masks, Where
 
@@ -87,6 +88,7 @@ class Connector:
         policy: Policy | None = None,
         transactions: bool | None = None,
         start: Start | None = None,
+        snapshot: SnapshotStart | None = None,
         where: Where | None = None,
         columns: Columns | None = None,
         mask: Masks | None = None,
@@ -106,6 +108,10 @@ class Connector:
         connection left unacked are rolled back. Raises ConfigError: a bad filter, policy,
         start or step; SourceError kinds: a start that the server does not have.
 
+        `snapshot` "initial": a new subscriber gets the rows that tables hold now, too, between the
+        changes, each as `event_type` READ (docs/how-to/snapshots.md); it then starts at the tail.
+        "never": it does not. None: as source.snapshot says.
+
         `where`, `columns`, `mask` and `hash` are steps on the rows of `batches`, done here
         (docs/reference/filters.md): a SQL condition over before and after, the columns that are
         shown, what stands in place of a column's values, and columns whose values are hashed, each
@@ -115,7 +121,7 @@ class Connector:
         """
         session = self._session
         session.use(where, columns, mask, hash)
-        wishes = session.wishes(policy, transactions, start)
+        wishes = session.wishes(policy, transactions, start, snapshot)
         session.epoch = session.transport.call(
             DestinationApi.subscribe,
             SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
@@ -287,6 +293,7 @@ class AsyncConnector:
         policy: Policy | None = None,
         transactions: bool | None = None,
         start: Start | None = None,
+        snapshot: SnapshotStart | None = None,
         where: Where | None = None,
         columns: Columns | None = None,
         mask: Masks | None = None,
@@ -295,7 +302,7 @@ class AsyncConnector:
         """See Connector.subscribe."""
         session = self._session
         session.use(where, columns, mask, hash)
-        wishes = session.wishes(policy, transactions, start)
+        wishes = session.wishes(policy, transactions, start, snapshot)
         await self._acked()
         session.epoch = await session.transport.call_async(
             DestinationApi.subscribe,

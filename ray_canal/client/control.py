@@ -7,6 +7,7 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.client.api import call_once
+from ray_canal.client.snapshots import SnapshotControl
 from ray_canal.client.subscribers import Config, is_running, namespace_of
 from ray_canal.config import CanalConfig, load
 from ray_canal.destination.api import DestinationApi
@@ -83,6 +84,12 @@ class SubscriberControl:
         """Give it another client id. Who calls by the old one gets NotSubscribed. If it fails
         midway, there may be both: remove one."""
         return self._operate("rename", new_client_id)
+
+    @property
+    def snapshot(self) -> SnapshotControl:
+        """The rows that tables hold, for its log, of a destination that runs."""
+        namespace = namespace_of(self._config, self._namespace)
+        return SnapshotControl(self._destination, self._client_id, namespace)
 
     def remove(self) -> None:
         """Forget it and its cursor, whoever has it."""

@@ -21,6 +21,7 @@ from ray_canal.model.log_context import LogContext
 from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import SchemaChange
+from ray_canal.model.snapshot_marks import SnapshotMark, mark_of
 from ray_canal.model.table_event import (
     ERASE,
     RENAME,
@@ -200,6 +201,16 @@ class Message:
             seen = shown_events(chunk, part.first, part.last, part.mask, part.tables)
             found.extend(_table_changes(chunk, changes, seen, self.transform))
         return found
+
+    @property
+    def snapshot_marks(self) -> list[SnapshotMark]:
+        """Where a snapshot for this subscriber begins or ends in the batch, in log order."""
+        found = []
+        for part, chunk in self._parts():
+            if chunk.layout.props and part.first < part.last:
+                place = chunk.layout.journal_name, int(chunk.events["position"][part.first])
+                found.append(mark_of(dict(chunk.layout.props), *place))
+        return [mark for mark in found if mark is not None]
 
     @property
     def transactions(self) -> pa.RecordBatch:

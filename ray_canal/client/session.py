@@ -21,6 +21,7 @@ from ray_canal.destination.api import (
 )
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.model.message import MessageHead
+from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import (
     Policy,
     Start,
@@ -100,12 +101,18 @@ class Session:
             self.done = None
 
     def wishes(
-        self, policy: Policy | None, transactions: bool | None, start: Start | None
+        self,
+        policy: Policy | None,
+        transactions: bool | None,
+        start: Start | None,
+        snapshot: SnapshotStart | None = None,
     ) -> Subscription:
         """What is subscribed for. Who only looks on holds up nobody."""
         if self._presence is None:
-            return Subscription(policy, transactions, start)
-        return Subscription(policy or "detach", transactions, start, ephemeral=True)
+            return Subscription(policy, transactions, start, snapshot=snapshot)
+        return Subscription(
+            policy or "detach", transactions, start, ephemeral=True, snapshot=snapshot
+        )
 
     def subscribed(self) -> None:
         """The subscription stands."""

@@ -22,6 +22,7 @@ from ray_canal.config.server import ServerTlsConfig as ServerTlsConfig
 from ray_canal.config.server import UserConfig as UserConfig
 from ray_canal.config.sink import MirrorConfig as MirrorConfig
 from ray_canal.config.sink import SinkConfig as SinkConfig
+from ray_canal.config.snapshot import SnapshotConfig as SnapshotConfig
 from ray_canal.config.source import SourceConfig as SourceConfig
 from ray_canal.config.store import MetaConfig as MetaConfig
 from ray_canal.config.store import StoreConfig as StoreConfig

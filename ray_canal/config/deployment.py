@@ -15,6 +15,7 @@ from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.section import Section
 from ray_canal.config.server import ServerConfig
 from ray_canal.config.sink import SinkConfig
+from ray_canal.config.snapshot import SnapshotConfig
 from ray_canal.config.source import SourceConfig
 from ray_canal.config.store import MetaConfig, StoreConfig, TsdbConfig
 from ray_canal.errors import ConfigError
@@ -53,6 +54,7 @@ class InstanceConfig(Section):
     source: SourceConfig
     filter: FilterConfig = FilterConfig()
     store: StoreConfig = StoreConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
     tsdb: TsdbConfig = TsdbConfig()
     decoders: Literal["auto"] | int = "auto"
     chunk_bytes: int = Field(24 << 20, ge=_CHUNK_BYTES_MIN)

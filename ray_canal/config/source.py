@@ -33,7 +33,9 @@ class SourceConfig(Section):
     gtid_set: str = ""
     timestamp: str = ""  # ISO 8601 with a zone, to the microsecond; or Canal's milliseconds
     # What to do where the server has purged what we need.
-    on_purged: Literal["fail", "earliest", "latest"] = "fail"
+    on_purged: Literal["fail", "earliest", "latest", "snapshot"] = "fail"
+    # Whether new subscribers that do not say get the rows that tables hold, into their log.
+    snapshot: Literal["initial", "never"] = "never"
     # What to do where its log is not the one that the cursors are of: reset, restored, replaced.
     on_reset: Literal["fail", "earliest", "latest"] = "fail"
     # Warn when the retention may take the oldest cursor's file sooner than this.

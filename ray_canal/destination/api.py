@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ray_canal.model.message import Caller, MessageHead
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 
 Q = TypeVar("Q", bound="ClientRequest")
@@ -177,6 +178,16 @@ class DestinationApi(Protocol):
     ) -> dict[str, Any] | None:
         """Show, pause, resume, seek, expire, copy, rename, label or remove a subscriber. Return its
         record; None: it was removed."""
+        raise NotImplementedError
+
+    async def snapshot(
+        self,
+        client_id: int,
+        action: str,
+        wishes: Sequence[SnapshotWish] = (),
+        snapshot_id: str = "",
+    ) -> dict[str, Any]:
+        """Start, show, pause, resume or cancel a subscriber's snapshot. Return how it goes."""
         raise NotImplementedError
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:

@@ -166,7 +166,7 @@ class CatchUp:
     async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
         assert self.pipeline is not None
         await self._state.records.schemas.keep(chunk.info)
-        self.pipeline.store.put(chunk, payload)
+        await self.pipeline.put(chunk, payload)
         self._hold_place(self.pipeline.store.last_position)
         await self._state.changed.wake()
 

@@ -23,6 +23,7 @@ from ray_canal.destination.failures import stale_batch_error
 from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.pipeline_lookup import PipelineLookup
+from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED
@@ -46,6 +47,7 @@ class Delivery:
         lookup: PipelineLookup,
         arrivals: Arrivals,
         attendance: Attendance,
+        snapshots: Snapshots,
     ) -> None:
         self._state = state
         self._table = state.subscribers
@@ -54,6 +56,7 @@ class Delivery:
         self._lookup = lookup
         self._arrivals = arrivals
         self._attendance = attendance
+        self._snapshots = snapshots
         self._handed_out = HandedOut()
         self.stages = Stages()
 
@@ -258,8 +261,13 @@ class Delivery:
             cursor = pipeline.store.cursor_after(client_id, batch_id)
             known = self._table.get(client_id)
             # The durable cursor first: if that write fails, the batch stays outstanding.
-            moved = known.seen(cursor=LogPosition(self._state.log.identity, cursor))
+            tags = pipeline.store.read_chunks(client_id, batch_id)
+            moved = known.seen(
+                cursor=LogPosition(self._state.log.identity, cursor),
+                snapshot=self._snapshots.after(known, tags),
+            )
             await self._table.save(moved)
+            self._snapshots.acked(client_id, tags)
             if pipeline is self._lookup.now(client_id):  # else the next begins after the cursor
                 pipeline.store.ack(client_id, batch_id, keep=request.keep)
                 pipeline.sweep()

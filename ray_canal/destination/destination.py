@@ -8,6 +8,7 @@ from typing import Any
 
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.activity import Activity
+from ray_canal.destination.after_purge import AfterPurge
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -30,10 +31,12 @@ from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
 from ray_canal.destination.publish import publish_metrics
 from ray_canal.destination.purge_watch import watch_purge
+from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.destination.status_report import StatusReport
 from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.model.message import MessageHead
+from ray_canal.model.snapshot_wish import SnapshotWish
 
 
 def start_destination(
@@ -57,6 +60,7 @@ class Destination:
         lookup = self.lookup = PipelineLookup(state, catch_ups, lifecycle, attendance)
         stats = LogStats(state, catch_ups, attendance)
         departures = Departures(state, catch_ups, lifecycle, arrivals)
+        snapshots = Snapshots(state, lookup)
         self._service = SubscriberService(
             state,
             lifecycle=lifecycle,
@@ -82,15 +86,26 @@ class Destination:
             lookup=lookup,
             arrivals=arrivals,
             attendance=attendance,
+            snapshots=snapshots,
+        )
+        purged = AfterPurge(
+            state,
+            catch_ups=catch_ups,
+            lifecycle=lifecycle,
+            operations=self._operations,
+            snapshots=snapshots,
         )
         gets = self._delivery.stages
-        self._report = StatusReport(state, catch_ups, self.activity, stats, gets)
+        self._snapshots = snapshots
+        self._report = StatusReport(state, catch_ups, self.activity, stats, gets, snapshots)
         lifecycle.begin()
         metrics = state.runtime.metrics(state.destination)
         beats = (
             watch_purge(state.destination, self._report.source),
             publish_metrics(metrics, state.destination, self._report.status),
             state.folders.sweep(),
+            snapshots.watch(),
+            purged.watch(),
             Expiry(state, attendance, departures).watch(),
         )
         self._beats = [asyncio.create_task(each) for each in beats]
@@ -149,6 +164,16 @@ class Destination:
         self, client_id: int, action: str, argument: str | int | None = None
     ) -> dict[str, Any] | None:
         return await self._operations.operate(client_id, action, argument)
+
+    async def snapshot(
+        self,
+        client_id: int,
+        action: str,
+        wishes: Sequence[SnapshotWish] = (),
+        snapshot_id: str = "",
+    ) -> dict[str, Any]:
+        await self._service.records()  # also while it starts
+        return await self._snapshots.operate(client_id, action, wishes, snapshot_id)
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         await self._service.change_filter(client_id, filter_text)

@@ -245,7 +245,7 @@ class Lifecycle:
         known = self._state.subscribers.known
         await records.schemas.keep(info, lambda: oldest_cursor(known, self._log.start))
         await records.timeline.reach(records.cursors, self._state.guard.epoch, info.head)
-        pipeline.store.put(chunk, payload)
+        await pipeline.put(chunk, payload)
         self._activity.note_chunk(info)
         await self._state.changed.wake()
 

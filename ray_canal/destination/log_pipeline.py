@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.disk_state import DiskState
@@ -37,6 +37,13 @@ CHECK_S = 3.0
 _DISK_LIMIT_S = 60.0
 _DRAINED_S = 60.0
 T = TypeVar("T")
+
+
+class Tap(Protocol):
+    """Sees what a log gets."""
+
+    async def logged(self, chunk: LogChunk, payload: Any) -> None:
+        """A chunk is in the log now; the next one waits for this to return."""
 
 
 class LogPipeline:
@@ -67,6 +74,9 @@ class LogPipeline:
         self._chunks = runtime.chunk_watch()
         self.identity = SourceIdentity("")
         self._full_since: float | None = None
+        self.placing = asyncio.Lock()
+        self.taps: list[Tap] = []
+        """Who sees each chunk before the next one comes."""
 
     async def open(
         self,
@@ -93,6 +103,24 @@ class LogPipeline:
     def store(self) -> EventStore:
         assert self._store is not None
         return self._store
+
+    async def put(self, chunk: LogChunk, payload: Any) -> None:
+        """Append a chunk to the log."""
+        if not self.taps:
+            self.store.put(chunk, payload)
+            return
+        async with self.placing:
+            self.store.put(chunk, payload)
+            for tap in tuple(self.taps):
+                await tap.logged(chunk, payload)
+
+    async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
+        """See SnapshotLog."""
+        status = await self.pump.source_status()
+        if status is None or not status.connected or status.master_position is None:
+            return None
+        name = status.journal_name
+        return EntryPosition(name, status.position), EntryPosition(name, status.master_position)
 
     async def run(self, deliver: Callable[[LogChunk, Any], Awaitable[None]]) -> None:
         """See Pump.run. `deliver` is called for each chunk and puts it into the log."""

@@ -69,11 +69,11 @@ class SubscriberOperations:
             if action == "remove":
                 await self._departures.remove(client_id)
             elif cursor is not None:
-                await self._move(moved(one, cursor))
+                await self.move(moved(one, cursor))
             elif action == "expire":
                 await self._departures.expire(one, "an operator has expired it")
             elif new_id != client_id:
-                await self._move(copied(one, new_id, await self._service.records()))
+                await self.move(copied(one, new_id, await self._service.records()))
                 if action == "rename":
                     await self._departures.remove(client_id)
             else:
@@ -130,7 +130,7 @@ class SubscriberOperations:
             ).at(destination=destination)
         return cursor
 
-    async def _move(self, one: SubscriberMeta) -> None:
+    async def move(self, one: SubscriberMeta) -> None:
         """Move a subscriber to its new cursor, in the log or by a catch-up; what it was handed is
         void."""
         await self._write(one)

@@ -7,8 +7,9 @@ with threads and memory. The life of a destination knows no other ground.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.stages import Reading
 from ray_canal.log.segment import Segment
@@ -17,6 +18,10 @@ from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.source.port import SourceStatus
+
+if TYPE_CHECKING:
+    from ray_canal.snapshot.log_chunks import LogPlace
+    from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 
 Answer = Callable[[], Awaitable[tuple[Any, Any]]]
 """Awaited for what a fetcher's call brings that was made already: the chunk's info (a Reading:
@@ -151,6 +156,21 @@ class MetricsPublisher(Protocol):
         """The destination was stopped here."""
 
 
+class RowReaderHandle(Protocol):
+    """A handle of a snapshot/row_reader.py `RowReader`, in this process or another."""
+
+    async def read(self, order: RangeOrder) -> RangeRead:
+        """See RowReader.read; the reader keeps the rows."""
+
+    async def place(
+        self, number: int, touched: frozenset[bytes], place: LogPlace
+    ) -> list[tuple[ChunkInfo, Any]] | None:
+        """See RowReader.place; each chunk as what the log keeps. It passes a read that goes on."""
+
+    async def close(self) -> None:
+        """End it. What it keeps is gone."""
+
+
 class Runtime(Protocol):
     """Makes what a destination runs on."""
 
@@ -163,6 +183,12 @@ class Runtime(Protocol):
 
     def spill(self, folder: str) -> Spill:
         """Make the part of a log on disk, in a folder that nobody else uses."""
+
+    def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
+        """Make a reader of tables' rows, which connects when it is first asked."""
+
+    async def load(self, payload: Any) -> DecodedChunk:
+        """Return the chunk that a log keeps as this payload."""
 
     def chunk_watch(self) -> ChunkWatch:
         """Make the watch over one log's chunks."""

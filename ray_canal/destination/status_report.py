@@ -12,6 +12,7 @@ from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.placement import oldest_cursor, waited_for
+from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.source_contact import SourceContact
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
@@ -30,12 +31,14 @@ class StatusReport:
         activity: Activity,
         stats: LogStats,
         gets: Stages,
+        snapshots: Snapshots,
     ) -> None:
         self._state = state
         self._catch_ups = catch_ups
         self._activity = activity
         self._stats = stats
         self._gets = gets
+        self._snapshots = snapshots
         self._contact = SourceContact()
         self._started_at = time.time()
 
@@ -93,6 +96,7 @@ class StatusReport:
             "filter": config.filter.model_dump(),
             "bytes_max": None if pipeline is None else self._bytes_max(pipeline.pump.decoders),
             "store": self._stats.report(),
+            "snapshots": self._snapshots.report(),
         }
 
     def _stages(self, pipeline: LogPipeline | None) -> dict[str, dict[str, float]]:

@@ -21,6 +21,7 @@ from ray_canal.destination.failures import not_subscribed_error, subscriber_repl
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.pipeline_lookup import PipelineLookup
+from ray_canal.destination.snapshots import new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED
 from ray_canal.errors import (
@@ -101,8 +102,11 @@ class SubscriberService:
         """Write what the subscriber asks for, with its first cursor if it has none."""
         client_id, wishes = request.client_id, request.wishes
         if known is None or known.cursor is None:
+            ledger = self._first_snapshot(wishes)
+            if ledger and wishes.start is None:
+                wishes = dataclasses.replace(wishes, start=TAIL)
             cursor = await self._first_cursor(client_id, wishes)
-            known = SubscriberMeta(client_id, request.filter, cursor)
+            known = SubscriberMeta(client_id, request.filter, cursor, snapshot=ledger)
         whole = wishes.transactions
         subscriber = known.seen(
             filter=request.filter,
@@ -123,6 +127,18 @@ class SubscriberService:
         if is_new and not wishes.ephemeral:
             tell(logger, "subscriber", "client %d: subscribe", client_id,
                  client_id=client_id, action="subscribe")  # fmt: skip
+
+    def _first_snapshot(self, wishes: Subscription) -> str:
+        """Return the record of a new subscriber's snapshot; empty: it gets none."""
+        source = self._state.config.now.source
+        if (wishes.snapshot or source.snapshot) != "initial":
+            return ""
+        if not source.address:
+            raise ConfigError(
+                "the source is binlog files: a snapshot is read from a server; subscribe with "
+                'snapshot="never"'
+            ).at(destination=self._state.destination)
+        return new_ledger(reason="initial").to_json()
 
     async def _take_hold(self, client_id: int, holder: str) -> None:
         """Give a subscriber whose cursor is of no use to this holder, who may then remove it."""

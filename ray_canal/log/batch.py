@@ -136,7 +136,7 @@ def _start(one: Taken) -> EntryPosition:
 
 def _end(one: Taken) -> EntryPosition:
     slot = one.slot
-    if slot.chunk is None or one.ends is None:
+    if slot.chunk is None or one.ends is None or slot.tag is not None:
         return slot.after.boundary
     entry = slot.chunk.info.entries[one.ends[1]]
     return EntryPosition(slot.begins.journal_name, int(entry["position"]) + int(entry["length"]))

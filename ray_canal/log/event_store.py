@@ -25,6 +25,7 @@ from ray_canal.log.batch_ids import LastBatchIds
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.report import log_report
 from ray_canal.log.ring import Ring, Slot, index_bytes_max
+from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.subscriber import Mark, Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition
@@ -94,6 +95,21 @@ class EventStore:
         """Return whether the log has everything behind this position."""
         order = self.order
         return order.knows(position) and order.key(position) >= order.key(self.first_position)
+
+    def begin_reading(self, client_id: int, reading: str) -> None:
+        """Let the subscriber see chunks of this reading, and of no other. Raises NotSubscribed."""
+        self._subscriber(client_id).begin_reading(reading)
+
+    def reading_of(self, client_id: int) -> str | None:
+        """The reading whose chunks the subscriber sees; empty: of none. None: it is not here."""
+        known = self._subscribers.get(client_id)
+        return None if known is None else known.reading
+
+    def read_chunks(self, client_id: int, batch_id: int) -> list[SnapshotTag]:
+        """The chunks that were read for the subscriber and are done with once this batch is acked.
+        Raises what `ack` would raise."""
+        subscriber, mark = self._outstanding(client_id, batch_id)
+        return self._ring.tags(mark.start, mark.end, subscriber.reading)
 
     def flush(self) -> bool:
         """Show what is still gathered: nothing more can come, or the log is full of it. Returns

@@ -14,6 +14,7 @@ from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.log.log_order import LogOrder
+from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.position import EntryPosition
@@ -39,7 +40,8 @@ class Slot:
 
     `chunk` is None while it is on disk only. `begins` is where its first entry starts, `after`
     where one restarts behind the slot; `open` is the transaction that is open where it begins;
-    `last_close` is the index of the last entry that ends a transaction (-1: none does).
+    `last_close` is the index of the last entry that ends a transaction (-1: none does). `tag`: as
+    of LogChunk.
     """
 
     chunk: LogChunk | None
@@ -53,6 +55,7 @@ class Slot:
     last_close: int
     arena_bytes: int
     open: OpenTransaction | None = None
+    tag: SnapshotTag | None = None
     on_disk: bool = False
     disk_bytes: int = 0
     index_bytes: int = 0
@@ -96,6 +99,7 @@ def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
         int(ends[-1]) if len(ends) else -1,
         chunk.info.arena_bytes,
         chunk.open,
+        chunk.tag,
     )
 
 
@@ -158,6 +162,13 @@ class Ring:
     def since(self, sequence: int) -> Iterator[Slot]:
         """Slots with an entry at or behind `sequence`."""
         return itertools.islice(self._slots, self._index(sequence), None)
+
+    def tags(self, start: int, end: int, reading: str) -> list[SnapshotTag]:
+        """The tags of this reading of slots that end in this range of log sequences."""
+        if not reading:
+            return []
+        slots = itertools.takewhile(lambda slot: slot.end <= end, self.since(start))
+        return [slot.tag for slot in slots if slot.tag is not None and slot.tag.reading == reading]
 
     def at(self, first: int) -> Slot | None:
         """The slot that begins at this log sequence, if it is still there."""

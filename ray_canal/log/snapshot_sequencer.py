@@ -14,7 +14,7 @@ Pure: places, keys and what a `low` knows are the caller's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -34,20 +34,19 @@ class Low(Protocol[Stretch]):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Generic[_Stretch, Place]):
-    """A chunk that was read: its table, its rows' keys, and its marks. `number` is the caller's."""
+    """A chunk that was read: its table and its marks. `number` is the caller's."""
 
     number: int
     table: str
-    keys: Sequence[Key]
     low: Low[_Stretch]
     high: Place
 
 
 class Placed(NamedTuple):
-    """A chunk that goes to the log's present end, and which of its rows stay."""
+    """A chunk that goes to the log's present end, without its rows with a touched key."""
 
     number: int
-    kept: list[bool]
+    touched: frozenset[Key]
 
 
 class _Logged(Generic[_Stretch]):
@@ -81,9 +80,8 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
 
     def read(self, rows: Rows[_Stretch, Place]) -> None:
         """A chunk was read. Chunks come in the order in which they were begun."""
-        if not self._waiting:
-            self._forget(rows.low)
         self._waiting.append(rows)
+        self._forget(self._waiting[0].low)
 
     def _forget(self, low: Low[_Stretch]) -> None:
         """What every later chunk has seen, too, is not needed: `low` only grows."""
@@ -91,21 +89,21 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
             self._logged.popleft()
 
     def due(self, reached: Place) -> list[Placed]:
-        """The chunks that go to the end of the log so far, which lies at `reached`."""
-        found, waiting = [], []
+        """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
+        which they were read."""
+        count = 0
         for rows in self._waiting:
-            if rows.high <= reached:  # type: ignore[operator]
-                found.append(Placed(rows.number, self._kept(rows)))
-            else:
-                waiting.append(rows)
-        self._waiting = waiting
-        return found
+            if not rows.high <= reached:  # type: ignore[operator]
+                break
+            count += 1
+        found, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [Placed(rows.number, self._touched(rows)) for rows in found]
 
-    def _kept(self, rows: Rows[_Stretch, Place]) -> list[bool]:
+    def _touched(self, rows: Rows[_Stretch, Place]) -> frozenset[Key]:
         touched: set[Key] = set()
         unsure = False
         for one in self._logged:
             unsure = unsure or not rows.low.has(one.stretch)
             if unsure:
                 touched |= one.touched.get(rows.table, frozenset())
-        return [key not in touched for key in rows.keys]
+        return frozenset(touched)

@@ -107,6 +107,7 @@ class Subscriber:
     void_up_to: int = field(init=False)  # batches up to this id are of an earlier place
     kept: int | None = None
     reached: EntryPosition | None = None  # the cursor of its last ack
+    reading: str = ""  # of rows that are read for it (SnapshotTag)
     marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
     _views: dict[int, View] = field(default_factory=dict)
     # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.
@@ -126,6 +127,11 @@ class Subscriber:
             self.terms = terms
             self._views.clear()
 
+    def begin_reading(self, reading: str) -> None:
+        """See chunks of this reading alone, from the next get on."""
+        self.reading = reading
+        self._views.clear()
+
     def view(self, slot: Slot) -> View | None:
         """The slot through this subscriber's filter; worked out once. Of a slot on disk that was
         not looked at before it went there: None."""
@@ -143,10 +149,14 @@ class Subscriber:
         # Of a transaction that was counted elsewhere it is looked at each entry.
         cursor = self.order.key(self.cursor.boundary if self.cursor.moved else self.cursor)
         for slot in slots:
-            if self.order.key(slot.after) > cursor:
+            if self.order.key(slot.after) > cursor or self._is_own(slot):
                 break
             end = slot.end
         return end
+
+    def _is_own(self, slot: Slot) -> bool:
+        """Whether the slot has rows that were read for this subscriber."""
+        return slot.tag is not None and slot.tag.reading == self.reading
 
     def forget(self, slot: Slot) -> None:
         """The slot has left the log."""
@@ -160,6 +170,8 @@ class Subscriber:
 
     def _look(self, chunk: LogChunk, slot: Slot) -> View:
         entries = chunk.info.entries
+        if slot.tag is not None:
+            return self._look_at_read(chunk, slot)
         tables = chunk.info.admitted_tables(self.terms.filter.admits)
         mask = chunk.info.entries_of(tables)
         if chunk.visible is not None:
@@ -199,6 +211,17 @@ class Subscriber:
             None if all(tables) else bytes(tables),
             before,
         )
+
+
+    def _look_at_read(self, chunk: LogChunk, slot: Slot) -> View:
+        """Rows that were read are behind any cursor, and for one subscriber."""
+        entries = chunk.info.entries if self._is_own(slot) else chunk.info.entries[:0]
+        costs = np.arange(len(entries) + 1, dtype=np.int64)
+        if self.by_memory:
+            np.cumsum(entries["length"], dtype=np.int64, out=costs[1:])
+        rows, cost = int(entries["rows"].sum()), int(costs[-1])
+        ends = chunk.closing if self.terms.transactions else _NONE
+        return View(np.arange(len(entries)), costs, _NONE, ends, len(entries), rows, cost)
 
 
 def consumed(

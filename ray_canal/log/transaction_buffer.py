@@ -21,6 +21,7 @@ from ray_canal.binlog.open_transactions import OpenTransactions, begins, closing
 from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
 from ray_canal.errors import InstanceError
 from ray_canal.log.flush import Flush
+from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.thinning import Thinning
 from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.log_context import OpenTransaction
@@ -37,7 +38,8 @@ class LogChunk:
     it; `trail` is that place's. `closed`: the transactions that the trail gets in this chunk.
     `closing`: indexes of the entries that end a transaction. `held`: so many entries at the log's
     end are not delivered yet, once this chunk is in it. `pulses`: see thinning.py. `after`: where
-    to restart with all of it consumed; of a chunk without entries, None.
+    to restart with all of it consumed; of a chunk without entries, None. `tag`: of rows that were
+    read from a table, who sees them; they are at `place`.
     """
 
     info: ChunkInfo
@@ -52,6 +54,8 @@ class LogChunk:
     closed: Closed = NONE_CLOSED
     open: OpenTransaction | None = None
     pulses: Int64s | None = None
+    tag: SnapshotTag | None = None
+    place: EntryPosition | None = None
     after: EntryPosition | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +65,8 @@ class LogChunk:
     def resume_after(self, entry: int) -> EntryPosition:
         """Return where to restart with entries up to this one consumed: behind the transaction that
         it ends, or where its own begins, with so many rows and entries of that to skip."""
+        if self.place is not None:
+            return self.place
         info, entries = self.info, self.info.entries
         ended = self.closing[: np.searchsorted(self.closing, entry, side="right")]
         if len(ended):

@@ -28,7 +28,8 @@ class SubscriberMeta:
     long the destination had served without a call of its, when that was last written. `expired`:
     when it was given up for that, in seconds since the epoch: the log does not wait for it.
     `ephemeral`: it is removed when its client is silent for a while. `paused`: since when it gets
-    nothing because somebody said so, in seconds since the epoch. `label`: what people call it."""
+    nothing because somebody said so, in seconds since the epoch. `label`: what people call it.
+    `snapshot`: how far its newest snapshot has come (model/snapshot_ledger.py); empty: none."""
 
     client_id: int
     filter: str
@@ -42,6 +43,7 @@ class SubscriberMeta:
     ephemeral: bool = False
     paused: int = 0
     label: str = ""
+    snapshot: str = ""
 
     @property
     def position(self) -> EntryPosition | None:
@@ -78,6 +80,7 @@ class SubscriberMeta:
                 bool(tree.get("ephemeral", False)),
                 int(tree.get("paused", 0)),
                 str(tree.get("label", "")),
+                str(tree.get("snapshot", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

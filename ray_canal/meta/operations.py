@@ -16,6 +16,7 @@ from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.subscribers import described, open_manager
 from ray_canal.model.position import LogPosition
+from ray_canal.model.snapshot_ledger import restarted
 from ray_canal.model.subscription import HEAD, TAIL, is_ephemeral_id, refuse_client_id
 
 Action = Literal[
@@ -64,8 +65,9 @@ def changed(
 
 def moved(one: SubscriberMeta, cursor: LogPosition) -> SubscriberMeta:
     """Return the record with another cursor. Nobody has waited for the new place, so neither an
-    expiry nor an idle time counts any more."""
-    return dataclasses.replace(one, cursor=cursor, idle_s=0, expired=0)
+    expiry nor an idle time counts any more; a snapshot that goes on begins anew."""
+    snapshot = restarted(one.snapshot)
+    return dataclasses.replace(one, cursor=cursor, idle_s=0, expired=0, snapshot=snapshot)
 
 
 def copied(one: SubscriberMeta, client_id: int, known: Collection[int]) -> SubscriberMeta:

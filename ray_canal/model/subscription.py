@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_wish import SnapshotStart
 
 Policy = Literal["block", "spill", "detach"]
 HEAD, TAIL = "head", "tail"
@@ -48,12 +49,13 @@ class Subscription:
     """None: as it was; the first time, as the destination has it. `policy`: what happens when it is
     a whole log behind. `transactions`: it gets whole transactions. `start`: where it starts the
     first time (HEAD); no more looked at when it has a cursor. `ephemeral`: it ends when its client
-    is silent for EPHEMERAL_S."""
+    is silent for EPHEMERAL_S. `snapshot`: whether it gets the rows that tables hold, too."""
 
     policy: Policy | None = None
     transactions: bool | None = None
     start: Start | None = None
     ephemeral: bool = False
+    snapshot: SnapshotStart | None = None
 
 
 EPHEMERAL_S = 90.0
@@ -81,5 +83,9 @@ def refuse_wishes(wishes: Subscription) -> None:
     """Raises ConfigError: nothing that there is."""
     if wishes.policy is not None and wishes.policy not in get_args(Policy):
         raise ConfigError(f"policy {wishes.policy!r}: there are {', '.join(get_args(Policy))}")
+    if wishes.snapshot is not None and wishes.snapshot not in get_args(SnapshotStart):
+        raise ConfigError(
+            f"snapshot {wishes.snapshot!r}: there are {', '.join(get_args(SnapshotStart))}"
+        )
     if isinstance(wishes.start, datetime) and wishes.start.tzinfo is None:
         raise ConfigError(f"start {wishes.start.isoformat()} has no time zone; give it one")

@@ -25,8 +25,8 @@ from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire
 from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large
-from ray_canal.model.arrays import Bytes, Int64s, Records
-from ray_canal.model.canal_types import ROWDATA
+from ray_canal.model.arrays import Bytes, Int64s
+from ray_canal.model.canal_types import BEGIN, END, ROWDATA
 from ray_canal.snapshot.columns import Selection
 from ray_canal.snapshot.result import Piece, broken
 from ray_canal.types.charset_tables import tables as charset_tables
@@ -49,11 +49,15 @@ class Origin:
     flavor: str = "mysql"
 
 
-def decoded(selection: Selection, piece: Piece, origin: Origin, ordinal: int) -> DecodedChunk:
-    """A chunk of a piece's rows, the first of which has this ordinal in its snapshot."""
+def decoded(
+    selection: Selection, piece: Piece, origin: Origin, ordinal: int, *, framed: bool = False
+) -> DecodedChunk:
+    """A chunk of a piece's rows, the first of which has this ordinal in its snapshot. `framed`:
+    they are a transaction, with its begin and end."""
     lines = selection.plan.lines
     while True:  # twice at most
-        chunk, shape, dest = _fill(selection, lines, piece, origin, ordinal)
+        chunk, shape, dest = _fill(selection, lines, piece, origin, framed)
+        write_events(chunk, piece.size_bytes, origin, ordinal, framed=framed)
         if not has_broken_text(lines, shape, dest, chunk.arena):
             _refuse_broken_json(selection, piece.rows, dest, chunk.arena)
             return chunk
@@ -73,7 +77,7 @@ def load_kernels() -> None:
 
 
 def _fill(
-    selection: Selection, lines: Int64s, piece: Piece, origin: Origin, ordinal: int
+    selection: Selection, lines: Int64s, piece: Piece, origin: Origin, framed: bool
 ) -> tuple[DecodedChunk, Int64s, Int64s]:
     rows, columns = piece.rows, len(lines)
     if piece.sizes.size and piece.sizes.max() > _TEXT_BYTES_MAX:
@@ -81,7 +85,7 @@ def _fill(
     shape = np.zeros((1, r.SHAPE_FIELDS), np.int64)
     shape[0, [r.S_COLUMNS, r.S_ROWS, r.S_AFTER]] = columns, rows, rows
     dest = np.zeros((columns, wire.COLUMN_DEST), np.int64)
-    events = -(-rows // EVENT_ROWS)
+    events = event_count(rows, framed=framed)
     sketch = ArenaSketch()
     events_at = sketch.take(events * EVENT.itemsize)
     end, _ = place_tables(lines, shape, piece.sizes, dest, sketch.size_bytes)
@@ -95,7 +99,7 @@ def _fill(
         charset_tables(),
         dest.reshape(-1),
         piece.cells,
-        0,
+        int(framed),
         EVENT_ROWS,
         arena,
     )
@@ -113,30 +117,47 @@ def _fill(
         (_table_layout(selection, shape, dest),),
         origin.flavor,
     )
-    chunk = DecodedChunk(layout, arena)
-    _write_events(chunk.events, piece, origin, ordinal)
-    return chunk, shape, dest
+    return DecodedChunk(layout, arena), shape, dest
 
 
 def _table_layout(selection: Selection, shape: Int64s, dest: Int64s) -> TableLayout:
     return table_layout(selection.meta, selection.plan, shape[0], dest)
 
 
-def _write_events(events: Records, piece: Piece, origin: Origin, ordinal: int) -> None:
-    first = np.arange(len(events)) * EVENT_ROWS
+def event_count(rows: int, *, framed: bool) -> int:
+    """How many events so many rows make; `framed`: with a transaction's begin and end."""
+    return -(-rows // EVENT_ROWS) + 2 * framed
+
+
+def write_events(
+    chunk: DecodedChunk, size_bytes: int, origin: Origin, ordinal: int, *, framed: bool
+) -> None:
+    """Fill in a chunk's events, whose rows take so many bytes."""
+    rows, events = chunk.layout.tables[0].rows, chunk.events
     events["position"] = origin.position
     events["present"] = -1
-    events["inner"] = ordinal + first
+    events["inner"] = ordinal
     events["timestamp"] = origin.timestamp
-    events["length"] = min(piece.size_bytes // len(events), 0xFFFFFFFF)
     events["server_id"] = origin.server_id
-    events["row"] = first
-    events["rows"] = np.minimum(piece.rows - first, EVENT_ROWS)
     events["gtid"] = -1
-    events["kind"] = ROWDATA
-    events["event_type"] = _INSERT
-    events["type_code"] = event_types.WRITE_ROWS
-    events["flags"] = EVENT_IN_TRANSACTION | EVENT_READ
+    events["table"] = -1
+    events["flags"] = EVENT_IN_TRANSACTION
+    if framed:
+        events["kind"][[0, -1]] = BEGIN, END
+        events["type_code"][[0, -1]] = event_types.QUERY, event_types.XID
+        events["length"][[0, -1]] = event_types.HEADER_BYTES
+        events["inner"][-1] = ordinal + rows
+    mine = events[1:-1] if framed else events
+    first = np.arange(len(mine)) * EVENT_ROWS
+    mine["inner"] = ordinal + first
+    mine["length"] = min(size_bytes // max(len(mine), 1), 0xFFFFFFFF)
+    mine["row"] = first
+    mine["rows"] = np.minimum(rows - first, EVENT_ROWS)
+    mine["table"] = 0
+    mine["kind"] = ROWDATA
+    mine["event_type"] = _INSERT
+    mine["type_code"] = event_types.WRITE_ROWS
+    mine["flags"] = EVENT_IN_TRANSACTION | EVENT_READ
 
 
 def _refuse_broken_json(selection: Selection, rows: int, dest: Int64s, arena: Bytes) -> None:

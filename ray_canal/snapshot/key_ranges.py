@@ -8,6 +8,7 @@ to MySQL, so it is written as `a > x OR (a = x AND b > y)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.kernels.base import codes
@@ -25,8 +26,18 @@ _CAST = (codes.ENUM, codes.SET, codes.BIT)
 _FLOATS = (codes.F32, codes.F64)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows with a key above `after` (None: from the first key on) and up to `upto`, as SQL in
+    `condition`."""
+
+    after: Border | None
+    upto: Border
+    condition: str
+
+
 class KeyRanges:
-    """The ranges of a table's rows up to the greatest key of now, in order."""
+    """Cuts a table's rows into ranges of its key, in the key's order."""
 
     def __init__(self, table: SnapshotTable, selection: Selection, ask: Ask) -> None:
         self._table = table
@@ -37,23 +48,28 @@ class KeyRanges:
         }
         self._columns = [by_name[name] for name in table.key]
         self._names = [quoted(name) for name in table.key]
-        self._end = self._border("", "DESC", 0)
 
-    def ranges(self, rows: int) -> Iterator[str]:
-        """Conditions of about `rows` rows each, the next one made when it is asked for."""
-        if self._end is None:
-            return
-        last: Border | None = None
-        until = self._up_to(self._end)
+    def greatest(self) -> Border | None:
+        """The greatest key of now; None: the table is empty."""
+        return self._border("", "DESC", 0)
+
+    def ranges(
+        self, after: Border | None, upto: Border, rows: Callable[[], int]
+    ) -> Iterator[KeyRange]:
+        """Ranges between two borders, of about `rows` rows each; the next one is made when it is
+        asked for."""
         while True:
-            begun = f"({self._behind(last)}) AND ({until})" if last else f"({until})"
-            border = self._border(begun, "ASC", rows - 1)
-            if border is None:
-                yield begun
+            left = self._between(after, upto)
+            border = self._border(left, "ASC", rows() - 1)
+            if border is None or border == upto:
+                yield KeyRange(after, upto, left)
                 return
-            here = f"({self._up_to(border)})"
-            yield f"({self._behind(last)}) AND {here}" if last else here
-            last = border
+            yield KeyRange(after, border, self._between(after, border))
+            after = border
+
+    def _between(self, after: Border | None, upto: Border) -> str:
+        until = f"({self._up_to(upto)})"
+        return f"({self._behind(after)}) AND {until}" if after else until
 
     def _border(self, condition: str, order: str, offset: int) -> Border | None:
         literals = ", ".join(
@@ -71,8 +87,8 @@ class KeyRanges:
         pairs = zip(self._columns, values, strict=True)
         return tuple(_literal(column, code, value) for (column, code), value in pairs)
 
-    def _behind(self, border: Border | None) -> str:
-        return self._compared(border or (), ">", ">")
+    def _behind(self, border: Border) -> str:
+        return self._compared(border, ">", ">")
 
     def _up_to(self, border: Border) -> str:
         return self._compared(border, "<", "<=")

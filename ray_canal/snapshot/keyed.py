@@ -11,9 +11,8 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
@@ -25,7 +24,7 @@ from ray_canal.snapshot.changes import Changes, Part, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
 from ray_canal.snapshot.key_ranges import KeyRanges
-from ray_canal.snapshot.keys import is_ambiguous, row_keys
+from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
 from ray_canal.snapshot.read_views import gtid_at
 from ray_canal.snapshot.result import ResultReader
@@ -155,8 +154,11 @@ class KeyedSnapshot:
         for table in self.tables:
             wanted = selection(table.meta)
             rows = max(self._chunk_bytes // max(table.row_bytes, 1), 1)
-            for condition in KeyRanges(table, wanted, self._ask).ranges(rows):
-                yield _Chunk(table, wanted, condition)
+            ranges = KeyRanges(table, wanted, self._ask)
+            end = ranges.greatest()
+            if end is not None:
+                for each in ranges.ranges(None, end, partial(int, rows)):
+                    yield _Chunk(table, wanted, each.condition)
 
     def _ask(self, sql: str) -> list[dict[str, Any]]:
         return query(self._connections[1], self._config.source, sql)
@@ -179,15 +181,9 @@ class KeyedSnapshot:
                 chunk.size_bytes += int(chunk.pieces[-1].arena.size)
                 self._ordinal += piece.rows
         high = self._marks.high()
-        keys = [key for piece in chunk.pieces for key in self._keys_of(chunk, piece)]
         self._waiting[self._number] = chunk
-        self._sequencer.read(Rows(self._number, meta.full_name, keys, low, high))
+        self._sequencer.read(Rows(self._number, meta.full_name, low, high))
         self._number += 1
-
-    def _keys_of(self, chunk: _Chunk, piece: DecodedChunk) -> list[bytes]:
-        table = piece.layout.tables[0]
-        everything = np.ones(table.rows, np.bool_)
-        return row_keys(piece, table, table.after or (), chunk.table.key, everything)
 
     def _advance(self, wait_s: float) -> Iterator[Part | ReadRows]:
         """Take what the log has now, then place what is due there."""
@@ -220,8 +216,9 @@ class KeyedSnapshot:
 
     def _placed(self, placed: Placed) -> Iterator[ReadRows]:
         chunk = self._waiting.pop(placed.number)
-        kept, at = np.array(placed.kept, np.bool_), 0
-        if not kept.all() and self._is_unsure(chunk, kept):
+        key = chunk.table.key
+        found = [kept_rows(piece, key, placed.touched) for piece in chunk.pieces]
+        if any(kept is None for kept in found):
             chunk.rounds += 1
             if chunk.rounds > _ROUNDS:
                 raise UnsupportedEvent(
@@ -230,21 +227,9 @@ class KeyedSnapshot:
                 )
             self._again.append(chunk)
             return
-        for piece in chunk.pieces:
-            rows = piece.layout.tables[0].rows
-            yield ReadRows(_at(piece, self.position), kept[at : at + rows])
-            at += rows
-
-    def _is_unsure(self, chunk: _Chunk, kept: Bools) -> bool:
-        at = 0
-        for piece in chunk.pieces:
-            keys = self._keys_of(chunk, piece)
-            table = piece.layout.tables[0]
-            for key, stays in zip(keys, kept[at : at + len(keys)], strict=True):
-                if not stays and is_ambiguous(table, chunk.table.key, key):
-                    return True
-            at += len(keys)
-        return False
+        for piece, kept in zip(chunk.pieces, found, strict=True):
+            if kept is not None:
+                yield ReadRows(_at(piece, self.position), kept)
 
     def close(self) -> None:
         """End the stream and the connections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -66,3 +66,19 @@ def is_ambiguous(table: TableLayout, key: Sequence[str], value: bytes) -> bool:
         return False
     narrow = any(charset not in _WIDE_CHARSETS for charset in texts)
     return _BROKEN in value or (narrow and not value.isascii())
+
+
+def kept_rows(
+    chunk: DecodedChunk, key: Sequence[str], touched: Collection[bytes]
+) -> Bools | None:
+    """Which rows of a chunk of one table have no touched key; None: it cannot be told of all."""
+    table = chunk.layout.tables[0]
+    everything = np.ones(table.rows, np.bool_)
+    if not touched:
+        return everything
+    keys = row_keys(chunk, table, table.after or (), key, everything)
+    dropped = [number for number, value in enumerate(keys) if value in touched]
+    if any(is_ambiguous(table, key, keys[number]) for number in dropped):
+        return None
+    everything[dropped] = False
+    return everything

@@ -7,6 +7,8 @@ log it is, which is both.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,8 +61,11 @@ class Marks(Protocol):
     def stretch(self, part: Part) -> Stretch: ...
 
 
-def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
-    """Raises ServerSettingRefused: the server cannot tell them."""
+def marks_of(
+    config: SourceConfig, catalog: Catalog, connection: Any, settle_s: float | None = None
+) -> Marks:
+    """`settle_s`: of a server that cannot tell what is visible, everything is that was written so
+    long ago. Raises ServerSettingRefused: the server cannot tell, and nobody says."""
 
     def ask(sql: str) -> list[dict[str, Any]]:
         return query(connection, config, sql)
@@ -69,6 +74,8 @@ def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
         catalog.position()  # says that there is no log
         return _ViewMarks(ask)
     if (catalog.variable("gtid_mode") or "OFF").upper() != "ON":
+        if settle_s is not None:
+            return _SettledMarks(catalog, ask, settle_s)
         raise ServerSettingRefused(
             f"MySQL at {config.address} runs without GTIDs, so it cannot be told what a chunk of "
             'rows has; set gtid_mode=ON, or read with mode "consistent" and may_lock'
@@ -91,8 +98,7 @@ class _ExecutedMarks:
         self._catalog = catalog
         self._ask = ask
         self._uuid = ""
-        words = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
-        self._status = words[0] if _numbers(catalog.version) >= (8, 4) else words[1]
+        self._status = _status_words(catalog)
 
     def start(self) -> EntryPosition:
         executed = self._executed()
@@ -148,6 +154,49 @@ class _ViewMarks:
 
     def stretch(self, part: Part) -> Stretch:
         return Stretch(GtidSet(), part.end)
+
+
+class _SettledMarks:
+    """Of MySQL without GTIDs: what was written `settle_s` ago can be seen by now."""
+
+    def __init__(
+        self, catalog: Catalog, ask: Callable[[str], list[dict[str, Any]]], settle_s: float
+    ) -> None:
+        self._ask = ask
+        self._settle_s = settle_s
+        self._status = _status_words(catalog)
+        self._places: deque[tuple[float, EntryPosition]] = deque()
+
+    def start(self) -> EntryPosition:
+        return self.low().place
+
+    def _written(self) -> EntryPosition:
+        [row] = self._ask(self._status)
+        place = EntryPosition(_text(row["File"]), int(row["Position"]))
+        self._places.append((time.monotonic(), place))
+        return place
+
+    def low(self) -> PlaceLow:
+        """The newest place that is old enough; the first one is waited for."""
+        self._written()
+        wait_s = self._places[0][0] + self._settle_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        settled = time.monotonic() - self._settle_s
+        while len(self._places) > 1 and self._places[1][0] <= settled:
+            self._places.popleft()
+        return PlaceLow(self._places[0][1])
+
+    def high(self) -> EntryPosition:
+        return self._written()
+
+    def stretch(self, part: Part) -> Stretch:
+        return Stretch(GtidSet(), part.end)
+
+
+def _status_words(catalog: Catalog) -> str:
+    words = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
+    return words[0] if _numbers(catalog.version) >= (8, 4) else words[1]
 
 
 def _text(value: Any) -> str:

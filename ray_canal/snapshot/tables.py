@@ -15,8 +15,10 @@ from ray_canal.source.catalog_tables import NOT_SYSTEM, CatalogTables
 
 _TABLES = (
     "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH"
-    f" FROM information_schema.TABLES WHERE {NOT_SYSTEM} ORDER BY TABLE_SCHEMA, TABLE_NAME"
+    f" FROM information_schema.TABLES WHERE {NOT_SYSTEM}"
 )
+_ONE_TABLE = f"{_TABLES} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
 _KEYS = (
     "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE, NON_UNIQUE, INDEX_TYPE"
     " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -48,14 +50,16 @@ class Chosen:
     left_out: tuple[tuple[str, str], ...]
 
 
-def choose_tables(catalog: Catalog, described: CatalogTables, tables: str) -> Chosen:
-    """What `tables`, Canal's regex list over `schema.table`, stands for. Raises ConfigError: it
-    matches no table; the text says what it does match."""
+def choose_tables(
+    catalog: Catalog, described: CatalogTables, tables: str, within: TableFilter | None = None
+) -> Chosen:
+    """What `tables`, Canal's regex list over `schema.table`, stands for, as far as `within` admits
+    it. Raises ConfigError: it matches no table; the text says what it does match."""
     wanted = TableFilter(tables)
     found, left_out = [], []
-    for row in catalog.rows(_TABLES):
+    for row in catalog.rows(_TABLES + _IN_ORDER):
         schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
-        if not wanted.admits(schema, table):
+        if not wanted.admits(schema, table) or (within and not within.admits(schema, table)):
             continue
         why = _no_table(row)
         described_table = None if why else _described(catalog, described, row)
@@ -67,6 +71,16 @@ def choose_tables(catalog: Catalog, described: CatalogTables, tables: str) -> Ch
         reasons = "; ".join(f"{name} is {why}" for name, why in left_out)
         raise ConfigError(f"no table to read matches {tables!r}" + (reasons and f": {reasons}"))
     return Chosen(tuple(found), tuple(left_out))
+
+
+def one_table(
+    catalog: Catalog, described: CatalogTables, schema: str, table: str
+) -> SnapshotTable | None:
+    """The table of this name; None: there is none with rows to read."""
+    for row in catalog.rows(_ONE_TABLE, schema, table):
+        if (row["TABLE_SCHEMA"], row["TABLE_NAME"]) == (schema, table) and not _no_table(row):
+            return _described(catalog, described, row)
+    return None
 
 
 def described_now(described: CatalogTables, schema: str, table: str) -> TableMeta | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -129,7 +129,8 @@ class _Renderer:
         *,
         lent: bool,
     ) -> None:
-        blobs = _Blobs(_field(0x12, chunk.layout.journal_name.encode()), _EMPTY_NAMES)
+        journal = _field(0x12, chunk.layout.journal_name.encode())
+        blobs = _Blobs(journal + _header_props(chunk.layout.props), _EMPTY_NAMES)
         tables, columns = _tables(chunk.layout.tables, blobs, fields)
         gtids = np.zeros((0, kernels.GTID_FIELDS), np.int64)
         if gtid_set is not None:
@@ -277,7 +278,8 @@ def _pieces_of(
 
 
 class _Blobs:
-    """Constant bytes that the kernel copies; the journal name and the empty names lie first."""
+    """Constant bytes that the kernel copies; the journal name (with what else all headers have) and
+    the empty names lie first."""
 
     def __init__(self, journal: bytes, empty_names: bytes) -> None:
         self.journal = journal
@@ -389,12 +391,16 @@ def _gtids(chunk: DecodedChunk, before: str, blobs: _Blobs) -> Int64s:
                 "curtGtidSn": str(gtid["sequence_number"]),
                 "curtGtidLct": str(gtid["last_committed"]),
             }
-        blob = b"".join(
-            _field(0x62, _field(0x0A, key.encode()) + _field(0x12, value.encode()))
-            for key, value in props.items()
-        )
+        blob = _header_props(props.items())
         records[number] = (*blobs.add(blob), *blobs.add(_field(0x6A, executed.encode())))
     return records
+
+
+def _header_props(props: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join(
+        _field(0x62, _field(0x0A, key.encode()) + _field(0x12, value.encode()))
+        for key, value in props
+    )
 
 
 @lru_cache(maxsize=64)

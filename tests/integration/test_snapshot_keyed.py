@@ -106,6 +106,8 @@ class Judge:
     def __init__(self) -> None:
         self.rows: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in KEYS}
         self.read = 0
+        self.repeats = False
+        """Something may come again: what is held may be newer."""
 
     def take(self, batch: pa.RecordBatch) -> None:
         name = batch.schema.metadata[b"canal.table"].decode()
@@ -115,6 +117,9 @@ class Judge:
 
     def _row(self, name: str, row: dict[str, Any]) -> None:
         held, kind = self.rows[name], row["event_type"]
+        if self.repeats:
+            self._again(name, row)
+            return
         before, after = row["before"], row["after"]
         if kind == "READ":
             self.read += 1
@@ -127,6 +132,14 @@ class Judge:
             key = self._key(name, after)
             assert kind == "READ" or key not in held, (name, row)
             held[key] = after["v"]
+
+    def _again(self, name: str, row: dict[str, Any]) -> None:
+        for image in (row["before"], row["after"]):
+            if image is not None:
+                self.rows[name].pop(self._key(name, image), None)
+        if row["after"] is not None:
+            self.rows[name][self._key(name, row["after"])] = row["after"]["v"]
+        self.read += row["event_type"] == "READ"
 
     def _key(self, name: str, row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[column] for column in KEYS[name])

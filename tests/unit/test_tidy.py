@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "snapshot": "errors malloc config filter model kernels types binlog views schema log source",
     "limits": "malloc config binlog log",
     "server": "errors config filter model canal binlog views destination",
-    "destination": "logs errors malloc config filter model binlog log meta source schema limits",
+    "destination": "logs errors malloc config filter model binlog log meta source schema "
+    "snapshot limits",
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
     "meta source server",
     "client": "logs errors config filter model canal binlog views meta destination actors",
@@ -107,6 +108,15 @@ ONLY_IN = {
 
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
+    "client/snapshots": "tests/integration/test_snapshot_log.py",
+    "destination/after_purge": "tests/integration/test_snapshot_log.py",
+    "destination/row_reader_thread": "tests/integration/test_snapshot_log.py",
+    "destination/snapshot_home": "tests/integration/test_snapshot_log.py",
+    "destination/snapshot_run": "tests/integration/test_snapshot_log.py",
+    "destination/snapshots": "tests/integration/test_snapshot_log.py",
+    "snapshot/source_load": "tests/integration/test_snapshot_log.py",
+    "snapshot/visibility": "tests/integration/test_snapshot_log.py",
+    "snapshot/without_rows": "tests/unit/snapshot/test_log_chunks.py",
     "cli/options": "tests/integration/test_cli.py",
     "cli/signals": "tests/integration/test_cli.py",
     "cli/console": "tests/integration/test_console.py",

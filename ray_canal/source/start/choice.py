@@ -55,7 +55,8 @@ def choose(
             failures.append(error)
     purged = any(isinstance(error, PositionPurged) for error in failures)
     reset = any(error.other_log for error in failures)
-    if (purged and source.on_purged != "fail") or (reset and source.on_reset != "fail"):
+    goes_on = source.on_purged in ("earliest", "latest")
+    if (purged and goes_on) or (reset and source.on_reset != "fail"):
         return (open_partly or open_at)(well[0][1])
     if open_partly is not None and len(cursors) > 1:
         for _, config in well:

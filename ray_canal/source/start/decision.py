@@ -474,7 +474,7 @@ class _Decision:
     def _after_purge(self, error: PositionPurged) -> EntryPosition:
         """Return what source.on_purged says; raises the error where that is to fail."""
         policy = self._source.on_purged
-        if policy == "fail" or error.lost is None:
+        if policy in ("fail", "snapshot") or error.lost is None:
             raise error
         position = self._earliest() if policy == "earliest" else self.search.end()
         lost = error.lost

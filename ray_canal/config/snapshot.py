@@ -1,0 +1,49 @@
+"""[instance.snapshot]: how the rows that tables hold are read into a subscriber's log."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, model_validator
+
+from ray_canal.config.section import Section
+
+_HOURS = re.compile(r"(\d{2}):(\d{2})-(\d{2}):(\d{2})")
+_MINUTES_MAX = 24 * 60
+
+
+class SnapshotConfig(Section):
+    """Settings of [instance.snapshot]. A limit of 0 is none."""
+
+    readers: int = Field(default=2, ge=1, le=64)
+    chunk_bytes: int = Field(default=8 << 20, ge=64 << 10)
+    # Rows that were read and that the subscriber has not acked.
+    bytes: int = Field(default=64 << 20, ge=1 << 20)
+    # MySQL without GTIDs: what was written so long ago shows in every SELECT.
+    settle_s: float = Field(default=10.0, gt=0)
+    rows_per_s: int = Field(default=0, ge=0)
+    hours: str = ""  # "22:00-06:00", UTC: rows are read then only
+    # The server is let alone while more threads run, more history waits for a purge, ...
+    threads_running: int = Field(default=25, ge=0)
+    history_list: int = Field(default=1_000_000, ge=0)
+    # ... a replica's lag or the destination's own is longer.
+    replica_lag_s: float = Field(default=5.0, ge=0)
+
+    @model_validator(mode="after")
+    def _hours_are_some(self) -> SnapshotConfig:
+        _ = self.minutes
+        return self
+
+    @property
+    def minutes(self) -> tuple[int, int] | None:
+        """`hours` as minutes of the day. Raises ValueError."""
+        if not self.hours:
+            return None
+        match = _HOURS.fullmatch(self.hours.strip())
+        if match is None:
+            raise ValueError(f'hours {self.hours!r}: expected "22:00-06:00"')
+        first, second, third, fourth = map(int, match.groups())
+        begin, end = 60 * first + second, 60 * third + fourth
+        if max(begin, end) > _MINUTES_MAX or second > 59 or fourth > 59 or begin == end:
+            raise ValueError(f"hours {self.hours!r}: no such time of the day, or none between")
+        return begin, end

@@ -1,0 +1,81 @@
+"""on_purged = "snapshot": who has lost a part of the log gets the rows that tables hold now."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+
+from ray_canal.destination.catch_ups import CatchUps
+from ray_canal.destination.lifecycle import Lifecycle
+from ray_canal.destination.operations import SubscriberOperations
+from ray_canal.destination.snapshots import Snapshots, new_ledger
+from ray_canal.destination.state import DestinationState
+from ray_canal.destination.supervisor import FAILED, RUNNING
+from ray_canal.errors import CanalError, PositionPurged
+from ray_canal.model.position import LogPosition
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 1.0
+
+
+class AfterPurge:
+    """Moves subscribers whose place the server has purged to the log's end, with a snapshot whose
+    first mark names the gap."""
+
+    def __init__(
+        self,
+        state: DestinationState,
+        *,
+        catch_ups: CatchUps,
+        lifecycle: Lifecycle,
+        operations: SubscriberOperations,
+        snapshots: Snapshots,
+    ) -> None:
+        self._state = state
+        self._catch_ups = catch_ups
+        self._lifecycle = lifecycle
+        self._operations = operations
+        self._snapshots = snapshots
+
+    async def watch(self) -> None:
+        """Look each second, where the configuration says so."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._state.config.now.source.on_purged == "snapshot":
+                try:
+                    await self._look()
+                except CanalError as error:  # the server of the cursors: the next time, then
+                    logger.warning("destination %s: %s", self._state.destination, error)
+
+    async def _look(self) -> None:
+        state = self._state.supervisor.state
+        blocking = self._state.subscribers.blocking
+        if state == FAILED and any(isinstance(e, PositionPurged) for e in blocking.values()):
+            await self._lifecycle.start_without_blocking()
+        if state == RUNNING:
+            for client_id, failure in self._catch_ups.unserved.items():
+                if isinstance(failure, PositionPurged):
+                    await self._begin_anew(client_id, failure)
+
+    async def _begin_anew(self, client_id: int, failure: PositionPurged) -> None:
+        table, log = self._state.subscribers, self._state.log
+        async with table.turn(client_id):
+            known = table.known.get(client_id)
+            if known is None or log.pipeline is None:
+                return
+            store = log.pipeline.store
+            place = LogPosition(log.identity, store.tail_position.boundary)
+            lost = failure.lost
+            gap = f"purged from {known.position}"
+            gap += "" if lost is None else f", lost from {lost.start} to {lost.end}"
+            logger.warning(
+                "destination %s: client %d goes on at %s with a snapshot; %s",
+                self._state.destination, client_id, place.position, gap,
+            )  # fmt: skip
+            ledger = new_ledger(reason=gap).to_json()
+            moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
+            await self._operations.move(moved)
+        self._snapshots.poke()
+        await self._state.changed.wake()

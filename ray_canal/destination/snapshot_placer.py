@@ -1,0 +1,218 @@
+"""Puts rows that were read for one subscriber into its log, each chunk where it belongs.
+
+It sees every chunk that the log gets meanwhile, before the next one comes: the keys of all its row
+images (log/snapshot_sequencer.py says why), and how far the log has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ray_canal.binlog.chunk import FLAVOR_MYSQL, DecodedChunk
+from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.destination.ports import RowReaderHandle, Runtime
+from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.snapshot_chunk import snapshot_chunk
+from ray_canal.log.snapshot_sequencer import Rows, SnapshotSequencer
+from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
+from ray_canal.model.table_event import ERASE, RENAME
+from ray_canal.snapshot.changes import Part, touched_keys
+from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
+from ray_canal.snapshot.marks import Stretch
+from ray_canal.snapshot.plan import PlannedRange
+from ray_canal.snapshot.row_reader import RangeRead
+
+Keys = Mapping[tuple[str, str], Sequence[str]]
+"""(schema, table) -> its key's columns, of the tables of a snapshot."""
+
+
+class SnapshotLog(Protocol):
+    """What it needs of a log pipeline. `placing` is held by whoever puts a chunk into the log."""
+
+    placing: asyncio.Lock
+
+    @property
+    def store(self) -> EventStore: ...
+
+    async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
+        """How far its source was read, and how far the server's log is known to go, if there is
+        nothing between. None: not known now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One attempt of a subscriber's snapshot. `name` tells it from all others."""
+
+    client_id: int
+    snapshot: str
+    attempt: int
+    name: str
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    planned: PlannedRange
+    reader: RowReaderHandle
+    size_bytes: int
+
+
+class SnapshotPlacer:
+    """One reading in one log. `failure`: why it is void: nothing more is placed then."""
+
+    def __init__(self, log: SnapshotLog, reading: Reading, runtime: Runtime) -> None:
+        self.log = log
+        self._reading = reading
+        self._runtime = runtime
+        self._sequencer = SnapshotSequencer[Stretch, EntryPosition]()
+        self._waiting: dict[int, _Waiting] = {}
+        self._reached = self._stood_at = log.store.last_position
+        self._ordinal = reading.attempt << ATTEMPT_SHIFT
+        self.failure: Exception | None = None
+        self.renamed: set[tuple[str, str]] = set()
+        """Tables of the snapshot whose rows are others than before."""
+        self.unacked_bytes = 0
+        """Of rows that were placed and not acked."""
+        self.emptied: list[PlannedRange] = []
+        """Ranges without a row to place; who reads this takes them out."""
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks wait for their place."""
+        return len(self._waiting)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all rows that were read and not acked."""
+        return self.unacked_bytes + sum(each.size_bytes for each in self._waiting.values())
+
+    def is_void(self) -> bool:
+        """Whether nothing more can come of it."""
+        client_id, name = self._reading.client_id, self._reading.name
+        return self.failure is not None or self.log.store.reading_of(client_id) != name
+
+    def is_between(self) -> bool:
+        """Whether the log ends between two transactions."""
+        return not self.log.store.last_position.is_inside
+
+    # --- the log goes on ------------------------------------------------------------------------
+
+    async def logged(self, chunk: LogChunk, payload: Any) -> None:
+        """The log got a chunk. With `placing` held."""
+        if self.failure is not None:
+            return
+        try:
+            await self._note(chunk, payload)
+            await self._place_due()
+        except Exception as error:  # the log goes on whatever becomes of a snapshot
+            self.failure = error
+
+    async def _note(self, chunk: LogChunk, payload: Any) -> None:
+        info = chunk.info
+        if any(name in self._reading.keys for name in info.tables):
+            decoded = await self._runtime.load(payload)
+            end = EntryPosition(info.head.journal_name, info.head.end_position)
+            part = Part(info, decoded, 0, len(info.entries), True, end)
+            try:
+                touched = await asyncio.to_thread(touched_keys, part, self._key_of)
+            except TableMetaMismatch:
+                self.renamed |= _replaced(decoded, self._reading.keys)
+                raise
+            if touched:
+                gtids = gtid_set_after("", info.gtids) if info.head.flavor == FLAVOR_MYSQL else ""
+                self._sequencer.log(Stretch(GtidSet.parse(gtids), end), touched)
+        self._reached = EntryPosition(info.head.journal_name, info.head.end_position)
+
+    def _key_of(self, schema: str, table: str) -> Sequence[str] | None:
+        return self._reading.keys.get((schema, table))
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    async def add(self, planned: PlannedRange, reader: RowReaderHandle, read: RangeRead) -> None:
+        """A range was read. Ranges come in the order in which their reading was begun."""
+        self._waiting[read.number] = _Waiting(planned, reader, read.size_bytes)
+        name = planned.order.table.meta.full_name
+        self._sequencer.read(Rows(read.number, name, read.low, read.high))
+        async with self.log.placing:
+            await self._place_due()
+
+    async def look(self) -> None:
+        """Place what a log that stands still has come far enough for. Raises what makes the reading
+        void."""
+        stood_at, self._stood_at = self._stood_at, self._reached
+        if not self._sequencer.waiting or self._reached != stood_at:
+            return
+        # Not while the log waits for this: the source may take its time to answer.
+        found = await self.log.caught_up_to()
+        async with self.log.placing:
+            # The server's log may go on behind our log's last chunk without anything to read.
+            if found is not None and found[0] == self._reached and found[1] > found[0]:
+                self._reached = found[1]
+            await self._place_due()
+
+    async def _place_due(self) -> None:
+        if self.is_void() or not self.is_between():
+            return
+        for placed in self._sequencer.due(self._reached):
+            waiting = self._waiting.pop(placed.number)
+            await self._place(waiting, placed.number, placed.touched)
+
+    async def _place(self, one: _Waiting, number: int, touched: frozenset[bytes]) -> None:
+        store, planned = self.log.store, one.planned
+        place = store.last_position
+        name = planned.order.table.meta.full_name
+        props = ((SNAPSHOT, self._reading.snapshot), (CHUNK, f"{name}/{number}"))
+        pieces = await one.reader.place(number, touched, self._at(place, props))
+        if pieces is None:
+            raise UnsupportedEvent(
+                f"{name}: keys that change while they are read have the same characters as others, "
+                "or broken ones, so they cannot be told apart"
+            )
+        for index, (info, payload) in enumerate(pieces):
+            rows = int(info.entries["rows"].sum())
+            is_last = index == len(pieces) - 1
+            tag = SnapshotTag(
+                self._reading.name, planned.table, rows, info.arena_bytes,
+                planned.upto if is_last else None,
+            )  # fmt: skip
+            store.put(snapshot_chunk(info, place, tag), payload)
+            self.unacked_bytes += info.arena_bytes
+            self._ordinal += rows + 1
+        if not pieces:
+            self.emptied.append(planned)
+
+    def _at(self, place: EntryPosition, props: Props) -> LogPlace:
+        return LogPlace(
+            place.journal_name, place.position, self._ordinal, props, place.created_s
+        )  # fmt: skip
+
+    async def mark(self, props: Props, ended: str = "") -> bool:
+        """Put a mark at the log's end; False: that lies within a transaction, or the reading is
+        void. `ended`: the state that the snapshot is in once it is acked."""
+        async with self.log.placing:
+            if self.is_void() or not self.is_between():
+                return False
+            place = self.log.store.last_position
+            at = self._at(place, ((SNAPSHOT, self._reading.snapshot), *props))
+            info, chunk = mark_at(at, int(time.time()))
+            tag = SnapshotTag(self._reading.name, ended=ended, place=str(place))
+            self.log.store.put(snapshot_chunk(info, place, tag), chunk)
+            self._ordinal += 1
+            return True
+
+
+def _replaced(chunk: DecodedChunk, keys: Keys) -> set[tuple[str, str]]:
+    """The tables whose rows are others after this chunk: they were renamed, or dropped."""
+    effects = [event.effect for event in chunk.layout.table_events]
+    gone = {(one.schema, one.table) for one in effects if one.kind in (ERASE, RENAME)}
+    return gone & set(keys)

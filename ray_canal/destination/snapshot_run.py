@@ -1,0 +1,402 @@
+"""Reads the rows of a snapshot into one subscriber's log, from where it has come to until it ends.
+
+Each attempt begins at what was acked: a new plan, new connections, a new reading in the log that
+the subscriber is at now. Whatever comes between (a restart, another log, DDL of a table that is
+read) makes the attempt void, and the next one begins: nothing is half read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ray_canal.config import InstanceConfig
+from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.ports import RowReaderHandle, Runtime
+from ray_canal.destination.snapshot_home import SnapshotHome, Void, after_acks
+from ray_canal.destination.snapshot_pace import Pace
+from ray_canal.destination.snapshot_placer import Reading, SnapshotPlacer
+from ray_canal.destination.supervisor import Backoff
+from ray_canal.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionLost,
+    Fenced,
+    InstanceError,
+    NotSubscribed,
+    PrivilegeMissing,
+    ServerSettingRefused,
+    SourceError,
+    TableMetaMismatch,
+)
+from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
+from ray_canal.model.snapshot_marks import (
+    MARK,
+    MARK_BEGIN,
+    MARK_END,
+    REASON,
+    STATE,
+    TABLES,
+    Props,
+)
+from ray_canal.snapshot.plan import PlannedRange, SnapshotPlan
+from ray_canal.snapshot.row_reader import RangeRead
+from ray_canal.snapshot.source_load import SourceLoad
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.2
+_GOVERN_S = 1.0
+_TRIES = 5
+"""So many attempts may fail one after the other, without a row acked between, before the snapshot
+does; lost connections do not count."""
+_NO_USE = (ConfigError, PrivilegeMissing, AuthenticationFailed, ServerSettingRefused)
+"""Trying again cannot help."""
+
+
+class SnapshotRun:
+    """One subscriber's snapshot. `ledger` is how far it has come, as far as is known here."""
+
+    def __init__(
+        self, home: SnapshotHome, client_id: int, ledger: Ledger, runtime: Runtime
+    ) -> None:
+        self.home = home
+        self._client_id = client_id
+        self._runtime = runtime
+        self.ledger = ledger
+        self.pace = Pace(home.source_config().snapshot)
+        self.waits_for = "it begins"
+        self._placer: SnapshotPlacer | None = None
+        self.reading = ""
+        """Names the attempt whose chunks count."""
+        self._backoff = Backoff(home.source_config().source.reconnect_max_s)
+        self._failed, self._failed_rows = 0, -1
+
+    # --- what is acked ----------------------------------------------------------------------------
+
+    def after(self, tags: Sequence[SnapshotTag]) -> Ledger:
+        """Return the ledger once these chunks are acked."""
+        return after_acks(self.ledger, tags)
+
+    def acked(self, tags: Sequence[SnapshotTag]) -> None:
+        """These chunks are acked: durable already."""
+        self.ledger = self.after(tags)
+        if self._placer is not None:
+            self._placer.unacked_bytes -= sum(tag.size_bytes for tag in tags)
+        self.pace.acked(self.ledger.rows)
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Return when it has ended: done, or failed. Raises Fenced."""
+        while not self.ledger.is_over:
+            try:
+                await self._attempt()
+            except Fenced:
+                raise
+            except Exception as error:
+                await self._failed_with(error)
+
+    async def _failed_with(self, error: Exception) -> None:
+        error = self._runtime.unwrap(error)
+        name = f"snapshot {self.ledger.id} for client {self._client_id}"
+        if isinstance(error, TableMetaMismatch):
+            self._begin_replaced_anew()
+        if self.ledger.rows > self._failed_rows:
+            self._failed, self._failed_rows = 0, self.ledger.rows
+            self._backoff.reset()
+        if isinstance(error, Void):
+            await asyncio.sleep(_TICK_S)
+            return
+        if not isinstance(error, ConnectionLost | InstanceError | NotSubscribed):
+            self._failed += 1
+        logger.warning("%s: %s", name, error)
+        if isinstance(error, _NO_USE) or self._failed >= _TRIES:
+            text = f"{type(error).__name__}: {error}"
+            failed = replace(self.ledger, state=FAILED, error=text, ended=int(time.time()))
+            await self.home.keep(self._client_id, failed)
+            self.ledger = failed
+            return
+        self.waits_for = f"another try, after: {error}"
+        await asyncio.sleep(self._backoff.next())
+
+    def _begin_replaced_anew(self) -> None:
+        """A table with other rows than before is read from its first row on."""
+        replaced = set() if self._placer is None else self._placer.renamed
+        for number, table in enumerate(self.ledger.tables):
+            if (table.schema, table.table) in replaced:
+                self.ledger = self.ledger.with_table(number, table.anew())
+
+    async def _attempt(self) -> None:
+        self.reading = ""  # what is acked of the last attempt from now on comes again
+        log = await self._own_log()
+        config = self.home.source_config()
+        thread = BackendThread("snapshot plan")
+        plan: SnapshotPlan | None = None
+        try:
+            self.waits_for = "the server"
+            within = self.home.table_filter(self._client_id)
+            plan = await thread.run(SnapshotPlan, config, within)
+            ledger = self.ledger
+            if not ledger.tables:
+                ledger = replace(ledger, tables=await thread.run(plan.wanted, ledger.wishes))
+            ledger = replace(ledger, attempt=ledger.attempt + 1, began=ledger.began or _now_s())
+            await self.home.keep(self._client_id, ledger)
+            self.ledger = ledger
+            keys = await thread.run(self._find_tables, plan)
+            reading = Reading(
+                self._client_id, ledger.id, ledger.attempt, ledger.reading_of(self._client_id), keys
+            )
+            self.reading = reading.name
+            async with self._placing(log, reading) as placer:
+                await self._read(config, log, placer, plan, thread)
+        finally:
+            await thread.close(plan.close if plan is not None else _nothing)
+
+    async def _own_log(self) -> LogPipeline:
+        self.waits_for = "the subscriber's log"
+        while True:
+            log = self.home.log_of(self._client_id)
+            if log is not None:
+                return log
+            await self.home.changed.wait(time.monotonic() + _TICK_S)
+
+    def _find_tables(self, plan: SnapshotPlan) -> dict[tuple[str, str], tuple[str, ...]]:
+        """The tables that are not read yet, and their keys."""
+        keys = {}
+        for number, table in enumerate(self.ledger.tables):
+            if table.finished:
+                continue
+            found = plan.find(number, table)
+            if table.key and table.key != found.key:  # how far it was read is by another key
+                self.ledger = self.ledger.with_table(number, table.anew())
+            keys[table.schema, table.table] = found.key
+        return keys
+
+    @contextlib.asynccontextmanager
+    async def _placing(
+        self, log: LogPipeline, reading: Reading
+    ) -> AsyncIterator[SnapshotPlacer]:
+        """A placer that sees what the log gets from now on."""
+        async with log.placing:
+            log.store.begin_reading(self._client_id, reading.name)
+            placer = self._placer = SnapshotPlacer(log, reading, self._runtime)
+            log.taps.append(placer)
+        try:
+            yield placer
+        finally:
+            log.taps.remove(placer)
+
+    async def _read(
+        self,
+        config: InstanceConfig,
+        log: LogPipeline,
+        placer: SnapshotPlacer,
+        plan: SnapshotPlan,
+        thread: BackendThread,
+    ) -> None:
+        self.waits_for = "the end of a transaction in the log"
+        await self._until(placer, placer.is_between)
+        self.waits_for = "all that the log has to show on the server"
+        begin = log.store.last_position
+        await self._unless_void(placer, thread.run(plan.wait_until_visible, begin, placer.is_void))
+        await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
+        readers = [self._runtime.row_reader(config) for _ in range(config.snapshot.readers)]
+        governing = asyncio.create_task(self._govern(config))
+        try:
+            rows = _Rows(self, placer, plan, thread, readers, config)
+            await self._unless_void(placer, rows.read())
+        finally:
+            governing.cancel()
+            await asyncio.gather(*(reader.close() for reader in readers), return_exceptions=True)
+        await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
+        self.waits_for = "the subscriber, to ack its rows"
+        await self._until(placer, lambda: self.ledger.is_over)
+
+    async def _govern(self, config: InstanceConfig) -> None:
+        """Ask the server each second what it has to do."""
+        load, thread = SourceLoad(config.source), BackendThread("snapshot governor")
+        try:
+            while True:
+                with contextlib.suppress(SourceError):  # who reads rows tells it
+                    self.pace.governor.observe(await thread.run(load.read), time.monotonic())
+                await asyncio.sleep(_GOVERN_S)
+        finally:
+            await thread.close(load.close)
+
+    async def _mark(
+        self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = ""
+    ) -> None:
+        names = ",".join(table.full_name for table in self.ledger.tables)
+        shown = ((MARK, kind), (TABLES, names), *(pair for pair in props if pair[1]))
+        self.waits_for = "the end of a transaction in the log"
+        while True:
+            await self._until(placer, placer.is_between)
+            if await placer.mark(shown, ended):
+                break
+        await self.home.changed.wake()
+
+    async def _until(self, placer: SnapshotPlacer, condition: Any) -> None:
+        """Return when it holds. Raises Void, what made the reading void."""
+        while not condition():
+            self.refuse_void(placer)
+            await self.home.changed.wait(time.monotonic() + _TICK_S)
+        self.refuse_void(placer)
+
+    async def _unless_void(self, placer: SnapshotPlacer, work: Any) -> None:
+        """Await work, which ends when the reading becomes void."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=_TICK_S)
+                if not task.done():
+                    self.refuse_void(placer)
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def refuse_void(self, placer: SnapshotPlacer) -> None:
+        """Raises what made the reading void; Void: the subscriber's log is another one now, or
+        nobody wants it to go on."""
+        if self.ledger.is_over:
+            return
+        if placer.failure is not None:
+            raise placer.failure
+        if placer.is_void() or self.home.log_of(self._client_id) is not placer.log:
+            raise Void("the subscriber's log is another one now")
+
+    def status(self) -> dict[str, Any]:
+        """How it goes, beyond what its ledger says: plain values."""
+        placer = self._placer
+        return {
+            "rows_per_s": self.pace.rows_per_s,
+            "waits_for": self.waits_for,
+            "chunks_waiting": 0 if placer is None else placer.waiting,
+            "bytes_unacked": 0 if placer is None else placer.held_bytes,
+            "readers": self.pace.in_flight,
+        }
+
+
+class _Rows:
+    """One attempt's reading of all tables that are left."""
+
+    def __init__(
+        self,
+        run: SnapshotRun,
+        placer: SnapshotPlacer,
+        plan: SnapshotPlan,
+        thread: BackendThread,
+        readers: list[RowReaderHandle],
+        config: InstanceConfig,
+    ) -> None:
+        self._run = run
+        self._placer = placer
+        self._plan = plan
+        self._thread = thread
+        self._free = deque(readers)
+        self._config = config
+        capacity = config.store.capacity_bytes
+        self._bytes_max = min(config.snapshot.bytes, capacity // 2)
+        self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 8, 1))
+        self._reading: deque[
+            tuple[PlannedRange, RowReaderHandle, asyncio.Task[RangeRead]]
+        ] = deque()
+        self._bytes_read = 0
+
+    async def read(self) -> None:
+        """Read, and place, everything. Raises what makes the reading void."""
+        try:
+            for number, table in enumerate(self._run.ledger.tables):
+                if not table.finished:
+                    await self._table(number)
+            while self._reading or self._placer.waiting:
+                self._run.waits_for = "the log, to come as far as the rows that were read"
+                await self._step()
+        finally:
+            for _, _, task in self._reading:
+                task.cancel()
+
+    async def _table(self, number: int) -> None:
+        run, plan = self._run, self._plan
+        progress = run.ledger.tables[number]
+        if progress.end is None:
+            progress = await self._thread.run(plan.begin, number, progress)
+            run.ledger = run.ledger.with_table(number, progress)
+        ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
+        while True:
+            await self._room()
+            planned = await self._thread.run(_next, ranges)
+            if planned is None:
+                return
+            run.waits_for = ""
+            reader = self._free.popleft()
+            task = asyncio.create_task(reader.read(planned.order))
+            self._reading.append((planned, reader, task))
+            run.pace.in_flight = len(self._reading)
+
+    def _rows_of(self, number: int) -> int:
+        return max(self._chunk_bytes // self._plan.row_bytes(number), 1)
+
+    async def _room(self) -> None:
+        """Return when another range may be read."""
+        while True:
+            await self._collect()
+            if not self._free:
+                self._run.waits_for = ""
+            elif self._placer.held_bytes >= self._bytes_max:
+                self._run.waits_for = "the subscriber, to ack its rows"
+            else:
+                why = self._run.pace.refuses(len(self._reading))
+                if not why:
+                    return
+                self._run.waits_for = why
+            await self._step()
+
+    async def _step(self) -> None:
+        """Wait a little, or for the range that is read first; then take what there is."""
+        tasks = [task for _, _, task in list(self._reading)[:1]]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_TICK_S)
+        else:
+            await self._run.home.changed.wait(time.monotonic() + _TICK_S)
+        await self._collect()
+        await self._placer.look()
+        await self._wake()
+
+    async def _collect(self) -> None:
+        """Take ranges that were read, in the order in which they were begun."""
+        while self._reading and self._reading[0][2].done():
+            planned, reader, task = self._reading.popleft()
+            self._free.append(reader)
+            read = task.result()
+            self._run.pace.read(read)
+            await self._placer.add(planned, reader, read)
+            await self._wake()
+        self._run.pace.in_flight = len(self._reading)
+
+    async def _wake(self) -> None:
+        emptied, self._placer.emptied = self._placer.emptied, []
+        for planned in emptied:
+            self._run.ledger = self._run.ledger.acked(planned.table, planned.upto, 0)
+        await self._run.home.changed.wake()
+
+
+def _next(ranges: Iterator[PlannedRange]) -> PlannedRange | None:
+    return next(ranges, None)
+
+
+def _now_s() -> int:
+    return int(time.time())
+
+
+def _nothing() -> None:
+    """There is nothing to close."""

@@ -1,0 +1,285 @@
+"""Snapshots of one destination: who has one, what is asked of them, how they go.
+
+What is durable of a snapshot lies in its subscriber's record, next to the cursor, and is written
+with it. From there a run (snapshot_run.py) is begun, and begun again after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ray_canal.config import InstanceConfig
+from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.pipeline_lookup import PipelineLookup
+from ray_canal.destination.snapshot_home import Void, after_acks
+from ray_canal.destination.state import DestinationState
+from ray_canal.errors import CanalError, ConfigError
+from ray_canal.filter import TableFilter
+from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.snapshot_ledger import CANCELLED, PAUSED, RUNNING, Ledger, State
+from ray_canal.model.snapshot_wish import SnapshotWish
+
+if TYPE_CHECKING:
+    from ray_canal.destination.snapshot_run import SnapshotRun
+
+logger = logging.getLogger(__name__)
+
+ACTIONS = ("start", "status", "pause", "resume", "cancel")
+_TICK_S = 1.0
+_STATES: dict[str, State] = {"pause": PAUSED, "resume": RUNNING, "cancel": CANCELLED}
+
+
+def new_ledger(
+    wishes: Sequence[SnapshotWish] = (), snapshot_id: str = "", reason: str = ""
+) -> Ledger:
+    """Return the ledger of a snapshot that begins: of all that the subscriber sees, where nothing
+    is wished."""
+    name = snapshot_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+    return Ledger(name, tuple(wishes) or (SnapshotWish(),), reason=reason)
+
+
+class Snapshots:
+    """See `SnapshotHome`, which it is."""
+
+    def __init__(self, state: DestinationState, lookup: PipelineLookup) -> None:
+        self._state = state
+        self._lookup = lookup
+        self._runs: dict[int, tuple[SnapshotRun, asyncio.Task[None]]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self.changed = state.changed
+
+    # --- a home for runs --------------------------------------------------------------------------
+
+    def source_config(self) -> InstanceConfig:
+        config, address = self._state.config.now, self._state.log.identity.address
+        return config.at(address) if address else config
+
+    def log_of(self, client_id: int) -> LogPipeline | None:
+        log = self._lookup.now(client_id)
+        if log is None or log.lost or log.ended or log.store.reading_of(client_id) is None:
+            return None
+        return log
+
+    def table_filter(self, client_id: int) -> TableFilter:
+        table = self._state.subscribers
+        return table.terms(table.get(client_id)).filter
+
+    async def keep(self, client_id: int, ledger: Ledger) -> None:
+        table = self._state.subscribers
+        async with table.turn(client_id):
+            known = table.get(client_id)
+            there = _ledger(known)
+            if there is None or there.id != ledger.id or there.state != RUNNING:
+                raise Void("the snapshot is not to go on")
+            await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
+
+    # --- acks -------------------------------------------------------------------------------------
+
+    def after(self, known: SubscriberMeta, tags: list[SnapshotTag]) -> str:
+        """Return what a subscriber's record says of its snapshot once these chunks are acked."""
+        if not tags:
+            return known.snapshot
+        run = self._run_of(known.client_id, tags)
+        if run is not None:
+            return run.after(tags).to_json()
+        ledger = _ledger(known)  # it was paused, and its last rows are acked now
+        if ledger is None or ledger.reading_of(known.client_id) != tags[-1].reading:
+            return known.snapshot
+        return after_acks(ledger, tags).to_json()
+
+    def acked(self, client_id: int, tags: list[SnapshotTag]) -> None:
+        """These chunks are acked, and the record is written."""
+        run = self._run_of(client_id, tags)
+        if run is not None:
+            run.acked(tags)
+
+    def _run_of(self, client_id: int, tags: list[SnapshotTag]) -> SnapshotRun | None:
+        found = self._runs.get(client_id)
+        if not tags or found is None or found[0].reading != tags[-1].reading:
+            return None
+        return found[0]
+
+    # --- what is asked ----------------------------------------------------------------------------
+
+    async def operate(
+        self,
+        client_id: int,
+        action: str,
+        wishes: Sequence[SnapshotWish] = (),
+        snapshot_id: str = "",
+    ) -> dict[str, Any]:
+        """Start, pause, resume or cancel a subscriber's snapshot, or show it; return how it goes.
+        Durable when it returns. Start is idempotent by id. Raises NotSubscribed, ConfigError:
+        there is none, or another one goes on; Fenced, MetaUnavailable."""
+        if action not in ACTIONS:
+            raise ConfigError(f"{action!r} is nothing to do: expected {', '.join(ACTIONS)}")
+        table = self._state.subscribers
+        async with table.turn(client_id):
+            known = table.get(client_id)
+            ledger = self._newest(known)
+            if action == "start":
+                now = self._started(client_id, ledger, wishes, snapshot_id)
+            elif ledger is None:
+                raise ConfigError(
+                    f"client {client_id} has no snapshot; start one with `ray-canal snapshot start`"
+                ).at(destination=self._state.destination)
+            else:
+                now = _after_action(ledger, action)
+            if now != ledger:
+                if ledger is not None and ledger.state == RUNNING and action != "start":
+                    self._end(client_id)
+                epoch = await self._state.guard.for_writing()
+                await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
+        self._wanted.set()
+        await self.changed.wake()
+        return self._described(client_id, now)
+
+    def _started(
+        self,
+        client_id: int,
+        ledger: Ledger | None,
+        wishes: Sequence[SnapshotWish],
+        snapshot_id: str,
+    ) -> Ledger:
+        if not self._state.config.now.source.address:
+            raise ConfigError(
+                "the source is binlog files: a snapshot is read from a server (source.address)"
+            ).at(destination=self._state.destination)
+        if ledger is not None and snapshot_id and ledger.id == snapshot_id:
+            return ledger
+        if ledger is not None and not ledger.is_over:
+            raise ConfigError(
+                f"client {client_id} has snapshot {ledger.id}, which is {ledger.state}: cancel it "
+                "first"
+            ).at(destination=self._state.destination)
+        for wish in wishes:
+            TableFilter(wish.tables)  # refused before anything is written
+        return new_ledger(wishes, snapshot_id)
+
+    def _newest(self, known: SubscriberMeta) -> Ledger | None:
+        ledger, found = _ledger(known), self._runs.get(known.client_id)
+        if found is None or ledger is None or found[0].ledger.id != ledger.id:
+            return ledger
+        return dataclasses.replace(found[0].ledger, state=ledger.state)
+
+    def _end(self, client_id: int) -> None:
+        """Begin to end a run; a SELECT of it may take its time."""
+        found = self._runs.pop(client_id, None)
+        if found is not None:
+            found[1].cancel()
+            self._ending.add(found[1])
+            found[1].add_done_callback(self._ending.discard)
+
+    # --- how they go ------------------------------------------------------------------------------
+
+    def poke(self) -> None:
+        """A record was written that may want a snapshot."""
+        self._wanted.set()
+
+    async def watch(self) -> None:
+        """Let run what the records say. Cancelled when the destination stops."""
+        try:
+            while True:
+                await self._reconcile()
+                self._wanted.clear()
+                await asyncio.wait({asyncio.ensure_future(self._wanted.wait())}, timeout=_TICK_S)
+        finally:
+            for client_id in list(self._runs):
+                self._end(client_id)
+            await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _reconcile(self) -> None:
+        known = self._state.subscribers.known
+        for client_id, (run, task) in list(self._runs.items()):
+            one = known.get(client_id)
+            ledger = None if one is None else _ledger(one)
+            if ledger is None or ledger.id != run.ledger.id or ledger.state != RUNNING:
+                self._end(client_id)
+            elif task.done():
+                self._runs.pop(client_id)
+        for client_id, one in list(known.items()):
+            ledger = _ledger(one)
+            if ledger is not None and ledger.state == RUNNING and client_id not in self._runs:
+                # A store loads what reads rows only when it does: its start is quicker without.
+                from ray_canal.destination.snapshot_run import SnapshotRun
+
+                run = SnapshotRun(self, client_id, ledger, self._state.runtime)
+                self._runs[client_id] = run, asyncio.create_task(self._live(run))
+
+    async def _live(self, run: SnapshotRun) -> None:
+        try:
+            await run.run()
+        except CanalError as error:  # another owner has the destination
+            logger.warning("destination %s: %s", self._state.destination, error)
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each subscriber's newest snapshot as plain values."""
+        found = []
+        for client_id, known in sorted(self._state.subscribers.known.items()):
+            ledger = self._newest(known)
+            if ledger is not None:
+                found.append(self._described(client_id, ledger))
+        return found
+
+    def _described(self, client_id: int, ledger: Ledger) -> dict[str, Any]:
+        found = self._runs.get(client_id)
+        goes_on = ledger.state == RUNNING and found is not None
+        now = found[0].status() if found is not None and goes_on else {}
+        return described(client_id, ledger, now)
+
+
+def _ledger(known: SubscriberMeta) -> Ledger | None:
+    return Ledger.from_json(known.snapshot) if known.snapshot else None
+
+
+def _after_action(ledger: Ledger, action: str) -> Ledger:
+    """Raises ConfigError: what has ended neither goes on nor ends again."""
+    if action == "status":
+        return ledger
+    state = _STATES[action]
+    failed_before = ledger.state == "failed" and action in ("resume", "cancel")
+    if ledger.is_over and not failed_before and ledger.state != state:
+        raise ConfigError(f"snapshot {ledger.id} is {ledger.state}: start another one")
+    ended = int(time.time()) if state == CANCELLED else 0
+    return dataclasses.replace(ledger, state=state, ended=ended, error="")
+
+
+def described(client_id: int, ledger: Ledger, now: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot as plain values. `now`: how its run goes; nothing without one."""
+    rows_per_s = float(now.get("rows_per_s") or 0.0)
+    left = max(ledger.estimate - ledger.rows, 0)
+    return {
+        "client_id": client_id,
+        "id": ledger.id,
+        "state": ledger.state,
+        "reason": ledger.reason or None,
+        "error": ledger.error or None,
+        "rows": ledger.rows,
+        "rows_estimate": ledger.estimate,
+        "tables": len(ledger.tables),
+        "tables_done": sum(table.finished for table in ledger.tables),
+        "table_rows": {
+            table.full_name: {
+                "rows": table.rows, "estimate": max(table.estimate, table.rows),
+                "done": table.finished,
+            }
+            for table in ledger.tables
+        },
+        "began_at": ledger.began or None,
+        "ended_at": ledger.ended or None,
+        "place": ledger.place or None,
+        "rows_per_s": rows_per_s,
+        "left_s": left / rows_per_s if rows_per_s and ledger.state == RUNNING else None,
+        "waits_for": now.get("waits_for") or None,
+        "chunks_waiting": now.get("chunks_waiting", 0),
+        "bytes_unacked": now.get("bytes_unacked", 0),
+        "readers": now.get("readers", 0),
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""How far a snapshot for one subscriber has come: durable with its cursor, in the same record.
+
+Pure values. A chunk counts when the subscriber has acked it; what was read and not acked is read
+again. Chunks of a table are acked in the order of its key, so progress is one border: a few hundred
+bytes a table, whatever its size.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from ray_canal.errors import ConfigError
+from ray_canal.model.snapshot_wish import SnapshotWish
+
+State = Literal["running", "paused", "done", "failed", "cancelled"]
+RUNNING: State = "running"
+PAUSED: State = "paused"
+DONE: State = "done"
+FAILED: State = "failed"
+CANCELLED: State = "cancelled"
+ENDED = (DONE, FAILED, CANCELLED)
+
+Border = tuple[str, ...]
+"""A key as SQL literals, one for each of its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """One table. `where` and `columns` narrow what is read of it. `key`: its key's columns when its
+    reading began; `end`: the greatest key then. Everything up to `done` was acked; `finished`: all
+    up to `end` was. `estimate`: how many rows it has, about; `rows`: how many were acked."""
+
+    schema: str
+    table: str
+    where: str = ""
+    columns: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    end: Border | None = None
+    done: Border | None = None
+    rows: int = 0
+    estimate: int = 0
+    finished: bool = False
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    def begun(self, key: tuple[str, ...], end: Border | None, estimate: int) -> TableProgress:
+        """Return it with its reading begun; a table without rows is finished."""
+        return replace(self, key=key, end=end, estimate=estimate, finished=end is None)
+
+    def anew(self) -> TableProgress:
+        """Return it as if nothing was read yet."""
+        return TableProgress(self.schema, self.table, self.where, self.columns)
+
+    def acked(self, upto: Border | None, rows: int) -> TableProgress:
+        """Return it with the rows behind `done` acked up to this key; None: some of the range up to
+        the next border."""
+        if upto is None:
+            return replace(self, rows=self.rows + rows)
+        return replace(self, done=upto, rows=self.rows + rows, finished=upto == self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One snapshot. `wishes`: what was asked for; `tables`: what that is, once the server has said
+    so. `attempt` rises each time that its reading begins or goes on: row ids of an earlier one are
+    lower. Times are in seconds since the epoch, 0: not yet. `place`: of the log, at
+    which what the subscriber has is what the tables hold. `error`: why it failed. `reason`: why it
+    was taken, for people."""
+
+    id: str
+    wishes: tuple[SnapshotWish, ...]
+    tables: tuple[TableProgress, ...] = ()
+    state: State = "running"
+    attempt: int = 0
+    began: int = 0
+    ended: int = 0
+    place: str = ""
+    error: str = ""
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED
+
+    def reading_of(self, client_id: int) -> str:
+        """The name of this attempt, of this subscriber: no other one has it."""
+        return f"{client_id}:{self.id}:{self.attempt}"
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def estimate(self) -> int:
+        """About how many rows all tables have."""
+        return sum(max(table.estimate, table.rows) for table in self.tables)
+
+    def with_table(self, number: int, table: TableProgress) -> Ledger:
+        tables = (*self.tables[:number], table, *self.tables[number + 1 :])
+        return replace(self, tables=tables)
+
+    def acked(self, number: int, upto: Border | None, rows: int) -> Ledger:
+        """Return it with rows of its table `number` acked, up to a key; see TableProgress.acked."""
+        return self.with_table(number, self.tables[number].acked(upto, rows))
+
+    def anew(self) -> Ledger:
+        """Return it as if nothing was read yet."""
+        return replace(self, tables=tuple(table.anew() for table in self.tables))
+
+    def to_json(self) -> str:
+        """As text; of tables, which may be many, without what is as it is by default."""
+        tree = asdict(self)
+        tree["tables"] = [{k: v for k, v in table.items() if v} for table in tree["tables"]]
+        return json.dumps(tree, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """Raises ConfigError: the record is not one of ours."""
+        try:
+            tree = json.loads(text)
+            known = {field.name for field in fields(cls)}
+            tables = tuple(_table(each) for each in tree.pop("tables"))
+            wishes = tuple(_wish(each) for each in tree.pop("wishes"))
+            rest = {name: value for name, value in tree.items() if name in known}
+            return cls(tables=tables, wishes=wishes, **rest)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"a snapshot's record cannot be read ({error})") from None
+
+
+def _wish(tree: dict[str, Any]) -> SnapshotWish:
+    return SnapshotWish(str(tree["tables"]), str(tree["where"]), tuple(tree["columns"]))
+
+
+def _table(tree: dict[str, Any]) -> TableProgress:
+    known = {field.name for field in fields(TableProgress)}
+    found = {k: v for k, v in tree.items() if k in known}
+    for name in ("columns", "key", "end", "done"):
+        if name in found:
+            found[name] = tuple(found[name])
+    return TableProgress(**found)
+
+
+def restarted(record: str) -> str:
+    """Return the record of a subscriber's snapshot after its cursor was moved: one that goes on
+    begins anew, as what was read does not fit the new place."""
+    if not record:
+        return ""
+    ledger = Ledger.from_json(record)
+    return record if ledger.is_over else ledger.anew().to_json()

@@ -1,0 +1,42 @@
+"""What entries of a snapshot say in their header's props, and the marks at its begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SNAPSHOT = "snapshot"
+CHUNK, CHUNK_LAST = "snapshotChunk", "snapshotLast"
+MARK, TABLES, STATE, REASON = (
+    "snapshotMark", "snapshotTables", "snapshotState", "snapshotReason",
+)  # fmt: skip
+MARK_BEGIN, MARK_END = "SNAPSHOT_BEGIN", "SNAPSHOT_END"
+
+Props = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMark:
+    """Where a snapshot begins (again), or ends, in a subscriber's log: at `journal_name`,
+    `position`. Behind one of `kind` SNAPSHOT_END with the state "done", what the subscriber has
+    applied is what all `tables` hold at that place. `reason` of a begin: why it was taken."""
+
+    kind: str
+    snapshot: str
+    tables: tuple[str, ...]
+    journal_name: str
+    position: int
+    state: str = ""
+    reason: str = ""
+
+
+def mark_of(props: Mapping[str, str], journal_name: str, position: int) -> SnapshotMark | None:
+    """Return the mark that a chunk with these props is; None: it is none."""
+    kind = props.get(MARK)
+    if kind is None:
+        return None
+    tables = tuple(name for name in props.get(TABLES, "").split(",") if name)
+    return SnapshotMark(
+        kind, props.get(SNAPSHOT, ""), tables, journal_name, position,
+        props.get(STATE, ""), props.get(REASON, ""),
+    )  # fmt: skip

@@ -1,0 +1,156 @@
+"""What is to be read of a snapshot: its tables, and the next range of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import ConfigError, ServerSettingRefused, TableMetaMismatch
+from ray_canal.filter import TableFilter
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_ledger import Border, TableProgress
+from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.snapshot.columns import selection
+from ray_canal.snapshot.key_ranges import KeyRanges
+from ray_canal.snapshot.marks import Marks, marks_of
+from ray_canal.snapshot.row_reader import RangeOrder
+from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.tables import Chosen, SnapshotTable, choose_tables, one_table
+from ray_canal.snapshot.visibility import wait_until_visible
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.connection import query
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """A range of table number `table` of a ledger, up to the key `upto`."""
+
+    table: int
+    upto: Border
+    order: RangeOrder
+
+
+class SnapshotPlan:
+    """Over a connection of its own; one thread calls."""
+
+    def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
+        """`within`: what the subscriber sees. Raises SourceError kinds, ServerSettingRefused: the
+        server's log lacks what is needed."""
+        self._config = config
+        self._within = within
+        self._catalog = Catalog(config.source)
+        self._described = CatalogTables(config.source)
+        self._connection: Any = None
+        self._tables: dict[int, SnapshotTable] = {}
+        self._numbers = 0
+        try:
+            self._connection = open_session(config.source, self._catalog)
+            image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
+            if image != "FULL":
+                raise ServerSettingRefused(
+                    f"MySQL at {config.source.address}: binlog_row_image is {image}; run: SET "
+                    "GLOBAL binlog_row_image = FULL"
+                )
+            self._marks: Marks = marks_of(
+                config.source, self._catalog, self._connection, config.snapshot.settle_s
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_mariadb(self) -> bool:
+        return self._catalog.is_mariadb
+
+    def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableProgress, ...]:
+        """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
+        one cannot be read; PrivilegeMissing."""
+        found: dict[str, tuple[int, TableProgress]] = {}
+        for wish in wishes:
+            for table in self._chosen(wish.tables).tables:
+                narrowed(table, wish.columns)
+                meta = table.meta
+                progress = TableProgress(meta.schema, meta.table, wish.where, wish.columns)
+                found.setdefault(meta.full_name, (table.rows, progress))
+        return tuple(progress for _, progress in sorted(found.values(), key=lambda one: one[0]))
+
+    def _chosen(self, tables: str) -> Chosen:
+        chosen = choose_tables(self._catalog, self._described, tables, self._within)
+        _refuse_keyless(*chosen.tables)
+        return chosen
+
+    def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
+        """Return when all that the log has before this place shows."""
+        wait_until_visible(self._config, self._catalog, self._marks, place, stopped)
+
+    def find(self, number: int, progress: TableProgress) -> SnapshotTable:
+        """Table `number` of a ledger as it is now. Raises TableMetaMismatch: it is gone."""
+        table = one_table(self._catalog, self._described, progress.schema, progress.table)
+        if table is None:
+            raise TableMetaMismatch(f"there is no table {progress.full_name} any more")
+        _refuse_keyless(table)
+        found = self._tables[number] = narrowed(table, progress.columns)
+        return found
+
+    def begin(self, number: int, progress: TableProgress) -> TableProgress:
+        """Begin a table's reading: up to its greatest key of now."""
+        table = self._tables[number]
+        return progress.begun(table.key, self._ranges(number).greatest(), table.rows)
+
+    def ranges(
+        self, number: int, progress: TableProgress, rows: Callable[[], int]
+    ) -> Iterator[PlannedRange]:
+        """What is left of a table, in pieces of about so many rows."""
+        if progress.finished or progress.end is None:
+            return
+        where = f" AND ({progress.where})" if progress.where else ""
+        for each in self._ranges(number).ranges(progress.done, progress.end, rows):
+            self._numbers += 1
+            order = RangeOrder(self._numbers, self._tables[number], f"({each.condition}){where}")
+            yield PlannedRange(number, each.upto, order)
+
+    def row_bytes(self, number: int) -> int:
+        """About how long a row of a table is."""
+        return max(self._tables[number].row_bytes, 1)
+
+    def _ranges(self, number: int) -> KeyRanges:
+        table = self._tables[number]
+        return KeyRanges(table, selection(table.meta), self._ask)
+
+    def _ask(self, sql: str) -> list[dict[str, Any]]:
+        return query(self._connection, self._config.source, sql)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            close(self._connection)
+        self._catalog.close()
+        self._described.close()
+
+
+def _refuse_keyless(*tables: SnapshotTable) -> None:
+    without = [table.meta.full_name for table in tables if not table.key]
+    if without:
+        raise ConfigError(
+            f"{', '.join(without)}: no primary key, and no unique one that is never NULL, so rows "
+            "cannot be told apart; leave it out, or read it with `ray-canal snapshot read --mode "
+            "consistent`"
+        )
+
+
+def narrowed(table: SnapshotTable, columns: tuple[str, ...]) -> SnapshotTable:
+    """Return a table with these columns and its key's; all, where none are named. Raises
+    ConfigError: there is no such column."""
+    if not columns:
+        return table
+    meta = table.meta
+    known = {column.name for column in meta.columns}
+    missing = [name for name in columns if name not in known]
+    if missing:
+        raise ConfigError(f"{meta.full_name} has no column {missing[0]!r}")
+    chosen = tuple(c for c in meta.columns if c.name in columns or c.name in table.key)
+    return dataclasses.replace(table, meta=dataclasses.replace(meta, columns=chosen))
+

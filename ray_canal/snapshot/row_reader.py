@@ -1,0 +1,120 @@
+"""Reads a table's rows by ranges of its key, over a connection of its own, and keeps them until
+their place in the log is known.
+
+Stateless but for what it has read: whoever makes another one reads the same ranges again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkInfo, DecodedChunk
+from ray_canal.config import InstanceConfig
+from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.chunks import Origin, decoded
+from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.keys import kept_rows
+from ray_canal.snapshot.log_chunks import LogPlace, rows_at
+from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
+from ray_canal.snapshot.result import ResultReader
+from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.tables import SnapshotTable
+from ray_canal.source.catalog import Catalog
+
+LogPiece = tuple[ChunkInfo, DecodedChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOrder:
+    """A range to read: rows of a table for which a condition holds. `number` is the caller's."""
+
+    number: int
+    table: SnapshotTable
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRead:
+    """What was read: so many rows, whose columns take so many bytes. `low` and `high`: as of
+    log/snapshot_sequencer.py. `seconds`: how long it took."""
+
+    number: int
+    rows: int
+    size_bytes: int
+    low: ExecutedLow | PlaceLow
+    high: EntryPosition
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Range:
+    table: SnapshotTable
+    pieces: list[DecodedChunk] = field(default_factory=list)
+
+
+class RowReader:
+    """One connection; one thread calls."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        """Raises SourceError kinds, ServerSettingRefused."""
+        self._config = config
+        self._catalog = Catalog(config.source)
+        self._connection: Any = None
+        try:
+            self._connection = open_session(config.source, self._catalog)
+            self._marks: Marks = marks_of(
+                config.source, self._catalog, self._connection, config.snapshot.settle_s
+            )
+            self._server_id = int(self._catalog.variable("server_id") or 0)
+            self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
+        except BaseException:
+            self.close()
+            raise
+        self._ranges: dict[int, _Range] = {}
+        self._selections: dict[SnapshotTable, Selection] = {}
+
+    def read(self, order: RangeOrder) -> RangeRead:
+        """Read a range and keep its rows. Raises SourceError and DecodeError kinds,
+        TableMetaMismatch."""
+        table, began_s = order.table, time.monotonic()
+        wanted = self._selections.setdefault(table, selection(table.meta))
+        index = f" FORCE INDEX ({quoted(table.index)})" if table.index else ""
+        sql = (
+            f"SELECT {wanted.expressions} FROM {quoted(table.meta.schema, table.meta.table)}"
+            f"{index}{order.condition and ' WHERE '}{order.condition}"
+        )
+        low = self._marks.low()
+        found, rows = _Range(table), 0
+        origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
+        reader = ResultReader(self._connection, self._config.source)
+        with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
+            for piece in pieces:
+                found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
+                rows += piece.rows
+        high = self._marks.high()
+        self._ranges[order.number] = found
+        size_bytes = sum(int(piece.arena.size) for piece in found.pieces)
+        return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)
+
+    def place(
+        self, number: int, touched: frozenset[bytes], place: LogPlace
+    ) -> list[LogPiece] | None:
+        """Give a range's rows, but those with a touched key, for this place of the log; the first
+        has the place's ordinal. None: it cannot be told of some whether their key was."""
+        found, placed = self._ranges.pop(number), list[LogPiece]()
+        for piece in found.pieces:
+            kept = kept_rows(piece, found.table.key, touched)
+            if kept is None:
+                return None
+            if kept.any():
+                placed.append(rows_at(piece, kept, place))
+                place = replace(place, ordinal=place.ordinal + int(kept.sum()) + 1)
+        return placed
+
+    def close(self) -> None:
+        if self._connection is not None:
+            close(self._connection)
+        self._catalog.close()

@@ -1,0 +1,208 @@
+"""Rows that tables hold, in a subscriber's log, beside writers, on real servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_canal.errors import ConfigError
+from ray_canal.model.snapshot_marks import MARK_BEGIN, MARK_END
+from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.subscription import Subscription
+from tests.integration.test_snapshot_keyed import CREATE, Writers, held_now, keyed
+from tests.local_destination import run
+from tests.servers import Server
+from tests.snapshot_runs import CLIENT, Taker, destination_at
+
+__all__ = ["keyed"]
+TABLES = r"keyed\..*"
+INITIAL = Subscription(snapshot="initial")
+
+
+def test_a_new_subscriber_gets_rows_and_changes(server: Server, keyed: Path) -> None:
+    run(beside_writers(server, keyed.parent))
+
+
+async def beside_writers(server: Server, folder: Path) -> None:
+    destination = destination_at(server, folder)
+    await destination.wait_running(60)
+    taker, other = Taker(destination), Taker(destination, client_id=2)
+    await destination.subscribe(2, TABLES, wishes=Subscription(start="tail"))
+    with server.with_global("sync_binlog", "1"), Writers(server, 3, seed=5).running():
+        await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
+        ended = await taker.until_ended()
+    await taker.drain()
+    await other.drain()
+    await destination.stop()
+    assert ended["state"] == "done", ended
+    assert taker.judge.rows == held_now(server)
+    assert taker.judge.read > 20
+    assert ended["rows"] == taker.judge.read
+    assert [mark.kind for mark in taker.marks] == [MARK_BEGIN, MARK_END]
+    assert set(taker.marks[0].tables) == {f"keyed.{name}" for name in ("n", "c", "u")}
+    assert taker.ids == sorted(taker.ids)
+    assert other.judge.read == 0
+    assert other.marks == []
+
+
+def test_an_idle_server_and_empty_tables(server: Server, keyed: Path) -> None:
+    run(idle(server, keyed.parent))
+
+
+async def idle(server: Server, folder: Path) -> None:
+    server.execute("truncate table keyed.u", "flush binary logs")
+    destination = destination_at(server, folder, snapshot={"chunk_bytes": 65536, "readers": 1})
+    await destination.wait_running(60)
+    taker = Taker(destination)
+    await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
+    ended = await taker.until_ended()
+    await destination.stop()
+    assert ended["state"] == "done", ended
+    assert (ended["tables"], ended["tables_done"]) == (3, 3)
+    assert taker.judge.rows == held_now(server)
+
+
+def test_it_goes_on_in_the_midst_of_a_table(server: Server, keyed: Path) -> None:
+    run(goes_on(server, keyed.parent))
+
+
+async def goes_on(server: Server, folder: Path) -> None:
+    """Restarts, each after some acked messages and one that is not acked."""
+    rows = ", ".join(f"({number}, {number})" for number in range(1000, 5000))
+    server.execute(f"insert into keyed.n values {rows}")
+    small = {"chunk_bytes": 65536, "readers": 2, "bytes": 1 << 20}
+    acked, judge, read = [0], None, 0
+    with Writers(server, 2, seed=9).running():
+        for life in range(4):
+            destination = destination_at(server, folder, snapshot=small)
+            await destination.wait_running(60)
+            taker = Taker(destination)
+            if judge is not None:
+                taker.judge = judge
+            judge = taker.judge
+            await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
+            if life == 3:
+                ended = await taker.until_ended()
+                assert ended["state"] == "done", ended
+                break
+            while (await taker.state())["rows"] <= acked[-1] + 300:
+                await taker.take(0.5, size=16)
+            acked.append((await taker.state())["rows"])
+            await taker.take(0.5, size=16, ack=False)
+            judge.repeats = True
+            read = judge.read
+            await destination.stop()
+    assert judge is not None
+    await taker.drain()
+    await destination.stop()
+    assert judge.rows == held_now(server)
+    assert read > 900
+    assert ended["rows"] < judge.read < ended["rows"] + 3000
+
+
+def test_asked_for_by_tables_conditions_and_columns(server: Server, keyed: Path) -> None:
+    run(asked_for(server, keyed.parent))
+
+
+async def asked_for(server: Server, folder: Path) -> None:
+    destination = destination_at(server, folder)
+    await destination.wait_running(60)
+    await destination.subscribe(CLIENT, TABLES, wishes=Subscription(start="tail"))
+    taker = Taker(destination)
+    wishes = (SnapshotWish(r"keyed\.n", "v % 2 = 0"), SnapshotWish(r"keyed\.c", "", ("v",)))
+    begun = await destination.api.snapshot(CLIENT, "start", wishes, "mine")
+    assert begun["state"] == "running"
+    assert (await destination.api.snapshot(CLIENT, "start", wishes, "mine"))["id"] == "mine"
+    with pytest.raises(ConfigError, match="which is running"):
+        await destination.api.snapshot(CLIENT, "start")
+    ended = await taker.until_ended()
+    held = held_now(server)
+    assert ended["state"] == "done", ended
+    assert taker.judge.rows["n"] == {k: v for k, v in held["n"].items() if v % 2 == 0}
+    assert taker.judge.rows["c"] == held["c"]
+    assert taker.judge.rows["u"] == {}
+    with pytest.raises(ConfigError, match="is done: start another one"):
+        await destination.api.snapshot(CLIENT, "resume")
+
+    await destination.api.snapshot(CLIENT, "start", (SnapshotWish(r"keyed\.none"),))
+    failed = await taker.until_ended()
+    assert failed["state"] == "failed"
+    assert "no table to read matches" in failed["error"]
+    await destination.api.snapshot(CLIENT, "cancel")
+    assert (await taker.state())["state"] == "cancelled"
+    await destination.stop()
+
+
+def test_pause_resume_cancel(mysql97: Server, tmp_path: Path) -> None:
+    run(paused(mysql97, tmp_path))
+
+
+async def paused(server: Server, folder: Path) -> None:
+    server.execute(
+        "drop database if exists keyed", "create database keyed", *CREATE,
+        f"insert into keyed.n values {', '.join(f'({k}, {k})' for k in range(3000))}",
+    )  # fmt: skip
+    destination = destination_at(
+        server, folder, snapshot={"chunk_bytes": 65536, "readers": 1, "rows_per_s": 3000}
+    )
+    await destination.wait_running(60)
+    await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
+    taker = Taker(destination)
+    while not (await taker.state())["rows"]:
+        await taker.take(0.5)
+    await destination.api.snapshot(CLIENT, "pause")
+    await taker.drain()
+    held = taker.judge.read
+    assert not await taker.take(1.0)
+    assert (await taker.state())["state"] == "paused"
+    await destination.api.snapshot(CLIENT, "resume")
+    while taker.judge.read == held:
+        await taker.take(0.5)
+    await destination.api.snapshot(CLIENT, "cancel")
+    await taker.drain()
+    assert (await taker.state())["state"] == "cancelled"
+    server.execute("insert into keyed.n values (-1, 7)")  # streaming goes on
+    while (-1,) not in taker.judge.rows["n"]:
+        assert await taker.take(10.0)
+    await destination.stop()
+    server.execute("drop database keyed")
+
+
+def test_ddl_of_a_table_that_is_read(server: Server, keyed: Path) -> None:
+    run(altered(server, keyed.parent))
+
+
+async def altered(server: Server, folder: Path) -> None:
+    rows = ", ".join(f"({number}, {number})" for number in range(1000, 5000))
+    server.execute(f"insert into keyed.n values {rows}")
+    small = {"chunk_bytes": 65536, "readers": 1, "bytes": 1 << 20, "rows_per_s": 4000}
+    destination = destination_at(server, folder, snapshot=small)
+    await destination.wait_running(60)
+    await destination.subscribe(CLIENT, r"keyed\.n", wishes=INITIAL)
+    taker = Taker(destination)
+    while (await taker.state())["rows"] < 300:
+        await taker.take(0.5, size=16)
+    server.execute("alter table keyed.n add column w int default 5")
+    before = (await taker.state())["rows"]
+    server.execute("insert into keyed.n values (-5000, 1, 2)")
+    ended = await taker.until_ended()
+    assert ended["state"] == "done", ended
+    assert ended["rows"] > before
+    await taker.drain()
+    assert taker.judge.rows["n"] == held_now(server)["n"]
+    assert len([mark for mark in taker.marks if mark.kind == MARK_BEGIN]) > 1
+
+    server.execute(
+        "create table keyed.m like keyed.n", "insert into keyed.m values (1, 11, 0), (2, 22, 0)"
+    )
+    await destination.api.snapshot(CLIENT, "start")
+    while (await taker.state())["rows"] < 300:
+        await taker.take(0.5, size=16)
+    server.execute("rename table keyed.n to keyed.old, keyed.m to keyed.n")
+    taker.judge.rows["n"].clear()
+    ended = await taker.until_ended()
+    await destination.stop()
+    assert ended["state"] == "done", ended
+    assert ended["rows"] == 2
+    assert taker.judge.rows["n"] == {(1,): 11, (2,): 22}

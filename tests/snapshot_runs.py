@@ -1,0 +1,84 @@
+"""A destination without Ray whose subscriber takes a snapshot, and the judge of what it gets."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ray_canal.client.message import Message
+from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.model.message import EMPTY_BATCH
+from ray_canal.model.snapshot_ledger import ENDED
+from ray_canal.model.snapshot_marks import SnapshotMark
+from tests.integration.test_snapshot_keyed import Judge
+from tests.local_destination import LocalDestination
+from tests.local_runtime import OnDisk
+from tests.servers import Server
+
+CLIENT = 1
+_LIMIT_S = 120.0
+
+
+def destination_at(server: Server, folder: Path, **more: Any) -> LocalDestination:
+    """One that begins to start; to be stopped. Its snapshots are cut into small chunks."""
+    tree: dict[str, Any] = {
+        "destination": "x",
+        "source": {"address": server.address, "username": "root", **more.pop("source", {})},
+        "decoders": 0,
+        "snapshot": {"settle_s": 0.5, **more.pop("snapshot", {})},
+    }
+    config = InstanceConfig.model_validate({**tree, **more})
+    return LocalDestination(config, MetaConfig(path=str(folder / "meta.db")))
+
+
+def chunks_of(payloads: list[Any]) -> list[Any]:
+    return [each.read() if isinstance(each, OnDisk) else each for each in payloads]
+
+
+class Taker:
+    """A subscriber that hands what it gets to a judge, and acks."""
+
+    def __init__(self, destination: LocalDestination, client_id: int = CLIENT) -> None:
+        self.destination = destination
+        self.client_id = client_id
+        self.judge = Judge()
+        self.marks: list[SnapshotMark] = []
+        self.ids: list[tuple[str, int, int]] = []
+
+    async def take(self, seconds: float = 1.0, size: int = 64, *, ack: bool = True) -> bool:
+        """Take a batch; False: nothing came."""
+        head = await self.destination.poll(self.client_id, size, seconds)
+        if head.id == EMPTY_BATCH:
+            return False
+        message = Message(head, chunks_of)
+        self.marks += message.snapshot_marks
+        for part in message.batches_by_part():
+            ids = []
+            for batch in part:
+                self.judge.take(batch)
+                columns = (batch.column(k).to_pylist() for k in ("journal_name", "position", "row"))
+                ids += list(zip(*columns, strict=True))
+            self.ids += sorted(ids)
+        if ack:
+            await self.destination.ack(self.client_id, head.id, head.epoch)
+        return True
+
+    async def state(self) -> dict[str, Any]:
+        """How its snapshot goes."""
+        found = (await self.destination.status())["snapshots"]
+        [mine] = [one for one in found if one["client_id"] == self.client_id]
+        return dict(mine)
+
+    async def until_ended(self) -> dict[str, Any]:
+        """Take until the snapshot has ended."""
+        deadline = time.monotonic() + _LIMIT_S
+        while (now := await self.state())["state"] not in ENDED:
+            assert time.monotonic() < deadline, now
+            await self.take(0.2)
+        return now
+
+    async def drain(self) -> None:
+        """Take what is left."""
+        while await self.take(2.0):
+            pass

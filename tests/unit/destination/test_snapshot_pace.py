@@ -1,0 +1,66 @@
+"""What keeps a snapshot from reading more, and how fast it is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ray_canal.config import SnapshotConfig
+from ray_canal.destination.snapshot_pace import Pace
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.governor import LoadReading
+from ray_canal.snapshot.marks import ExecutedLow
+from ray_canal.snapshot.row_reader import RangeRead
+
+READ = RangeRead(1, 1000, 9000, ExecutedLow(GtidSet()), EntryPosition("x.1", 4), 0.1)
+
+
+def test_nothing_refuses_by_default() -> None:
+    pace = Pace(SnapshotConfig())
+    pace.read(READ)
+    assert pace.refuses(0) == ""
+
+
+def test_the_rate_makes_the_next_range_wait() -> None:
+    pace = Pace(SnapshotConfig(rows_per_s=100_000))
+    pace.read(READ)
+    assert "100,000 rows/s" in pace.refuses(0)
+    time.sleep(0.011)
+    assert pace.refuses(0) == ""
+
+
+def test_a_server_with_too_much_to_do_is_let_alone() -> None:
+    pace = Pace(SnapshotConfig(readers=2))
+    pace.governor.observe(LoadReading(99), 1.0)
+    assert pace.refuses(0) == ""
+    assert "99 threads" in pace.refuses(1)
+
+
+@pytest.mark.parametrize(
+    ("hours", "clock", "open_"),
+    [
+        ("22:00-06:00", (23, 0), True), ("22:00-06:00", (5, 59), True),
+        ("22:00-06:00", (6, 0), False), ("09:00-17:30", (17, 29), True),
+        ("09:00-17:30", (8, 59), False),
+    ],
+)  # fmt: skip
+def test_hours(
+    hours: str, clock: tuple[int, int], open_: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = time.struct_time((2026, 1, 1, *clock, 0, 3, 1, 0))
+    monkeypatch.setattr(time, "gmtime", lambda: at)
+    assert (Pace(SnapshotConfig(hours=hours)).refuses(0) == "") is open_
+
+
+def test_the_rate_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace, now_s = Pace(SnapshotConfig()), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    assert pace.rows_per_s == 0.0
+    for second in range(30):
+        now_s[0] = 100.0 + second
+        pace.acked(500 * second)
+    assert pace.rows_per_s == pytest.approx(500, rel=0.1)
+    now_s[0] += 60
+    assert pace.rows_per_s == 0.0

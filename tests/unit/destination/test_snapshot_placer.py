@@ -1,0 +1,211 @@
+"""Where rows go in a log that grows: behind what the server had written, without touched keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.config import StoreConfig
+from ray_canal.demo import binlog_files
+from ray_canal.destination.parsing import begin, event_parser
+from ray_canal.destination.snapshot_placer import Reading, SnapshotPlacer
+from ray_canal.errors import TableMetaMismatch
+from ray_canal.filter import TableFilter
+from ray_canal.log.event_store import EventStore
+from ray_canal.log.subscriber import Terms
+from ray_canal.log.transaction_buffer import TransactionBuffer
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.start import Start
+from ray_canal.snapshot.changes import Part, touched_keys
+from ray_canal.snapshot.log_chunks import LogPlace, rows_at
+from ray_canal.snapshot.marks import ExecutedLow
+from ray_canal.snapshot.plan import PlannedRange
+from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
+from ray_canal.snapshot.tables import SnapshotTable
+from ray_canal.source.open_source import open_source
+from tests.local_destination import instance
+from tests.local_runtime import LocalRuntime
+from tests.unit.snapshot.test_log_chunks import framed
+from tests.unit.snapshot.test_result import META
+
+NOTHING_SEEN = ExecutedLow(GtidSet())
+"""A read of rows before which nothing was executed: whatever the log has may be missing."""
+
+
+class Reader:
+    """Has rows already; notes with which keys and where they were placed."""
+
+    def __init__(self, rows: int = 5) -> None:
+        self._chunk = framed(max(rows, 1))
+        self._rows = rows
+        self.placed: list[tuple[frozenset[bytes], LogPlace]] = []
+
+    async def read(self, order: RangeOrder) -> RangeRead:
+        raise NotImplementedError
+
+    async def place(
+        self, number: int, touched: frozenset[bytes], place: LogPlace
+    ) -> list[tuple[ChunkInfo, Any]] | None:
+        self.placed.append((touched, place))
+        return [rows_at(self._chunk, np.ones(self._rows, np.bool_), place)] if self._rows else []
+
+    async def close(self) -> None:
+        return None
+
+
+def chunks(chunk_bytes: int) -> list[tuple[ChunkInfo, DecodedChunk]]:
+    """The demo's first binlog file."""
+    config = instance(binlog_files()[:1], chunk_bytes=chunk_bytes)
+    parser, source = event_parser(config), open_source(config)
+    start = source.open(None)
+    begin(parser, (), (), Start(start, ""), source.identity)
+    found = []
+    while (raw := source.read(0.0, 0.0)) is not None:
+        found.append(parser.decode_chunk(raw))
+    source.close()
+    return found
+
+
+class Log:
+    """The demo's binlog, chunk by chunk."""
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self._chunks = iter(chunks(chunk_bytes))
+        self.placing = asyncio.Lock()
+        self.store = EventStore(StoreConfig(), EntryPosition(binlog_files()[0].name, 4))
+        self._buffer = TransactionBuffer(self.store.last_position)
+        self.store.subscribe(1, Terms(TableFilter()), None)
+        self.server_at: EntryPosition | None = None
+        self.reached: EntryPosition | None = None
+
+    async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
+        if self.server_at is None or self.reached is None:
+            return None
+        return self.reached, self.server_at
+
+    async def grow(self, placer: SnapshotPlacer) -> tuple[ChunkInfo, DecodedChunk] | None:
+        found = next(self._chunks, None)
+        if found is not None:
+            info, chunk = found
+            async with self.placing:
+                added = self._buffer.add(info)
+                self.store.put(added, chunk)
+                self.reached = EntryPosition(info.head.journal_name, info.head.end_position)
+                await placer.logged(added, chunk)
+        return found
+
+
+def table_of(name: tuple[str, str], key: tuple[str, ...]) -> SnapshotTable:
+    return SnapshotTable(META, key, "PRIMARY", 5, 100, True)
+
+
+def planned(number: int, name: tuple[str, str]) -> PlannedRange:
+    order = RangeOrder(number, table_of(name, ("id",)), "id < 9")
+    return PlannedRange(0, ("9",), order)
+
+
+def of_keys(keys: dict[tuple[str, str], tuple[str, ...]], log: Log) -> SnapshotPlacer:
+    log.store.begin_reading(1, "1:s:2")
+    return SnapshotPlacer(log, Reading(1, "s", 2, "1:s:2", keys), LocalRuntime())
+
+
+def test_rows_wait_for_the_high_mark_and_go_between_transactions() -> None:
+    asyncio.run(waits_for_the_high_mark())
+
+
+async def waits_for_the_high_mark() -> None:
+    log, reader = Log(chunk_bytes=4096), Reader()
+    placer = of_keys({("d", "t"): ("id",)}, log)
+    high = EntryPosition(binlog_files()[0].name, 20_000)
+    read = RangeRead(1, 5, 900, NOTHING_SEEN, high, 0.1)
+    await placer.add(planned(1, ("d", "t")), reader, read)
+    assert placer.waiting == 1
+    while not reader.placed:
+        assert await log.grow(placer) is not None
+    assert placer.failure is None
+    [(touched, place)] = reader.placed
+    assert touched == frozenset()
+    assert place.ordinal == 2 << 40
+    assert log.reached is not None
+    assert log.reached >= high
+    assert not log.store.last_position.is_inside
+    assert placer.unacked_bytes > 0
+    assert placer.waiting == 0
+
+
+def test_a_log_that_stands_still_has_come_as_far_as_the_servers() -> None:
+    asyncio.run(stands_still())
+
+
+async def stands_still() -> None:
+    log, reader = Log(chunk_bytes=1 << 20), Reader(0)
+    placer = of_keys({("d", "t"): ("id",)}, log)
+    while await log.grow(placer) is not None:
+        pass
+    assert log.reached is not None
+    name, end = log.reached.journal_name, log.reached.position
+    read = RangeRead(1, 0, 0, NOTHING_SEEN, EntryPosition(name, end + 100), 0.1)
+    await placer.add(planned(1, ("d", "t")), reader, read)
+    await placer.look()
+    assert placer.waiting == 1
+    log.server_at = EntryPosition(name, end + 100)
+    await placer.look()
+    await placer.look()
+    assert placer.waiting == 0
+    assert [one.upto for one in placer.emptied] == [("9",)]
+
+
+def test_every_key_of_both_images_is_told_to_who_places_rows() -> None:
+    asyncio.run(keys_are_told())
+
+
+async def keys_are_told() -> None:
+    log, reader = Log(chunk_bytes=4096), Reader()
+    infos = [info for info, _ in chunks(1 << 20)]
+    name = max({table for info in infos for table in info.tables if table[1]})
+    keys: dict[tuple[str, str], tuple[str, ...]] = {name: ("id",)}
+    placer = of_keys(keys, log)
+    high = EntryPosition(binlog_files()[0].name, 1 << 40)
+    table = SnapshotTable(META, ("id",), "PRIMARY", 5, 100, True)
+    order = RangeOrder(1, table, "")
+    await placer.add(PlannedRange(0, ("9",), order), reader, RangeRead(
+        1, 5, 900, NOTHING_SEEN, high, 0.1,
+    ))  # fmt: skip
+    expected: set[bytes] = set()
+    while (found := await log.grow(placer)) is not None:
+        info, chunk = found
+        part = Part(info, chunk, 0, len(info.entries), True, high)
+        try:
+            touched = touched_keys(part, lambda schema, table: keys.get((schema, table)))
+        except TableMetaMismatch:
+            assert isinstance(placer.failure, TableMetaMismatch)
+            assert placer.is_void()
+            return
+        for each in touched.values():
+            expected |= each
+        assert placer.failure is None
+    assert expected
+
+
+@pytest.mark.parametrize("voided", ["reading", "failure"])
+def test_nothing_more_is_placed_by_who_is_void(voided: str) -> None:
+    asyncio.run(void(voided))
+
+
+async def void(voided: str) -> None:
+    log, reader = Log(chunk_bytes=4096), Reader()
+    placer = of_keys({("d", "t"): ("id",)}, log)
+    assert await placer.mark((("snapshotMark", "SNAPSHOT_BEGIN"),))
+    if voided == "reading":
+        log.store.begin_reading(1, "1:s:3")
+    else:
+        placer.failure = TableMetaMismatch("altered")
+    read = RangeRead(1, 5, 900, NOTHING_SEEN, log.store.last_position, 0.1)
+    await placer.add(planned(1, ("d", "t")), reader, read)
+    assert reader.placed == []
+    assert not await placer.mark((("snapshotMark", "SNAPSHOT_END"),), "done")
