@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ray_canal import spark as spark
     from ray_canal.client.api import destinations as destinations
+    from ray_canal.client.api import nodes as nodes
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import set_filter as set_filter
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from ray_canal.client.schema_history import schema_history as schema_history
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
+    from ray_canal.client.succession import leave as leave
+    from ray_canal.client.succession import standing as standing
     from ray_canal.config import load as load_config
     from ray_canal.console.actor import serve_console as serve_console
     from ray_canal.console.actor import stop_console as stop_console
@@ -66,6 +69,7 @@ _WHERE = {
     "start": "ray_canal.client.api",
     "stop": "ray_canal.client.api",
     "destinations": "ray_canal.client.api",
+    "nodes": "ray_canal.client.api",
     "serve": "ray_canal.client.api",
     "server_status": "ray_canal.client.api",
     "set_filter": "ray_canal.client.api",
@@ -73,6 +77,8 @@ _WHERE = {
     "stop_serving": "ray_canal.client.api",
     "status": "ray_canal.client.api",
     "explain": "ray_canal.client.explain",
+    "leave": "ray_canal.client.succession",
+    "standing": "ray_canal.client.succession",
     "subscriber": "ray_canal.client.control",
     "subscribers": "ray_canal.client.subscribers",
     "unsubscribe": "ray_canal.client.subscribers",
@@ -112,7 +118,9 @@ __all__ = [
     "decode_files",
     "destinations",
     "explain",
+    "leave",
     "load_config",
+    "nodes",
     "pause_sink",
     "plan",
     "read_snapshot",
@@ -129,6 +137,7 @@ __all__ = [
     "set_instance_filter",
     "sink_status",
     "spark",
+    "standing",
     "start",
     "start_sinks",
     "status",

@@ -1,4 +1,5 @@
-"""Decoding what is in quarantine: events whose table had no known schema when they came.
+"""Decoding what is held aside: events whose table had no known schema when they came, and dead
+letters, events that could not be decoded themselves.
 
 A schema that is given now is kept in the table meta history, from the first of the table's
 quarantined events on, so that a restarted destination decodes later rows with it, too. No Ray, no
@@ -10,25 +11,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.binlog.chunk import ChunkInfo, RawChunk
+from ray_canal.binlog.packed_chunk import unpack
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.schema_record import QuarantinedChunk, SchemaRecord, TableState
+from ray_canal.model.schema_record import (
+    EVENT_AT,
+    QuarantinedChunk,
+    SchemaRecord,
+    TableState,
+)
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Names
-from ray_canal.schema.quarantine import unpack
 from ray_canal.schema.records import log_with_records, names_of, table_record
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.views.arrow import batches
@@ -48,7 +55,9 @@ def redrive(
     `schema_sql` is a file of CREATE TABLE statements, as the tables were at that time. A chunk is
     let go of when the next one is asked for (so write what came before, durably, first); then it is
     not given again. `keep`: none is let go of. Raises ConfigError; TableMetaMismatch where a
-    table's schema is still not known, or does not fit: that chunk and those behind it stay.
+    table's schema is still not known, or does not fit: that chunk and those behind it stay. A dead
+    letter that can still not be decoded stays, and those behind it are given; the first one's error
+    is raised at the end.
     """
     deployment = load(config)
     store = _store(deployment, destination)
@@ -108,7 +117,7 @@ def _decoded(
     config: CanalConfig, destination: str, store: SchemaStore
 ) -> Generator[tuple[ChunkKey, list[pa.RecordBatch]]]:
     source = config.destination(destination).source
-    parser, server = None, ""
+    parser, server, undecodable = None, "", None
     for chunk in store.quarantined(destination):
         if parser is None or server != chunk.server:
             server = chunk.server
@@ -116,12 +125,17 @@ def _decoded(
         data = store.quarantined_data(destination, chunk_key(chunk))
         if data is None:  # somebody else let go of it
             continue
-        info, decoded = parser.decode_chunk(unpack(data))
+        info, decoded = parser.decode_chunk(_strictly(unpack(data)))
+        if info.failure is not None and _is_letter(chunk):
+            undecodable = undecodable or info.failure
+            continue
         if info.failure is not None:
             raise info.failure
         alone = LogContext(numbered=not info.head.in_transaction)
         rows = _held_rows(info, chunk)
         yield chunk_key(chunk), list(batches(decoded, 0, len(info.entries), rows, context=alone))
+    if undecodable is not None:
+        raise undecodable
 
 
 def _text(path: Path) -> str:
@@ -143,7 +157,19 @@ def _parser(records: list[SchemaRecord], first: QuarantinedChunk, given: Names) 
 
 def _held_rows(info: ChunkInfo, chunk: QuarantinedChunk) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which entries were left out then: the others were handed out."""
+    if _is_letter(chunk):
+        held: np.ndarray[Any, np.dtype[np.bool_]] = info.entries["position"] == chunk.position
+        return held
     return info.admitted(lambda schema, table: (schema, table) in chunk.tables)
+
+
+def _is_letter(chunk: QuarantinedChunk) -> bool:
+    return any(schema == EVENT_AT for schema, _ in chunk.tables)
+
+
+def _strictly(raw: RawChunk) -> RawChunk:
+    """Return the chunk; what cannot be decoded is its failure."""
+    return RawChunk(replace(raw.head, on_undecodable="stop"), raw.data)
 
 
 def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], text: str) -> None:
@@ -156,7 +182,7 @@ def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], te
         log = log_with_records(known, chunk.server)
         names = names_of(known, log) or Names()
         given = {names.pair((meta.schema, meta.table)): meta for meta in tables}
-        for name in chunk.tables:
+        for name in () if _is_letter(chunk) else chunk.tables:
             meta = given.get(name) or given.get(("", name[1]))
             if meta is not None and name not in mended:
                 mended.add(name)

@@ -29,6 +29,7 @@ from benchmarks.e2e import clusters
 from benchmarks.e2e.peers.saying import say
 from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
 from ray_canal.actors import standby_record
+from ray_canal.actors.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import share_of
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
@@ -105,7 +106,8 @@ def await_spare() -> None:
     if share_of("auto", 1, int(ray.cluster_resources()["CPU"])):
         return
     deadline = time.monotonic() + _SPARE_S
-    while not standby_record.free_name() and time.monotonic() < deadline:
+    head = head_of(cluster_nodes())
+    while not standby_record.free_name(head) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RayError, RayTaskError
 
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, InstanceNotRunning
+
+ACTOR_AWAY = (RayActorError, ActorUnschedulableError)
+"""Errors of a call whose actor has ended; the second one's with its node."""
 
 
 async def answered(limit_s: float, reply: Any) -> Any:

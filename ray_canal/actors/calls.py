@@ -21,16 +21,9 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-    OwnerDiedError,
-    RayActorError,
-    RayError,
-    RayTaskError,
-)
+from ray.exceptions import OwnerDiedError, RayError, RayTaskError
 
-from ray_canal.actors.answers import answered, raised_by_actor
+from ray_canal.actors.answers import ACTOR_AWAY, answered, raised_by_actor
 from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
@@ -60,7 +53,7 @@ _RESTART_WAIT_S = 60.0
 _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
-_AWAY = (RayActorError, ActorDiedError, ActorUnavailableError, InstanceNotRunning, InstanceNotFound)
+_AWAY = (*ACTOR_AWAY, InstanceNotRunning, InstanceNotFound)
 
 
 def _pauses() -> Iterator[float]:
@@ -265,7 +258,7 @@ class DestinationCalls:
             ).at(destination=self.destination)
         if isinstance(error, RayTaskError):
             return raised_by_actor(error)
-        return self.gone() if isinstance(error, RayActorError | OwnerDiedError) else plain
+        return self.gone() if isinstance(error, (*ACTOR_AWAY, OwnerDiedError)) else plain
 
     def gone(self) -> InstanceRestarted:
         """For a message whose chunks went with the store, the process of its part on disk, or the

@@ -2,10 +2,12 @@
 
 What should run is what was applied and not stopped: what has a place (placement_table.py). The
 controller's restart is no event for destinations; the head's is, and there the configuration says
-it anew. If `apply` returns, every destination of the configuration has a store actor; whether that
-store has reached its source is the store's answer, not ours.
+it anew, or another head has it from where the cursors are (succession.py). If `apply` returns,
+every destination of the configuration has a store actor; whether that store has reached its source
+is the store's answer, not ours.
 
-An actor whose process ends is restarted by Ray. One whose process is there but does not answer
+An actor whose process ends is restarted by Ray; one whose node ends begins on another one, if its
+`node` allows that (homes.py). One whose process is there but does not answer
 (stopped, or its machine thrashes) is killed from here, so that Ray restarts it. Destinations whose
 common process ends again and again get one each (process_starts.py).
 """
@@ -17,50 +19,41 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
 
 from ray_canal.actors import launch, registry
-from ray_canal.actors.answers import answered
+from ray_canal.actors.answers import ACTOR_AWAY, answered
 from ray_canal.actors.changes import changes, plan, refused
+from ray_canal.actors.homes import Homes, cluster_nodes, head_of
 from ray_canal.actors.log_settings import keep_log_settings, take_up_log_settings
-from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
-from ray_canal.actors.placement_table import Place, PlacementTable, process_for, share_here
+from ray_canal.actors.placement import ON_HEAD, outliving
+from ray_canal.actors.placement_table import Place, PlacementTable, home_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.ray_internals import actor_id
-from ray_canal.actors.standby_pool import keep_one
+from ray_canal.actors.standby_pool import keep_ready
+from ray_canal.actors.succession import STOPPED, Succession, kept_texts
 from ray_canal.config import CanalConfig, kept_secrets
 from ray_canal.errors import InstanceNotFound
 
 logger = logging.getLogger(__name__)
 
 _CHECK_PERIOD_S = 4.0
+_NODES_PERIOD_S = 1.0
+"""So often it looks whether nodes have come, ended, or begun to drain."""
 _TOUCH_PERIOD_S = 3600.0
 _STALL_S = 15.0
 """An actor that answered before and does not for so long is replaced."""
 
 
 def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
-    """Return the cluster's one controller; made if there is none. Ray restarts it, indefinitely.
-    `spare`: whether to keep a standby ready."""
-    handle: ActorHandle[Any] = (
-        ray.remote(Controller)
-        .options(
-            name=registry.CONTROLLER_NAME,
-            namespace=namespace,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=ACTOR_CPUS,
-            resources=ON_HEAD,
-            max_restarts=-1,
-            max_task_retries=0,
-        )
-        .remote(namespace, spare)
-    )
+    """Return the cluster's one controller; made if there is none. `spare`: whether to keep standbys
+    ready."""
+    options = outliving(registry.CONTROLLER_NAME, namespace, ON_HEAD)
+    handle: ActorHandle[Any] = ray.remote(Controller).options(**options).remote(namespace, spare)
     return handle
 
 
@@ -74,39 +67,47 @@ class Controller:
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._starts = Starts(namespace)
+        self._succession = Succession(namespace, self)
+        self._homes = Homes(namespace, self._places, self._ensure)
         self._answered: dict[str, str] = {}
-        self._wants_spare = False
+        self._spares: set[str] = set()
         self._touched_s = 0.0
         kept_secrets.sweep()
         self._watch = asyncio.create_task(self._keep_running())
         if spare:
-            self._spare = asyncio.create_task(keep_one(lambda: self._wants_spare))
+            self._spare = asyncio.create_task(keep_ready(lambda: self._spares))
 
     def _want(self, config: CanalConfig) -> list[str]:
         """Give each destination a place, but those that have one."""
         places = self._places.all()
         names = [instance.destination for instance in config.instance]
         share = share_here(config.ray.destinations_per_process, names, places)
-        for instance in config.instance:
+        new = [each for each in config.instance if each.destination not in places]
+        homes = self._homes.choose(new, places, share)
+        for instance in new:
             name = instance.destination
-            if name not in places:
-                process = process_for(name, places, share, registry.STORE_PREFIX)
-                places[name] = Place.of(process, share > 0, instance, config.meta)
-                self._places.put(name, places[name])
+            self._places.put(name, Place.of(homes[name], instance, config.meta))
         return names
 
     def _ensure(self, place: Place) -> Any:
         found = registry.find_store_process(place.process, self._namespace)
         if found is None:
-            found = launch.store_process(place.process, self._namespace, place.shared)
+            found = launch.store_process(*place.home, self._namespace)
         return found
 
     async def apply(self, config_json: str, replace: bool = True) -> dict[str, list[str]]:
         """Make sure that every destination of the configuration has its store, with that
         configuration: one that runs with another is started over. Returns the keys that differed,
         of those. Secrets that it has in clear text are kept in files from here on. Raises
-        ConfigError: with `replace` false, one would be; its cursors would not be found."""
+        ConfigError: with `replace` false, one would be; its cursors would not be found; this head
+        waits as a standby."""
+        self._succession.refuse_waiting()
         config = CanalConfig.model_validate_json(config_json)
+        changed = await self._apply(config, replace)
+        await self._succession.keep(kept_texts(config))
+        return changed
+
+    async def _apply(self, config: CanalConfig, replace: bool) -> dict[str, list[str]]:
         changed = changes(config, self._places.all())
         if changed and not replace:
             raise refused(changed)
@@ -118,6 +119,8 @@ class Controller:
         places = self._places.all()
         for place in {places[name].process: places[name] for name in names}.values():
             self._ensure(place)
+        if changed:
+            await self._homes.look()  # another `node` may be among it
         return changed
 
     async def plan(self, config_json: str) -> dict[str, Any]:
@@ -129,20 +132,25 @@ class Controller:
         place = self._places.get(name)
         if place is None:
             return
-        self._places.put(name, place.configured(config.destination(name), config.meta))
+        self._places.put(name, Place.of(place.home, config.destination(name), config.meta))
         kept_secrets.drop(place.secrets)
         actor = self._ensure(place)
         try:
             await answered(_STALL_S, actor.renew.remote(name))
-        except ray.exceptions.RayActorError:
+        except ACTOR_AWAY:
             return  # it is restarting, and finds the new configuration
         except asyncio.TimeoutError:
             ray.kill(actor, no_restart=False)
 
     async def stop(self, destination: str) -> None:
         """Stop a destination: its pipeline is closed, its cursors stay. Raises InstanceNotFound."""
+        await self._stop(destination)
+        await self._succession.keep({destination: STOPPED})
+
+    async def _stop(self, destination: str) -> None:
         place = self._places.get(destination)
         self._places.remove(destination)
+        self._homes.loads.forget(destination)
         if place is not None:
             kept_secrets.drop(place.secrets)
         actor = None
@@ -151,7 +159,7 @@ class Controller:
         if place is None or actor is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
         dropped = False
-        with contextlib.suppress(ray.exceptions.RayActorError, asyncio.TimeoutError):
+        with contextlib.suppress(*ACTOR_AWAY, asyncio.TimeoutError):
             reply = actor.drop.remote(destination)
             await answered(_STALL_S, reply)
             dropped = True
@@ -166,6 +174,44 @@ class Controller:
         """Every destination that is wanted."""
         return self._places.names()
 
+    async def stand_by(self, config_json: str) -> None:
+        """Share the deployment with other heads that have this configuration: see succession.py."""
+        self._succession.join(CanalConfig.model_validate_json(config_json))
+
+    async def standing(self) -> dict[str, Any] | None:
+        """Return whether this head is active (`Succession.state`); None: it shares nothing."""
+        return self._succession.state() if self._succession.takes_part else None
+
+    async def leave(self) -> None:
+        """End what runs here, so that another head begins at once. Nothing counts as stopped."""
+        await self._succession.leave()
+
+    async def begin(self, config: CanalConfig) -> None:
+        """See Deployment."""
+        await self._apply(config, True)
+        if config.server is not None:
+            launch.servers(config.server, self._namespace)
+        if config.notify is not None:
+            launch.notifier(config.notify, self._namespace)
+
+    async def end(self) -> None:
+        """See Deployment."""
+        notifier = registry.find_notifier(self._namespace)
+        for actor in (*registry.find_servers(self._namespace), notifier):
+            if actor is not None:
+                ray.kill(actor, no_restart=True)
+        for name in self._places.names():
+            with contextlib.suppress(InstanceNotFound):
+                await self._stop(name)
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        """Return each node of the cluster, with its destinations and what they take."""
+        return await asyncio.to_thread(self._homes.report)
+
+    async def secrets(self, references: Sequence[str]) -> dict[str, str]:
+        """Return what is kept on this machine, for a process on another one. Raises ConfigError."""
+        return {reference: kept_secrets.read(reference) for reference in references}
+
     async def _keep_running(self) -> None:
         while True:
             try:
@@ -173,13 +219,26 @@ class Controller:
             except Exception as error:
                 # Whatever happened to one look, the next one comes.
                 logger.warning("the destinations could not be looked after: %s", error)
-            await asyncio.sleep(_CHECK_PERIOD_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Return after the check period, or as soon as the cluster has other nodes."""
+        end_s = time.monotonic() + _CHECK_PERIOD_S
+        while time.monotonic() < end_s:
+            await asyncio.sleep(_NODES_PERIOD_S)
+            with contextlib.suppress(Exception):  # Ray's own, of several kinds: the check tells
+                if await self._homes.changed():
+                    return
 
     async def _check(self) -> None:
+        await self._homes.look()
         places = self._places.all()
         self._touch_secrets(places)
         # Where fetchers have processes of their own.
-        self._wants_spare = any(not place.shared for place in places.values())
+        spares = {place.node for place in places.values() if not place.shared}
+        if "" in spares:
+            spares = spares - {""} | {head_of(cluster_nodes())}
+        self._spares = spares - {""}
         held: dict[str, list[str]] = {}
         for destination, place in places.items():
             held.setdefault(place.process, []).append(destination)
@@ -208,7 +267,8 @@ class Controller:
         )
         held = {}
         for name in destinations:
-            places[name] = replace(places[name], process=registry.STORE_PREFIX + name)
+            alone = home_for(name, {}, 1, registry.STORE_PREFIX, places[name].node)
+            places[name] = places[name].at(alone)
             self._places.put(name, places[name])
             held[places[name].process] = [name]
         self._starts.forget(process)
@@ -222,13 +282,14 @@ class Controller:
             self._touched_s = time.monotonic()
             for place in places.values():
                 kept_secrets.touch(place.secrets)
+            kept_secrets.touch(self._succession.secrets)
 
     async def _replace_if_stalled(self, name: str, handle: Any, ask: Any, *arguments: Any) -> None:
         """Kill an actor that answered once and does not now. One that starts may take its time."""
         which = actor_id(handle)
         reply = ask.remote(*arguments)
         try:
-            await answered(_STALL_S, reply)
+            self._homes.loads.note(await answered(_STALL_S, reply) or {})
             self._answered[name] = which
         except ray.exceptions.RayError:
             self._answered.pop(name, None)  # it is restarting

@@ -11,70 +11,55 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from ray_canal.actors.placement import ACTOR_CPUS, ON_HEAD
+from ray_canal.actors.placement import ON_HEAD, on_node, outliving, where
 from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX
 from ray_canal.config import ServerConfig
+from ray_canal.config.node import NodeSelector
 from ray_canal.config.notify import NotifyConfig
 
 _CALLS_MAX = 10_000
+_CLIENTS_MAX = 100
 
 
-def detached_on_head(
-    actor: type[Any], name: str, namespace: str, *given: Any, calls_max: int = 16
+def detached(
+    actor: type[Any],
+    name: str,
+    namespace: str,
+    placed: dict[str, Any],
+    *given: Any,
+    calls_max: int = 16,
 ) -> ActorHandle[Any]:
-    """Return the actor of that name on the head node; made with what is given if there is none.
-    Restarted by Ray: its constructor is its recovery."""
-    handle: ActorHandle[Any] = (
-        ray.remote(actor)
-        .options(
-            name=name,
-            namespace=namespace,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=ACTOR_CPUS,
-            resources=ON_HEAD,
-            max_restarts=-1,
-            max_task_retries=0,
-            max_concurrency=calls_max,
-        )
-        .remote(*given)
-    )
+    """Return the actor of that name; made with what is given if there is none. Restarted by Ray:
+    its constructor is its recovery. `placed`: see placement.py."""
+    options = outliving(name, namespace, placed, max_concurrency=calls_max)
+    handle: ActorHandle[Any] = ray.remote(actor).options(**options).remote(*given)
     return handle
 
 
-def store_process(process: str, namespace: str, shared: bool) -> ActorHandle[Any]:
-    """Return the store actor of that name; made if there is none. `shared`: upstreams run in it,
-    too."""
+def store_process(process: str, share: int, node: str, namespace: str) -> ActorHandle[Any]:
+    """Return the store actor of a home (placement_table.py); made if there is none. It ends with
+    its node."""
     from ray_canal.actors.store_actor import StoreActor
 
-    given = (process, namespace, shared)
-    return detached_on_head(StoreActor, process, namespace, *given, calls_max=_CALLS_MAX)
+    given = (process, namespace, share > 0)
+    place = on_node(node)
+    return detached(StoreActor, process, namespace, place, *given, calls_max=_CALLS_MAX)
 
 
 def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:
-    """Return the TCP server's replicas; made if there are none. One stays on the head node, which
-    clients know; several are spread over the nodes. They restart by themselves, indefinitely."""
+    """Return the TCP server's replicas; made if there are none. Where the configuration names no
+    node, one stays on the head, which clients know. Several are spread over the nodes."""
     from ray_canal.actors.tcp_server_actor import TcpServerActor
 
-    placed: dict[str, Any] = (
-        {"resources": ON_HEAD} if config.replicas == 1 else {"scheduling_strategy": "SPREAD"}
-    )
+    node = config.node or ("head" if config.replicas == 1 else "any")
+    placed = where(NodeSelector.parse(node))
+    if config.replicas > 1:
+        placed["scheduling_strategy"] = "SPREAD"
     given = server_json(config)
+    names = [f"{SERVER_PREFIX}{number}" for number in range(config.replicas)]
     return [
-        ray.remote(TcpServerActor)
-        .options(
-            name=f"{SERVER_PREFIX}{number}",
-            namespace=namespace,
-            lifetime="detached",
-            get_if_exists=True,
-            num_cpus=ACTOR_CPUS,
-            max_restarts=-1,
-            max_task_retries=0,
-            max_concurrency=100,
-            **placed,
-        )
-        .remote(given, namespace)
-        for number in range(config.replicas)
+        detached(TcpServerActor, name, namespace, placed, given, namespace, calls_max=_CLIENTS_MAX)
+        for name in names
     ]
 
 
@@ -83,7 +68,7 @@ def notifier(config: NotifyConfig, namespace: str) -> ActorHandle[Any]:
     from ray_canal.actors.notifier import NotifierActor
 
     given = (config.model_dump_json(), namespace)
-    return detached_on_head(NotifierActor, NOTIFIER_NAME, namespace, *given)
+    return detached(NotifierActor, NOTIFIER_NAME, namespace, ON_HEAD, *given)
 
 
 def server_json(config: ServerConfig) -> str:

@@ -7,17 +7,21 @@ as long as the cluster's head; after that the configuration says it anew.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import uuid
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import ray
 
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.config.kept_secrets import SCHEME, with_references
+from ray_canal.config.node import HEAD, NodeSelector
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import InstanceNotRunning
 
@@ -25,29 +29,54 @@ FEW_CPUS = 4
 """On clusters of so many, a destination fetches and decodes in the process of its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """`process`: the name of the actor that holds the destination. `shared`: whether its upstream
-    runs there, too, and other destinations may. `owner`: whose the destination is, from a start to
-    a stop."""
+class Home(NamedTuple):
+    """A process that holds destinations; see `Place`."""
 
     process: str
-    shared: bool
+    share: int
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`process`: the name of the actor that holds the destination. `share`: how many destinations
+    it may hold, with their upstreams; 0: this one, without its upstream. `owner`: whose the
+    destination is, from a start to a stop. `node`: the id of the node on which that process runs;
+    "": the head."""
+
+    process: str
+    share: int
     instance_json: str
     meta_json: str
     owner: str = ""
+    node: str = ""
 
     @classmethod
-    def of(cls, process: str, shared: bool, instance: InstanceConfig, meta: MetaConfig) -> Place:
-        """A new start of a destination, here where its store will run. Secrets in clear text go to
-        files. Raises ConfigError: they cannot."""
+    def of(cls, home: Home, instance: InstanceConfig, meta: MetaConfig) -> Place:
+        """A new start of a destination. Secrets in clear text go to files here, on the head. Raises
+        ConfigError: they cannot."""
         given = with_references(instance), with_references(meta)
         instance_json, meta_json = (each.model_dump_json() for each in given)
-        return cls(process, shared, instance_json, meta_json, uuid.uuid4().hex)
+        owner = uuid.uuid4().hex
+        return cls(home.process, home.share, instance_json, meta_json, owner, home.node)
 
-    def configured(self, instance: InstanceConfig, meta: MetaConfig) -> Place:
-        """The same process, and a new start with this configuration."""
-        return self.of(self.process, self.shared, instance, meta)
+    @property
+    def shared(self) -> bool:
+        """Return whether its upstream runs in the process of its log."""
+        return self.share > 0
+
+    @property
+    def home(self) -> Home:
+        return Home(self.process, self.share, self.node)
+
+    def at(self, home: Home) -> Place:
+        """Return the same start of the destination in another process."""
+        return replace(self, process=home.process, share=home.share, node=home.node)
+
+    @property
+    def selector(self) -> NodeSelector:
+        """Return which nodes may have it."""
+        return NodeSelector.parse(json.loads(self.instance_json).get("node") or HEAD)
 
     @property
     def secrets(self) -> list[str]:
@@ -130,13 +159,14 @@ def share_here(wanted: int | str, names: Iterable[str], placed: Iterable[str]) -
     return share_of(wanted, len({*names, *placed}), cpus)
 
 
-def process_for(destination: str, places: dict[str, Place], share: int, prefix: str) -> str:
-    """The name of the process that takes one more destination: its own, else the first with room,
-    else a new one."""
+def home_for(
+    destination: str, places: Mapping[str, Place], share: int, prefix: str, node: str = ""
+) -> Home:
+    """Return the process on this node that takes one more destination: its own, else the first with
+    room, else a new one. No process of another node has the same name."""
+    where = f"@{node[:12]}" if node else ""
     if share <= 1:
-        return prefix + destination
-    members = [place.process for place in places.values() if place.shared]
-    number = 0
-    while members.count(f"{prefix}shared:{number}") >= share:
-        number += 1
-    return f"{prefix}shared:{number}"
+        return Home(f"{prefix}{destination}{where}", share, node)
+    members = Counter(place.process for place in places.values() if place.share > 1)
+    numbered = (f"{prefix}shared:{number}{where}" for number in itertools.count())
+    return Home(next(name for name in numbered if members[name] < share), share, node)

@@ -15,7 +15,8 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from ray_canal.actors.answers import raised_by_actor
-from ray_canal.actors.launch import detached_on_head
+from ray_canal.actors.launch import detached
+from ray_canal.actors.placement import ON_HEAD
 from ray_canal.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def open_port(
             ", ".join(keys),
         )
         close_port(name, namespace)
-    handle = detached_on_head(actor, name, namespace, config_json, namespace)
+    handle = detached(actor, name, namespace, ON_HEAD, config_json, namespace)
     try:
         return str(_answer(handle.address.remote(), name, timeout))
     except BaseException:

@@ -33,6 +33,11 @@ except ImportError:  # tests/unit/actors/test_ray_internals.py sets it to this, 
     get_local_object_locations = None
 
 try:
+    from ray._private.state import state as _cluster_state
+except ImportError:
+    _cluster_state = None
+
+try:
     from ray._private.services import resolve_ip_for_localhost
 except ImportError:
     resolve_ip_for_localhost = None
@@ -107,6 +112,14 @@ def address_for_others(host: str) -> str:
         return host
     found: str = resolve_ip_for_localhost(host)
     return found
+
+
+def draining_nodes() -> frozenset[str]:
+    """Return the ids of nodes that are about to end; none where Ray does not tell: then what runs
+    there moves when they have ended."""
+    if not hasattr(_cluster_state, "get_draining_nodes"):
+        return frozenset()
+    return frozenset(_cluster_state.get_draining_nodes())
 
 
 def actor_id(handle: Any) -> str:

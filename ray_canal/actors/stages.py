@@ -1,5 +1,6 @@
 """Starts the stages of one upstream: fetcher, parser, transaction buffer, spiller, decode tasks.
 
+All but the decode tasks run on the node of their destination, if that takes them.
 They are owned by the store actor that makes them: they die with it, and its constructor makes new
 ones. So they need neither name nor restarts. (A standby is owned by nobody until it is adopted.)
 """
@@ -12,7 +13,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from ray_canal.actors.placement import ACTOR_CPUS, CONTROL_GROUP, HEALTH_GROUP, ON_HEAD
+from ray_canal.actors.placement import ACTOR_CPUS, CONTROL_GROUP, HEALTH_GROUP, beside, on_node
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over, with_references
@@ -27,15 +28,15 @@ def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
         .remote(given.model_dump_json(), fused)
     )
     handle.remember.remote(told)
     return handle
 
 
-def standby(name: str) -> ActorHandle[Any]:
-    """Start a standby (standby.py). It belongs to nobody, and ends by itself."""
+def standby(name: str, node: str) -> ActorHandle[Any]:
+    """Start a standby (standby.py) on a node. It belongs to nobody, and ends by itself."""
     from ray_canal.actors.standby import Fetcher
 
     handle: ActorHandle[Any] = (
@@ -46,8 +47,9 @@ def standby(name: str) -> ActorHandle[Any]:
             lifetime="detached",
             num_cpus=ACTOR_CPUS,
             max_restarts=0,
+            **on_node(node),
         )
-        .remote(name)
+        .remote(name, node)
     )
     return handle
 
@@ -66,7 +68,7 @@ def parser(config: InstanceConfig) -> ActorHandle[Any]:
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(Parser)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
         .remote(given.model_dump_json())
     )
     handle.remember.remote(told)
@@ -81,7 +83,7 @@ def transaction_buffer(
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
         .remote(with_references(config, lambda _: "kept:").model_dump_json(), start, gtid_set)
     )
     return handle
@@ -91,9 +93,10 @@ def spiller(folder: str) -> ActorHandle[Any]:
     """Start a spiller, next to its store, where the folder is."""
     from ray_canal.actors.spiller import Spiller
 
+    here = ray.get_runtime_context().get_node_id()
     handle: ActorHandle[Any] = (
         ray.remote(Spiller)
-        .options(num_cpus=ACTOR_CPUS, resources=ON_HEAD, max_restarts=0)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_node(here))
         .remote(folder)
     )
     return handle

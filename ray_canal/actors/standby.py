@@ -2,7 +2,7 @@
 
 The start of a fetcher's process is most of a recovery: the interpreter, Ray, libraries and kernels
 from their cache, seconds of CPU one after the other. So the controller keeps one such process
-ready, for the whole cluster (standby_pool.py).
+ready on each node that needs fetchers (standby_pool.py).
 
 A standby is owned by nobody, so that it outlives the controller, and who took it must not be
 survived by it: a free one lives as long as its name is in Ray's key-value store, one that was taken
@@ -27,14 +27,14 @@ _CHECK_PERIOD_S = 5.0
 class Fetcher(fetcher.Fetcher):
     """Named so that the process is called what it becomes."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, node: str) -> None:
         as_ray_itself()
-        self._name = name
+        self._name, self._node = name, node
         self._taken = False
         self._asked_at = time.monotonic()
         type(self).__name__ = "Spare"  # the process's title between calls
         load_everything()
-        standby_record.announce(name)
+        standby_record.announce(node, name)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def adopt(self, instance_json: str, fused: bool, told: dict[str, str]) -> None:
@@ -51,7 +51,7 @@ class Fetcher(fetcher.Fetcher):
     def _watch(self) -> None:
         while True:
             time.sleep(_CHECK_PERIOD_S)
-            if not self._taken and standby_record.free_name() == self._name:
+            if not self._taken and standby_record.free_name(self._node) == self._name:
                 self._asked_at = time.monotonic()
             if time.monotonic() - self._asked_at > _LEASE_S:
                 ray.kill(ray.get_runtime_context().current_actor)

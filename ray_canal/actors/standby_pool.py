@@ -1,4 +1,5 @@
-"""The standby pool: one standby (standby.py) is kept ready; whoever needs a fetcher takes it.
+"""The standby pool: one standby (standby.py) is kept ready on each node that has destinations whose
+fetchers are processes; whoever needs a fetcher takes it.
 
 This module is imported by stores, so it imports nothing that fetchers need.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import ray
@@ -29,11 +30,12 @@ _ADOPTION_LIMIT_S = 3.0
 
 
 async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
-    """Return the standby, as this destination's fetcher; a new process if there is none. One that
-    is still starting is waited for: it has begun before a new one would. Raises ConfigError: a
+    """Return this node's standby, as the destination's fetcher; a new process if there is none. One
+    that is still starting is waited for: it has begun before a new one would. Raises ConfigError: a
     password is not kept any more."""
     given, told = handed_over(config)
-    standby, is_ready = await asyncio.to_thread(standby_record.take)
+    here = ray.get_runtime_context().get_node_id()
+    standby, is_ready = await asyncio.to_thread(standby_record.take, here)
     if standby is not None:
         limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
         adopted = standby.adopt.remote(given.model_dump_json(), fused, told)
@@ -46,27 +48,28 @@ async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
     return stages.fetcher(config, fused)
 
 
-def start_one() -> Any:
-    """Begin to start a standby, if there is none. Return it."""
-    found = standby_record.find()
+def start_one(node: str) -> Any:
+    """Begin to start a standby on a node, if there is none. Return it."""
+    found = standby_record.find(node)
     if found is not None:
         return found
     name = f"canal-spare:{uuid.uuid4().hex}"
-    standby = stages.standby(name)
-    if not standby_record.offer(name):
+    standby = stages.standby(name, node)
+    if not standby_record.offer(node, name):
         ray.kill(standby)  # somebody else was faster
-        return standby_record.find()
+        return standby_record.find(node)
     return standby
 
 
-async def keep_one(wanted: Callable[[], bool]) -> None:
-    """Keep a standby ready while one is `wanted`, indefinitely."""
+async def keep_ready(wanted: Callable[[], Collection[str]]) -> None:
+    """Keep a standby ready on each node where one is `wanted`, indefinitely."""
     while True:
         try:
-            if wanted() and await asyncio.to_thread(standby_record.find) is None:
-                await asyncio.sleep(_SETTLE_S)
-                standby = await asyncio.to_thread(start_one)
-                await answered(_START_LIMIT_S, standby.alive.remote())
+            for node in wanted():
+                if await asyncio.to_thread(standby_record.find, node) is None:
+                    await asyncio.sleep(_SETTLE_S)
+                    standby = await asyncio.to_thread(start_one, node)
+                    await answered(_START_LIMIT_S, standby.alive.remote())
         except Exception as error:
             # Destinations do without it; the next look comes.
             logger.warning("no spare process could be started: %s", error)

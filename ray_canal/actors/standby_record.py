@@ -1,4 +1,5 @@
-"""Which standby is free, in Ray's key-value store: whoever deletes its name has taken it."""
+"""Which standby of a node is free, in Ray's key-value store: whoever deletes its name has taken
+it."""
 
 from __future__ import annotations
 
@@ -10,42 +11,43 @@ import ray
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_put
 from ray_canal.actors.registry import NAMESPACE
 
-_KEY, _READY_KEY = "ray_canal:spare", "ray_canal:spare:started"
+_KEY, _READY_KEY = "ray_canal:spare:", "ray_canal:spare:started:"
 
 
-def free_name() -> str:
-    """Return the name of the standby that is free, or will be when it has started; "" if none."""
-    return kv_get(_KEY) or ""
+def free_name(node: str) -> str:
+    """Return the name of the node's standby that is free, or will be when it has started; "" if
+    none."""
+    return kv_get(_KEY + node) or ""
 
 
-def announce(name: str) -> None:
+def announce(node: str, name: str) -> None:
     """Note that the standby of this name has started."""
-    kv_put(_READY_KEY, name)
+    kv_put(_READY_KEY + node, name)
 
 
-def offer(name: str) -> bool:
+def offer(node: str, name: str) -> bool:
     """Note a new standby as free. Return False if there is one already."""
-    return not kv_put(_KEY, name, overwrite=False)
+    return not kv_put(_KEY + node, name, overwrite=False)
 
 
-def find() -> Any:
+def find(node: str) -> Any:
     """Return the standby that is free, if there is one."""
-    name = free_name()
+    name = free_name(node)
     if not name:
         return None
     with contextlib.suppress(ValueError):
         return ray.get_actor(name, namespace=NAMESPACE)
-    kv_delete(_KEY)  # its process has ended
+    kv_delete(_KEY + node)  # its process has ended
     return None
 
 
-def is_ready() -> bool:
+def is_ready(node: str) -> bool:
     """Return whether the standby that is free has started."""
-    name = free_name()
-    return bool(name) and kv_get(_READY_KEY) == name
+    name = free_name(node)
+    return bool(name) and kv_get(_READY_KEY + node) == name
 
 
-def take() -> tuple[Any, bool]:
+def take(node: str) -> tuple[Any, bool]:
     """Return the standby, which from now on nobody else finds, and whether it has started."""
-    standby, ready = find(), is_ready()
-    return (standby, ready) if standby is not None and kv_delete(_KEY) else (None, False)
+    standby, ready = find(node), is_ready(node)
+    return (standby, ready) if standby is not None and kv_delete(_KEY + node) else (None, False)

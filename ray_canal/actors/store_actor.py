@@ -12,17 +12,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ray_canal.actors import registry
+from ray_canal.actors.answers import answered
 from ray_canal.actors.log_settings import take_up_log_settings
-from ray_canal.actors.placement_table import Place, PlacementTable
+from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import Starts
 from ray_canal.actors.runtime import RayRuntime
-from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.destination import Destination, start_destination
-from ray_canal.errors import InstanceRestarted
+from ray_canal.errors import InstanceNotRunning, InstanceRestarted
 from ray_canal.logs import with_ids
 from ray_canal.malloc import give_up_unused
+
+_TELL_S = 15.0
 
 
 class StoreActor:
@@ -40,12 +44,23 @@ class StoreActor:
         if shared:
             Starts(namespace).note(process)
             self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
-        for destination, place in self._places.all().items():
-            self._take_up(destination, place)
+        self._namespace = namespace
+        mine = [name for name, place in self._places.all().items() if place.process == process]
+        self._recovery = asyncio.gather(*map(self._take_up, mine), return_exceptions=True)
 
-    def _take_up(self, destination: str, place: Place | None) -> Destination | None:
+    async def _take_up(self, destination: str) -> Destination | None:
+        """Begin a destination that has its place here; return it, or None. Raises ConfigError,
+        asyncio.TimeoutError: its secrets cannot be had from the head."""
+        place = self._places.get(destination)
         if place is None or place.process != self._process:
             return None
+        if unknown := [each for each in place.secrets if not kept_secrets.is_known(each)]:
+            await self._learn(unknown)
+            place = self._places.get(destination)
+        if place is None or place.process != self._process:
+            return None
+        if destination in self._stores:  # by somebody else, meanwhile
+            return self._stores[destination]
         take_up_log_settings(self._namespace)
         with_ids(destination=destination)  # its tasks are begun here
         claim = self._places.claim(destination, place.owner)
@@ -55,12 +70,19 @@ class StoreActor:
         self._stores[destination] = store
         return store
 
+    async def _learn(self, references: Sequence[str]) -> None:
+        """Be told secrets that are kept on the head node."""
+        controller = registry.find_store_process(registry.CONTROLLER_NAME, self._namespace)
+        if controller is None:
+            raise InstanceNotRunning("the controller, which has the secrets, is not there")
+        kept_secrets.remember(await answered(_TELL_S, controller.secrets.remote(references)))
+
     async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
         """Make a call of DestinationApi. Raises InstanceRestarted: the destination is not here."""
         with_ids(destination=destination)
         store = self._stores.get(destination)
         if store is None:
-            store = self._take_up(destination, self._places.get(destination))
+            store = await self._take_up(destination)
         if store is None:
             raise InstanceRestarted(
                 f"{destination} is not held by {self._process} (any more); look it up again"
@@ -69,18 +91,19 @@ class StoreActor:
             raise AttributeError(f"DestinationApi has no {method}")
         return await getattr(store, method)(*arguments, **named)
 
-    async def hold(self, destinations: Sequence[str]) -> None:
+    async def hold(self, destinations: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Answer: this process is not stopped, its event loop turns, and these are held. It is
-        asked every few seconds."""
+        asked every few seconds. Return what each one takes: bytes a second, bytes of memory."""
         give_up_unused()
         for destination in destinations:
             if destination not in self._stores:
-                self._take_up(destination, self._places.get(destination))
+                await self._take_up(destination)
+        return {name: store.load() for name, store in self._stores.items()}
 
     async def renew(self, destination: str) -> None:
         """Stop a destination and begin it again, as its place says now."""
         await self.drop(destination)
-        self._take_up(destination, self._places.get(destination))
+        await self._take_up(destination)
 
     async def drop(self, destination: str) -> None:
         """Stop a destination and forget it."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -126,6 +126,9 @@ ENTRY = np.dtype(
 FLAVOR_MYSQL, FLAVOR_MARIADB = "mysql", "mariadb"
 
 
+OnUndecodable = Literal["stop", "skip", "dead_letter"]
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkHead:
     """Where a raw chunk comes from, and what a worker needs to read it alone.
@@ -139,6 +142,7 @@ class ChunkHead:
     among them, so that who walks them asks for as much memory as they need; 0 where nobody has
     counted them. `created_s`: when the server created the file, as EntryPosition has it. `skips`:
     offsets in the file of events that are left out if they cannot be read (source.skip_events).
+    `on_undecodable`: what happens to others (source.on_undecodable).
     """
 
     sequence: int
@@ -156,6 +160,7 @@ class ChunkHead:
     gtids: int = 0
     created_s: int = 0
     skips: tuple[int, ...] = ()
+    on_undecodable: OnUndecodable = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +175,15 @@ class RawChunk:
 
 
 class SkippedEvent(NamedTuple):
-    """An event that was left out: one that nobody can read and that `skips` names, or one of the
-    old types that Canal leaves out, too."""
+    """An event that was left out: one that nobody can read and that may be left out, or one of the
+    old types that Canal leaves out, too. `letter`: what is kept of it (packed_chunk.py), to be read
+    later; empty: nothing."""
 
     position: int
     name: str  # as types.event_name has it
     size_bytes: int
     reason: str
+    letter: bytes = b""
 
     def told(self, journal_name: str) -> str:
         """It, for people."""

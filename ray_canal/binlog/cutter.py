@@ -20,7 +20,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkHead, RawChunk
+from ray_canal.binlog.chunk import (
+    FLAVOR_MARIADB,
+    FLAVOR_MYSQL,
+    ChunkHead,
+    OnUndecodable,
+    RawChunk,
+)
 from ray_canal.binlog.events import parse_format_description, parse_heartbeat, parse_rotate
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
@@ -46,7 +52,7 @@ class ChunkCutter:
     `contiguous`: the bytes are a file's, so an event's place is where it was read; without it they
     are a dump's, where a server may leave events out and headers tell their events' places. (Of
     MariaDB 11.4 and later, those within a transaction tell none: they follow one on the other.)
-    `skips`: places (file, offset) of events that may be left out.
+    `skips`: places (file, offset) of events that may be left out; `on_undecodable`: see ChunkHead.
     """
 
     def __init__(
@@ -57,9 +63,11 @@ class ChunkCutter:
         contiguous: bool = False,
         sequence: int = 0,
         skips: Iterable[tuple[str, int]] = (),
+        on_undecodable: OnUndecodable = "stop",
     ) -> None:
         self.journal_name = ""
         self._skips = frozenset(skips)
+        self._on_undecodable = on_undecodable
         self.created_s = 0  # when the server created that file; 0: not told yet
         self.heartbeat_position = 0
         self.server_version = ""
@@ -270,6 +278,7 @@ class ChunkCutter:
                 gtids=int(state[walk.GTIDS]),
                 created_s=self.created_s,
                 skips=self._skips_here() if self._skips else (),
+                on_undecodable=self._on_undecodable,
             ),
             data=data,
         )

@@ -6,6 +6,7 @@ come out.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ray_canal.binlog.chunk import (
     EVENT,
     GTID,
     QUERY,
+    ChunkHead,
     ChunkInfo,
     ChunkLayout,
     DecodedChunk,
@@ -31,8 +33,8 @@ from ray_canal.binlog.layout import ArenaSketch, aligned, place_queries, table_l
 from ray_canal.binlog.measure import RowsFailure, Work, failed, failed_row, lacks_before, measure
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.binlog.text_check import broken_row, has_broken_text
-from ray_canal.binlog.walked import at_event, how_to_pass
-from ray_canal.errors import UnsupportedEvent
+from ray_canal.binlog.walked import at_event, file_position, how_to_pass, letter_of
+from ray_canal.errors import DecodeError, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.json.column import fill_json
@@ -44,9 +46,11 @@ from ray_canal.kernels.rows.records import place_rows
 from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large, shortened
 from ray_canal.model.arrays import Bytes, Int64s, Records
+from ray_canal.model.schema_record import EVENT_AT, Quarantined
 from ray_canal.types.charset_tables import tables as charset_tables
 
 _JSON_FACTOR, _JSON_FACTOR_STEP = 2, 4
+_LEFT_OUT_MAX = 100
 """Text bytes laid out per byte of binary JSON: first guess, and growth."""
 _CELLS_MIN = 4096
 """Room for the places of a window's values (kernels/rows/fill.py)."""
@@ -54,6 +58,8 @@ ARENA_FACTOR_MAX, ARENA_FREE_BYTES = 1100, 64 << 20
 """A chunk's arena has at most FACTOR bytes for each of the chunk, and FREE. A NULL is one bit that
 becomes two slots of at most 32 bytes, DEFLATE makes up to 1,032 bytes of one: so whole images keep
 to it. A wide table whose images leave columns out may not, as its rows have slots for them all."""
+
+
 class _MoreRoom(Exception):
     """JSON texts are longer than was laid out."""
 
@@ -86,8 +92,10 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         except RowsFailure as rows_failed:
             at = int(parsed.bodies[rows_failed.number, 0]) - event_types.HEADER_BYTES
             error = at_event(rows_failed.error, raw, at)
-            if error.position in raw.head.skips:
-                parsed = _without(parsed, rows_failed.number, str(error))
+            position = file_position(raw, at)
+            if _may_pass(raw.head, parsed, position):
+                letter = letter_of(raw, at, position)
+                parsed = _without(parsed, rows_failed.number, error, raw.head.skips, letter)
                 continue
             count, failure = rows_failed.number, how_to_pass(error)
         except _MoreRoom:
@@ -110,7 +118,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         seconds,
         renamed,
         parsed.records,
-        parsed.quarantined,
+        (*parsed.quarantined, *_letters(raw.head, parsed)),
         parsed.pieces,
         thins,
         parsed.skipped,
@@ -118,7 +126,36 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
     return info, chunk
 
 
-def _without(parsed: ParsedChunk, number: int, why: str) -> ParsedChunk:
+def _may_pass(head: ChunkHead, parsed: ParsedChunk, position: int) -> bool:
+    """Return whether an event whose rows cannot be read is left out. Each one costs another turn,
+    and many of them are not events' fault."""
+    if position in head.skips:
+        return True
+    return head.on_undecodable != "stop" and len(parsed.skipped) < _LEFT_OUT_MAX
+
+
+def _letters(head: ChunkHead, parsed: ParsedChunk) -> Iterator[Quarantined]:
+    """Return what is kept of events that were left out."""
+    for event in parsed.skipped:
+        if event.letter:
+            yield Quarantined(
+                parsed.log,
+                head.journal_name,
+                event.position,
+                ((EVENT_AT, str(event.position)),),
+                time.time(),
+                event.reason,
+                event.letter,
+            )
+
+
+def _without(
+    parsed: ParsedChunk,
+    number: int,
+    error: DecodeError,
+    skips: tuple[int, ...],
+    letter: bytes,
+) -> ParsedChunk:
     """The parse with an event that moves cursors, no more: its rows cannot be read."""
     events = parsed.events.copy()
     event = events[number]
@@ -126,7 +163,8 @@ def _without(parsed: ParsedChunk, number: int, why: str) -> ParsedChunk:
         int(event["position"]),
         event_name(int(event["type_code"])),
         int(event["length"]),
-        f"source.skip_events; {why}",
+        f"source.{'skip_events' if error.position in skips else 'on_undecodable'}; {error}",
+        letter,
     )
     hide(events, np.arange(len(events)) == number)
     return replace(parsed, events=events, skipped=(*parsed.skipped, skipped))

@@ -75,7 +75,8 @@ class ParsedChunk:
     `bodies` runs parallel to them: the offset in RawChunk.data just behind the event header, and
     that of its end (checksum excluded). `changes` are those of schemas, for subscribers; `records`
     and `quarantined` are to be kept durably before the chunk is handed out. `pieces` of
-    transactions: see binlog/trail.py. `skipped`: events that were left out.
+    transactions: see binlog/trail.py. `skipped`: events that were left out. `log`: the log that
+    they are of, as SchemaRecord.server has it.
     """
 
     events: Records
@@ -90,3 +91,4 @@ class ParsedChunk:
     stage_seconds: dict[str, float] = field(default_factory=dict)
     pieces: Int64s | None = None
     skipped: tuple[SkippedEvent, ...] = ()
+    log: str = ""

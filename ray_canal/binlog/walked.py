@@ -19,6 +19,7 @@ from ray_canal.binlog.chunk import (
     SkippedEvent,
 )
 from ray_canal.binlog.events import event_name, may_be_skipped
+from ray_canal.binlog.packed_chunk import pack, single_event
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.jit import read_only
@@ -99,25 +100,37 @@ def walk(raw: RawChunk) -> Walked:
         if code == w.OK:
             return replace(walked, skipped=tuple(skipped)) if skipped else walked
         position = file_position(raw, at)
-        reason = _may_pass(raw.head, code, kind, position)
+        error = at_event(_error(code, kind, data[at:]), raw, at)
+        reason = _may_pass(raw.head, code, kind, position, error)
         if not reason:
-            error = at_event(_error(code, kind, data[at:]), raw, at)
             if code in (w.UNSUPPORTED, w.INCIDENT):
                 how_to_pass(error)
             return replace(walked, failure=error, skipped=tuple(skipped))
         size_bytes = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
-        skipped.append(SkippedEvent(position, event_name(kind), size_bytes, reason))
+        letter = letter_of(raw, at, position)
+        skipped.append(SkippedEvent(position, event_name(kind), size_bytes, reason, letter))
         data = _ignorable(data, at, size_bytes, has_checksum=raw.head.has_checksum)
 
 
-def _may_pass(head: ChunkHead, code: int, kind: int, position: int) -> str:
-    """Why an event that cannot be read is left out; empty: it is not."""
+def _may_pass(head: ChunkHead, code: int, kind: int, position: int, error: DecodeError) -> str:
+    """Why an event that cannot be read is left out; empty: it is not. Bytes that may have changed
+    on their way, and what a server says that it has lost, are left out by their place alone."""
     if code == w.UNSUPPORTED and kind in event_types.OLD:
         return "servers before MySQL 5.0.3 wrote such; Canal leaves it out, too"
     whole = code not in (w.BAD_LENGTH, w.BAD_FRAME)
     if whole and position in head.skips and may_be_skipped(kind):
         return "source.skip_events"
+    lost = code in (w.BAD_CHECKSUM, w.INCIDENT)
+    if whole and not lost and head.on_undecodable != "stop" and may_be_skipped(kind):
+        return f"source.on_undecodable; {error}"
     return ""
+
+
+def letter_of(raw: RawChunk, at: int, position: int) -> bytes:
+    """Return what is kept of an event that is left out; empty unless that is wanted."""
+    if raw.head.on_undecodable != "dead_letter" or position in raw.head.skips:
+        return b""
+    return pack(single_event(raw, at, position))
 
 
 def _ignorable(data: Bytes, at: int, size_bytes: int, *, has_checksum: bool) -> Bytes:
@@ -136,7 +149,7 @@ def how_to_pass(error: DecodeError) -> DecodeError:
     """The error with what lets its event pass."""
     place = f"{error.journal_name}:{error.position}"
     error.args = (
-        f'{error.args[0]}. To go on without this one event, and what it changed, set '
+        f"{error.args[0]}. To go on without this one event, and what it changed, set "
         f'source.skip_events = ["{place}"] and start again',
     )
     return error

@@ -17,6 +17,7 @@ from ray_canal.cli import snapshot_control as snapshot_control  # its commands
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.decode import decode
+from ray_canal.cli.nodes import nodes
 from ray_canal.cli.options import (
     NAMESPACE,
     ConfigPath,
@@ -30,6 +31,7 @@ from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.sinks import sink_app, start_all
 from ray_canal.cli.snapshot import snapshot
+from ray_canal.cli.standby import stand_by, with_standby
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
@@ -61,6 +63,9 @@ def start(
         bool, typer.Option(help="Return at once when it runs, on a running Ray cluster.")
     ] = False,
     replace: Replace = True,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait while another head of CONFIG is active.")
+    ] = False,
 ) -> None:
     """Start the destinations of CONFIG.
 
@@ -76,6 +81,8 @@ def start(
     from ray_canal.config import load
 
     deployment = load(config)
+    if standby:
+        deployment = with_standby(deployment)
     if deployment.log is not None:
         write_to_stderr(deployment.log.format, deployment.log.level)
     connect_ray(deployment, local=not detach)
@@ -85,6 +92,9 @@ def start(
     names = canal.start(deployment, replace=replace)
     for name in names:
         typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
+    if deployment.ray.standby:
+        stand_by(deployment, detach=detach)
+        return
     for server in canal.server_status(namespace=namespace) if deployment.server else ():
         typer.echo(f"Canal's TCP protocol: {server.get('address')}")
     open_ports(deployment)
@@ -149,6 +159,7 @@ def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
 app.command()(apply)
 app.command()(status)
 app.command()(explain)
+app.command()(nodes)
 app.command()(position)
 
 

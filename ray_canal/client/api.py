@@ -10,15 +10,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
 from ray_canal.actors import launch, registry
-from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor
 from ray_canal.actors.controller import controller as find_controller
-from ray_canal.actors.placement_table import PlacementTable, process_for, share_here
+from ray_canal.actors.homes import cluster_nodes, head_of
+from ray_canal.actors.placement_table import PlacementTable, home_for, share_here
 from ray_canal.actors.standby_pool import start_one
 from ray_canal.client.joining import connect_ray
+from ray_canal.client.succession import take_part
 from ray_canal.config import CanalConfig, ServerConfig, load
+from ray_canal.config.node import HEAD
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
@@ -48,12 +51,17 @@ def start(
     left as it is; with another, it is started over, goes on at its cursors, and a warning names the
     keys. `replace` false: that is refused with ConfigError, as a changed place of the cursors
     always is. With a [server] section, Canal's TCP port is opened, too; see `serve`.
+    With `ray.standby`, nothing is started and no name returned while another head is active; this
+    one takes over when that is gone.
     """
     canal = load(config)
     connect_ray(canal)
     known = set(registry.destinations(canal.ray.namespace))
-    _start_processes(canal)
+    if not canal.ray.standby:
+        _start_processes(canal)
     controller = find_controller(canal.ray.namespace, canal.ray.spare)
+    if canal.ray.standby and not take_part(canal, controller):
+        return []
     names = [instance.destination for instance in canal.instance]
     # Passwords in clear text go no further than to the head node, and by memory alone.
     config_json = canal.model_dump_json()
@@ -103,18 +111,19 @@ def _end_notifier(namespace: str) -> None:
 
 
 def _start_processes(canal: CanalConfig) -> None:
-    """Begin what a controller would begin when it has started itself: the processes of
+    """Begin what a controller would begin when it has started itself, on the head: the processes of
     destinations that do not share one, and the spare."""
     namespace = canal.ray.namespace
     names = {instance.destination for instance in canal.instance}
     placed = set(PlacementTable(namespace).names())
     share = share_here(canal.ray.destinations_per_process, names, placed)
-    if not share and canal.ray.spare:
-        start_one()
+    here = {each.destination for each in canal.instance if each.node == HEAD}
+    if here and not share and canal.ray.spare:
+        start_one(head_of(cluster_nodes()))
     if share <= 1:
-        for name in sorted(names - placed):
-            process = process_for(name, {}, share, registry.STORE_PREFIX)
-            launch.store_process(process, namespace, share == 1)
+        for name in sorted(here - placed):
+            home = home_for(name, {}, share, registry.STORE_PREFIX)
+            launch.store_process(*home, namespace)
 
 
 def serve(
@@ -154,7 +163,7 @@ def changed_server_keys(server: ServerConfig, namespace: str) -> set[str]:
     for reply in asked:
         try:
             keys.update(_get(reply, timeout=_COMPARE_S))
-        except (RayActorError, GetTimeoutError, InstanceNotRunning):
+        except (*ACTOR_AWAY, GetTimeoutError, InstanceNotRunning):
             keys.add("a server does not answer")
     return keys
 
@@ -188,11 +197,20 @@ def destinations(*, namespace: str = registry.NAMESPACE) -> list[str]:
     return registry.destinations(namespace)
 
 
+def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
+    """Return the nodes of the cluster: `node` (its id), `head`, `draining`, `cpus`, `labels`, its
+    `destinations` and what they take: `bytes_per_second` of their logs, `memory_bytes`. Raises
+    InstanceNotRunning: no deployment runs in this namespace."""
+    connect_ray()
+    found: list[dict[str, Any]] = _get(_controller(namespace).nodes.remote())
+    return found
+
+
 def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     """Close Canal's TCP port and its connections. The destinations go on."""
     connect_ray()
     for handle in registry.find_servers(namespace):
-        with contextlib.suppress(RayActorError):
+        with contextlib.suppress(*ACTOR_AWAY):
             ray.get(handle.stop.remote())
         ray.kill(handle, no_restart=True)
 
@@ -207,19 +225,20 @@ def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     """Stop a destination. Cursors stay; a later start resumes without loss. Raises
     InstanceNotFound."""
     connect_ray()
-    try:
-        controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-    except ValueError:
-        controller = None
     registry.find_store(destination, namespace)
-    if controller is None:
+    _get(_controller(namespace).stop.remote(destination))
+    if not PlacementTable(namespace).names():
+        _end_notifier(namespace)
+
+
+def _controller(namespace: str) -> Any:
+    try:
+        return ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
+    except ValueError:
         raise InstanceNotRunning(
             f"no controller runs in namespace {namespace!r}; "
             "start one with `ray-canal start CONFIG`"
-        )
-    _get(controller.stop.remote(destination))
-    if not PlacementTable(namespace).names():
-        _end_notifier(namespace)
+        ) from None
 
 
 def status(
@@ -297,5 +316,5 @@ def _get(reference: Any, timeout: float | None = None) -> Any:
         return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
         raise raised_by_actor(error) from None
-    except RayActorError as error:
+    except ACTOR_AWAY as error:
         raise InstanceNotRunning(f"the actor went away during the call: {error}") from error

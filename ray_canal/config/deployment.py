@@ -11,6 +11,7 @@ from ray_canal.config.console import ConsoleConfig
 from ray_canal.config.filters import FilterConfig
 from ray_canal.config.flight import FlightConfig
 from ray_canal.config.log import LogConfig
+from ray_canal.config.node import HEAD, NodeText
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.section import Section
 from ray_canal.config.server import ServerConfig
@@ -27,13 +28,19 @@ class RayConfig(Section):
 
     `destinations_per_process` 0: each destination has a process for its log and one for its
     upstream; else so many share one process with both. "auto": 1 on up to 4 CPUs, 0 on more, and as
-    many as make one process a CPU where there are more destinations than CPUs.
+    many as make one process a CPU where there are more destinations than CPUs. `node` is for
+    destinations that name none: see config/node.py. `standby`: several heads have this
+    configuration, and one is active, which another one replaces when it has not said for `lease_s`
+    that it is there.
     """
 
     address: str = ""
     namespace: str = "ray_canal"
     spare: bool = True  # keep a process ready, so that a destination comes back sooner
     destinations_per_process: Literal["auto"] | int = "auto"
+    node: NodeText = HEAD
+    standby: bool = False
+    lease_s: float = Field(default=5.0, ge=0.5)
 
     @model_validator(mode="after")
     def _share(self) -> RayConfig:
@@ -56,7 +63,9 @@ class InstanceConfig(Section):
     store: StoreConfig = StoreConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     tsdb: TsdbConfig = TsdbConfig()
+    node: NodeText = ""
     decoders: Literal["auto"] | int = "auto"
+    decoders_min: int = Field(1, ge=1)
     chunk_bytes: int = Field(24 << 20, ge=_CHUNK_BYTES_MIN)
     linger_ms: float = Field(5.0, ge=0)
     decode_timeout_s: float = Field(120.0, gt=0)
@@ -132,6 +141,39 @@ class CanalConfig(Section):
                     f"{instance.destination}: a server ends the dump of the one when the other "
                     "comes; give each its own, or 0"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_fit(self) -> CanalConfig:
+        """Let each instance know its nodes, and refuse those that would lose its records."""
+        for instance in self.instance:
+            if not instance.node:
+                default = HEAD if instance.source.files else self.ray.node
+                object.__setattr__(instance, "node", default)  # frozen
+            if instance.node == HEAD or self.meta.shared:
+                continue
+            where = f"destination {instance.destination}: node = {instance.node!r}"
+            if self.meta.backend in ("sqlite", "memory"):
+                raise ValueError(
+                    f"{where} may move to another machine, which does not have its cursors "
+                    f'(meta.backend = "{self.meta.backend}"): keep them in "mysql" or "redis"; or '
+                    "say meta.shared = true, if meta.path is on a disk that all nodes share"
+                )
+            if instance.tsdb.path:
+                raise ValueError(
+                    f"{where} may move to another machine, which does not have its schemas "
+                    "(tsdb.path): leave it out, so that they are beside the cursors"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _heads_share_cursors(self) -> CanalConfig:
+        if self.ray.standby and not self.meta.shared and self.meta.backend in ("sqlite", "memory"):
+            raise ValueError(
+                "ray.standby: another head has to find the cursors, which are in "
+                f'meta.backend = "{self.meta.backend}": keep them in "mysql" or "redis"; or say '
+                "meta.shared = true, if meta.path is on a disk that all heads share"
+            )
         return self
 
     @model_validator(mode="after")

@@ -53,6 +53,11 @@ def read(reference: str) -> str:
         ) from None
 
 
+def is_known(reference: str) -> bool:
+    """Return whether `read` finds the secret behind `kept:NAME` on this machine."""
+    return reference in _told or (_folder() / _name_in(reference)).exists()
+
+
 def keep(text: str) -> str:
     """Write a secret; its reference."""
     name = secrets.token_hex(16)

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ray_canal.config.node import NodeText
 from ray_canal.config.section import FilePath, SecretText, Section
 
 Right = Literal["read", "ack", "subscribe", "admin"]
@@ -144,6 +145,7 @@ class ServerConfig(DoorConfig):
 
     port: int = Field(11111, ge=0, le=65535)
     replicas: int = Field(1, ge=1, le=64)
+    node: NodeText = ""
     login_timeout_s: float = Field(10.0, gt=0)
     idle_timeout_s: float = Field(3600.0, gt=0)
     stall_timeout_s: float = Field(60.0, gt=0)

@@ -59,6 +59,8 @@ class SourceConfig(Section):
     hidden_key: str = "auto"
     # Events that are left out if they cannot be read, each by its place: "mysql-bin.000012:4711".
     skip_events: tuple[str, ...] = ()
+    # Others that cannot be read; "dead_letter": they are kept for `ray-canal redrive`.
+    on_undecodable: Literal["stop", "skip", "dead_letter"] = "stop"
     receive_buffer_bytes: int = Field(4 << 20, ge=64 << 10)
     event_bytes_max: int = Field((1 << 30) + (1 << 20), ge=1 << 20)
     tls: TlsConfig = TlsConfig()

@@ -68,10 +68,11 @@ MYSQL_TABLES = ("canal_epoch", "canal_cursor", "canal_schema", "canal_quarantine
 class MetaConfig(Section):
     """Settings of [meta]: where cursors are kept. `path` is a file on a disk that survives the head
     node's restart; the rest is for servers. `database`: MySQL's database, or what Redis's keys
-    begin with."""
+    begin with. `shared`: `path` is on a disk that all nodes share, with locks that hold."""
 
     backend: Literal["sqlite", "memory", "mysql", "redis"] = "sqlite"
     path: FilePath = "meta.db"
+    shared: bool = False
     address: str = ""
     username: str = ""
     password: SecretText = ""

@@ -12,6 +12,7 @@ from typing import Any
 from ray_canal.config import CanalConfig
 from ray_canal.console.live_tail import masked
 from ray_canal.errors import ConfigError
+from ray_canal.model.schema_record import held_name
 from ray_canal.redrive import decode_held, held, release
 from ray_canal.render import changes
 
@@ -35,7 +36,7 @@ def shown_chunks(config: CanalConfig, destination: str) -> list[dict[str, Any]]:
     return [
         {
             "place": f"{chunk.journal_name}:{chunk.position}",
-            "tables": [".".join(name) for name in chunk.tables],
+            "tables": [held_name(pair) for pair in chunk.tables],
             "bytes": chunk.size_bytes,
         }
         for chunk in held(config, destination)

@@ -150,6 +150,13 @@ class Destination:
     async def wait_running(self, timeout: float) -> None:
         await self._lifecycle.wait_running(timeout)
 
+    def load(self) -> tuple[float, float]:
+        """Return what it takes of its node: bytes of binlog a second, bytes of log in memory."""
+        pipeline = self.state.log.pipeline
+        fill = 0.0 if pipeline is None else float(pipeline.store.stats()["fill"])
+        held_bytes = fill * self.state.config.now.store.capacity_bytes
+        return self.activity.rates.per_second()["bytes_per_second"], held_bytes
+
     async def status(self) -> dict[str, Any]:
         return await self._report.status()
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.decode_window import DecodeWindow
 from ray_canal.destination.ports import Fetched, Runtime, Upstream
 from ray_canal.destination.stages import Reading, Stages
 from ray_canal.destination.wakeup import wait_with_timeout
@@ -41,6 +42,9 @@ class Pump:
         self._config = config
         self._runtime = runtime
         self.decoders = runtime.decoders(config)
+        self.window = DecodeWindow(config.decoders_min, self.decoders)
+        self._taken = asyncio.Event()
+        self._kept_back_s = 0.0
         self._upstream: Upstream | None = None
         self._closed = False
         self.stages = Stages()
@@ -72,7 +76,7 @@ class Pump:
         puts one into it. Raises what a stage raised, InstanceNotRunning: see _watched.
         """
         assert self._upstream is not None
-        queue = Queue(maxsize=chunks_ahead(self.decoders))
+        queue = Queue()
         produce = self._produce(self._upstream, queue, wait_for_room)
         await self._watched(produce, self._consume(self._upstream, queue, deliver))
 
@@ -122,10 +126,18 @@ class Pump:
             fetched = await waiting.pop(0)()
             finished = fetched.reading is not None and self._finished(fetched.reading)
             if fetched.info is not None:
-                await queue.put(fetched)
+                await self._wait_for_window(queue)
+                queue.put_nowait(fetched)
             elif finished:
-                await queue.put(None)
+                queue.put_nowait(None)
                 return
+
+    async def _wait_for_window(self, queue: Queue) -> None:
+        while queue.qsize() >= chunks_ahead(self.window.size):
+            began_s = time.perf_counter()
+            self._taken.clear()
+            await self._taken.wait()
+            self._kept_back_s += time.perf_counter() - began_s
 
     async def _room(self, chunks: int, wait_for_room: WaitForRoom) -> None:
         began_s = time.perf_counter()
@@ -139,6 +151,7 @@ class Pump:
     async def _consume(self, upstream: Upstream, queue: Queue, deliver: Deliver) -> None:
         while True:
             began_s = time.perf_counter()
+            in_use = -(-queue.qsize() // 2)
             fetched = await queue.get()
             if fetched is None:
                 return
@@ -147,6 +160,10 @@ class Pump:
             seconds = log_chunk.info.stage_seconds
             waited_s = added_s - began_s - seconds.get("buffer", 0.0)
             self.stages.add("buffer", waiting_s=max(waited_s, 0.0))
+            self._taken.set()
+            await asyncio.sleep(0)  # what was kept back says so
+            self.window.note(in_use, self._kept_back_s, max(waited_s, 0.0))
+            self._kept_back_s = 0.0
             self.stages.add_chunk(seconds)
             await deliver(log_chunk, fetched.payload)
             upstream.delivered()

@@ -16,7 +16,13 @@ from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
 from ray_canal.model.position import EntryPosition, SourceIdentity
-from ray_canal.model.schema_record import SNAPSHOT, Quarantined, SchemaRecord
+from ray_canal.model.schema_record import (
+    EVENT_AT,
+    SNAPSHOT,
+    Quarantined,
+    SchemaRecord,
+    held_name,
+)
 from ray_canal.schema.history import place_of
 from ray_canal.schema.records import expired, log_number, numbered_log, present_log
 from ray_canal.schema.table_changes import known_tables, table_changes
@@ -135,7 +141,7 @@ class SchemaRecords:
             self._measure()  # some of it may have been given back
         if total() <= self._bytes_max:
             return
-        names = sorted({f"{schema}.{table}" for c in chunks for schema, table in c.tables})
+        names = sorted({held_name(pair) for c in chunks for pair in c.tables})
         raise QuarantineFull(
             f"the quarantine is full: events of {', '.join(names)} would make it {total()} bytes, "
             f"tsdb.quarantine_bytes_max is {self._bytes_max}. Say what its tables looked like "
@@ -191,7 +197,13 @@ class SchemaRecords:
         return await asyncio.to_thread(read)
 
     def quarantined(self) -> list[str]:
-        return [f"{schema}.{table}" for schema, table in sorted(self._quarantined)]
+        """Return the tables whose events are held aside."""
+        return [held_name(pair) for pair in sorted(self._quarantined) if pair[0] != EVENT_AT]
+
+    @property
+    def dead_letters(self) -> int:
+        """Number of events that could not be decoded and are kept."""
+        return sum(schema == EVENT_AT for schema, _ in self._quarantined)
 
     async def close(self) -> None:
         await self._thread.close(lambda: self._opened.close() if self._opened else None)

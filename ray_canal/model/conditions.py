@@ -110,6 +110,12 @@ def _quarantine(status: Status) -> Iterator[Finding]:
         yield Finding(len(tables), f"tables in quarantine: {names}", is_on=bool(tables))
 
 
+def _dead_letters(status: Status) -> Iterator[Finding]:
+    count = value_at(status, "dead_letters")
+    if count is not None:
+        yield Finding(count, f"{count} events could not be decoded and are kept", is_on=count > 0)
+
+
 def _subscribers(status: Status) -> Iterator[Finding]:
     for client_id, place in value_at(status, "store.subscribers", {}).items():
         failure = place.get("failure")
@@ -223,6 +229,18 @@ CONDITIONS = (
         severity="warning",
         summary="Events of tables whose columns are not known are in quarantine.",
         advice="`ray-canal redrive CONFIG NAME --schema FILE` decodes them.",
+    ),
+    Condition(
+        alert="CanalDeadLetters",
+        event="dead_letters",
+        find=_dead_letters,
+        metric="canal_dead_letters",
+        compare=">",
+        threshold=0,
+        for_s=0,
+        severity="warning",
+        summary="Events could not be decoded and are kept as dead letters.",
+        advice="`ray-canal redrive CONFIG NAME` decodes them with a version that can.",
     ),
     Condition(
         alert="CanalErrors",

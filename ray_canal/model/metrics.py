@@ -65,6 +65,7 @@ METRICS = (
     ),
     Metric("canal_quarantine_bytes", "quarantine_bytes", "Bytes of events that are held aside"),
     Metric("canal_quarantined_tables", "quarantined_tables", "Tables whose events are held aside"),
+    Metric("canal_dead_letters", "dead_letters", "Events that could not be decoded and are kept"),
     Metric("canal_rows_total", "rows", "Rows decoded", "counter"),
     Metric("canal_bytes_total", "bytes", "Binlog bytes decoded", "counter"),
     Metric("canal_entries_total", "entries", "Entries put into the log", "counter"),

@@ -89,10 +89,21 @@ class SchemaRecord:
 Records = tuple[SchemaRecord, ...]
 
 
+EVENT_AT = ""
+"""In place of a schema: what follows is the position of one event, of any table."""
+
+
+def held_name(pair: tuple[str, str]) -> str:
+    """Return how people call what is held aside."""
+    schema, name = pair
+    return f"the event at {name}" if schema == EVENT_AT else f"{schema}.{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Events that could not be decoded, as no schema of their tables was known: the raw chunk that
-    holds them (schema/quarantine.py packs it)."""
+    """Events that could not be decoded: the raw chunk that holds them (binlog/packed_chunk.py packs
+    it). `tables`: those whose schema was not known; or EVENT_AT and the position of one event that
+    could not be decoded itself, a dead letter."""
 
     server: str
     journal_name: str

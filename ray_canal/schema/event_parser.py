@@ -14,6 +14,7 @@ from ray_canal.binlog.assemble import Without, assemble
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.events import parse_query
+from ray_canal.binlog.packed_chunk import pack
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
 from ray_canal.binlog.walked import Walked, digest_pieces, names_transactions, walk
@@ -32,7 +33,6 @@ from ray_canal.schema.ddl.statements import classify
 from ray_canal.schema.history import Place, place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Name, Names
-from ray_canal.schema.quarantine import pack
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.schema.table_state import session_of
 
@@ -100,6 +100,8 @@ class EventParser:
             without_kinds(parsed, self._wanted)
         if self._keeper is None:
             return parsed
+        if parsed.skipped or raw.head.on_undecodable != "stop":
+            parsed = replace(parsed, log=self._keeper.server)
         records = self._keeper.take_records()
         if not (records or task.changes or task.reasons):
             return parsed

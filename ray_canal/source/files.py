@@ -60,6 +60,7 @@ class BinlogFiles:
             self._config.event_bytes_max,
             contiguous=True,
             skips=self._config.skipped_places,
+            on_undecodable=self._config.on_undecodable,
         )
 
     @property
@@ -129,7 +130,8 @@ class BinlogFiles:
     def _configured_start(self) -> EntryPosition:
         config = self._config
         if config.start in ("position", "timestamp"):
-            return configured_start(config, FilesLog(self._paths, config.skipped_places))
+            log = FilesLog(self._paths, config.skipped_places, config.on_undecodable)
+            return configured_start(config, log)
         return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
 
     def _open_file(self, position: int = BINLOG_START) -> None:

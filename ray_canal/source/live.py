@@ -192,6 +192,7 @@ class LiveSource:
             self._first_chunk_bytes,
             self._config.event_bytes_max,
             skips=self._config.skipped_places,
+            on_undecodable=self._config.on_undecodable,
         )
 
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:

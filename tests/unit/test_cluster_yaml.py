@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,100 @@ def test_kubernetes_manifests_parse() -> None:
     assert claims == [by_kind["PersistentVolumeClaim"]["metadata"]["name"]]
     mounts = {mount["name"] for mount in head["containers"][0]["volumeMounts"]}
     assert mounts == {volume["name"] for volume in head["volumes"]}
+
+
+def documents_of(page: str) -> list[dict[str, Any]]:
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
+
+
+SECRET_REF = {
+    "type": "object",
+    "required": ["secretKeyRef"],
+    "properties": {"secretKeyRef": {"type": "object", "required": ["name", "key"]}},
+}
+RAY_CLUSTER = {
+    # What KubeRay's schema of ray.io/v1 says of the keys that we use.
+    "type": "object",
+    "required": ["headGroupSpec", "workerGroupSpecs"],
+    "additionalProperties": False,
+    "properties": {
+        "rayVersion": {"type": "string"},
+        "enableInTreeAutoscaling": {"type": "boolean"},
+        "autoscalerOptions": {
+            "properties": {
+                "idleTimeoutSeconds": {"type": "integer"},
+                "upscalingMode": {"enum": ["Default", "Aggressive", "Conservative"]},
+            }
+        },
+        "gcsFaultToleranceOptions": {
+            "additionalProperties": False,
+            "required": ["redisAddress"],
+            "properties": {
+                "redisAddress": {"type": "string"},
+                "redisPassword": {"properties": {"valueFrom": SECRET_REF}},
+                "externalStorageNamespace": {"type": "string"},
+            },
+        },
+        "headGroupSpec": {
+            "required": ["template"],
+            "properties": {"rayStartParams": {"additionalProperties": {"type": "string"}}},
+        },
+        "workerGroupSpecs": {
+            "items": {
+                "required": ["groupName", "template", "minReplicas", "maxReplicas"],
+                "properties": {
+                    "groupName": {"type": "string"},
+                    "replicas": {"type": "integer", "minimum": 0},
+                    "rayStartParams": {"additionalProperties": {"type": "string"}},
+                },
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("page", ["kubernetes.md", "kubernetes-ha.md"])
+def test_ray_clusters_have_the_keys_of_their_schema(page: str) -> None:
+    (cluster,) = (each for each in documents_of(page) if each["kind"] == "RayCluster")
+    assert cluster["apiVersion"] == "ray.io/v1"
+    jsonschema.validate(cluster["spec"], RAY_CLUSTER)
+    broken = {**cluster["spec"], "gcsFaultToleranceOption": {}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, RAY_CLUSTER)
+
+
+def test_a_head_that_may_die_has_nothing_that_would_be_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """State in Redis, cursors in MySQL, destinations on workers that have what they need."""
+    from ray_canal.config.load import load, tomllib
+    from ray_canal.config.node import NodeSelector
+
+    documents = documents_of("kubernetes-ha.md")
+    by_kind = {each["kind"]: each for each in documents}
+    spec = by_kind["RayCluster"]["spec"]
+    deployment = load(tomllib.loads(by_kind["ConfigMap"]["data"]["canal.toml"]))
+    assert deployment.meta.backend == "mysql"
+    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert "gcsFaultToleranceOptions" in spec
+    (stores,) = (each for each in spec["workerGroupSpecs"] if each["groupName"] == "stores")
+    resources = json.loads(json.loads(stores["rayStartParams"]["resources"]))
+    for node in (deployment.instance[0].node, deployment.server.node if deployment.server else ""):
+        assert NodeSelector.parse(node).matches({}, resources)
+    assert stores["minReplicas"] >= 2
+    pod = stores["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > 30  # Ray drains for so long
+    environment = {each["name"] for each in pod["containers"][0]["env"]}
+    text = by_kind["ConfigMap"]["data"]["canal.toml"]
+    assert set(re.findall(r"env:(\w+)", text)) <= environment
+    assert by_kind["Service"]["spec"]["selector"] == stores["template"]["metadata"]["labels"]
+    references = re.findall(r"name: ([\w-]+), key: ([\w-]+)", str(spec).replace("'", ""))
+    assert {name for name, _ in references} == {by_kind["Secret"]["metadata"]["name"]}
+    assert {key for _, key in references} == set(by_kind["Secret"]["stringData"])
+    assert all(f"{{name: {name}, value: \"{value}\"}}" in (ROOT / "docs/how-to/kubernetes-ha.md")
+               .read_text(encoding="utf-8") for name, value in RAY_SETTINGS.items())  # fmt: skip
 
 
 def test_kubernetes_config_map_is_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:

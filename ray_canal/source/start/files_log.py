@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, RawChunk
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, OnUndecodable, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.source.binlog_files import MAGIC, check_magic
@@ -19,9 +20,14 @@ _HEAD_BYTES = 64 << 10
 class FilesLog:
     """Files in order. `read` names those that were read: what a search cost."""
 
-    def __init__(self, paths: Sequence[Path], skips: Sequence[tuple[str, int]] = ()) -> None:
-        """`skips`: see ChunkCutter."""
-        self._skips = skips
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        skips: Sequence[tuple[str, int]] = (),
+        on_undecodable: OnUndecodable = "stop",
+    ) -> None:
+        """`skips`, `on_undecodable`: see ChunkCutter."""
+        self._passing: dict[str, Any] = {"skips": skips, "on_undecodable": on_undecodable}
         self._paths = {path.name: path for path in paths}
         self.read: list[str] = []
 
@@ -62,7 +68,7 @@ class FilesLog:
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         path = self._paths[journal_name]
         self.read.append(journal_name)
-        cutter = ChunkCutter(chunk_bytes, contiguous=True, skips=self._skips)
+        cutter = ChunkCutter(chunk_bytes, contiguous=True, **self._passing)
         cutter.begin_file(journal_name)
         with open(path, "rb") as file:
             check_magic(path, file.read(len(MAGIC)))

@@ -115,7 +115,7 @@ def log_of(config: InstanceConfig) -> Iterator[Log]:
     source = config.source
     if source.files:
         paths = [Path(each).absolute() for each in source.files]
-        yield FilesLog(list_binlogs(tuple(paths)), source.skipped_places)
+        yield FilesLog(list_binlogs(tuple(paths)), source.skipped_places, source.on_undecodable)
         return
     wake, writer = os.pipe()
     try:

@@ -90,7 +90,12 @@ class ServerLog:
         # Nobody acknowledges what is only looked at.
         changed = {"receive_buffer_bytes": buffer_bytes, "semi_sync": False}
         config = self._config.model_copy(update=changed)
-        cutter = ChunkCutter(chunk_bytes, config.event_bytes_max, skips=config.skipped_places)
+        cutter = ChunkCutter(
+            chunk_bytes,
+            config.event_bytes_max,
+            skips=config.skipped_places,
+            on_undecodable=config.on_undecodable,
+        )
         cutter.begin_file(journal_name)
         dump = BinlogDump(config, cutter)
         try:

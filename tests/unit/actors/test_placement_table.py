@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors.placement_table import Place, process_for, share_of
+from ray_canal.actors.placement_table import Home, Place, home_for, share_of
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,41 @@ def test_share(wanted: int | str, destinations: int, cpus: int, share: int) -> N
     assert share_of(wanted, destinations, cpus) == share
 
 
+def place_of(home: Home) -> Place:
+    return Place(home.process, home.share, '{"node": "any"}', "", node=home.node)
+
+
 def test_processes_fill_one_after_the_other() -> None:
     places: dict[str, Place] = {}
     for name in "abcde":
-        process = process_for(name, places, 2, "store:")
-        places[name] = Place(process, True, "", "")
+        places[name] = place_of(home_for(name, places, 2, "store:"))
     by_process: dict[str, str] = {}
     for name, place in places.items():
         by_process[place.process] = by_process.get(place.process, "") + name
     assert sorted(by_process.values()) == ["ab", "cd", "e"]
     # What was stopped makes room; who has a process of its own shares it with nobody.
     freed = places.pop("c").process
-    places["own"] = Place(process_for("own", places, 0, "store:"), False, "", "")
+    places["own"] = place_of(home_for("own", places, 0, "store:"))
     assert places["own"].process == "store:own"
-    assert process_for("f", places, 2, "store:") == freed
+    assert home_for("f", places, 2, "store:") == Home(freed, 2)
+
+
+def test_each_node_has_processes_of_its_own() -> None:
+    one, two = "1" * 56, "2" * 56
+    places: dict[str, Place] = {}
+    for name, node in zip("abcdef", (one, two, one, two, one, ""), strict=True):
+        places[name] = place_of(home_for(name, places, 2, "store:", node))
+    processes = {name: place.process for name, place in places.items()}
+    assert processes["a"] == processes["c"] != processes["b"] == processes["d"]
+    assert len(set(processes.values())) == 4
+    assert processes["f"] == "store:shared:0"
+    assert home_for("x", places, 1, "store:", one) == Home("store:x@111111111111", 1, one)
+
+
+def test_a_place_moves_with_all_that_it_says() -> None:
+    place = place_of(Home("store:x", 1))
+    moved = place.at(Home("store:x@2", 1, "2"))
+    assert (moved.process, moved.node, moved.shared) == ("store:x@2", "2", True)
+    assert moved.instance_json == place.instance_json
+    assert not moved.selector.head
+    assert Place("store:x", 0, "{}", "").selector.head

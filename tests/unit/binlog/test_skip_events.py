@@ -13,12 +13,12 @@ import pytest
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.events import event_name
+from ray_canal.binlog.packed_chunk import pack, unpack
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.schema.event_parser import EventParser
-from ray_canal.schema.quarantine import pack, unpack
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.start.files_log import FilesLog
 from ray_canal.source.start.search import Search

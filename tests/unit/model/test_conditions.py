@@ -18,6 +18,7 @@ STATUS: dict[str, Any] = {
     "purge": {"seconds": 50.0, "warning": ""},
     "quarantined": ["shop.t", "shop.u"],
     "quarantined_tables": 2,
+    "dead_letters": 3,
     "store": {
         "fill": 0.95,
         "full_s": 700.0,
@@ -56,7 +57,9 @@ def test_where_nothing_is_known_nothing_is_found() -> None:
 
 def test_events_are_told_once() -> None:
     events = [each.event for each in CONDITIONS if each.event]
-    assert sorted(events) == ["disk", "lag", "log_full", "purge", "quarantine", "subscriber"]
+    assert sorted(events) == [
+        "dead_letters", "disk", "lag", "log_full", "purge", "quarantine", "subscriber",
+    ]  # fmt: skip
 
 
 def test_a_rule_says_what_a_page_shows() -> None:

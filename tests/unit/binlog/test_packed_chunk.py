@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
+from ray_canal.binlog.packed_chunk import pack, unpack
 from ray_canal.errors import CorruptEvent
-from ray_canal.schema.quarantine import pack, unpack
 
 
 def test_packed_and_unpacked() -> None:

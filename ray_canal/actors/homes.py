@@ -1,0 +1,205 @@
+"""Which node and process each destination has, and how it gets there: `balance.py` decides.
+
+A destination whose node has ended begins elsewhere at once. From one that drains, or is too full,
+it is handed over: its next process is started first, then it ends here and begins there at its
+cursors, so that only the opening of its source is a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from ray_canal.actors import registry
+from ray_canal.actors.answers import answered
+from ray_canal.actors.balance import Demand, Node, assign
+from ray_canal.actors.loads import Loads
+from ray_canal.actors.placement import HEAD_RESOURCE
+from ray_canal.actors.placement_table import Home, Place, PlacementTable, home_for
+from ray_canal.actors.ray_internals import draining_nodes
+from ray_canal.config import InstanceConfig
+from ray_canal.config.node import NodeSelector
+from ray_canal.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_EVEN_PERIOD_S = 30.0
+_MOVES_MAX = 2
+"""So many destinations are moved at a time for an even load."""
+_START_S, _DROP_S = 90.0, 15.0
+
+
+def cluster_nodes() -> list[Node]:
+    """Return the nodes of the cluster that live."""
+    draining = draining_nodes()
+    return [
+        Node(
+            id=node["NodeID"],
+            cpus=float(node["Resources"].get("CPU", 0.0)),
+            memory_bytes=float(node["Resources"].get("memory", 0.0)),
+            labels=node.get("Labels") or {},
+            resources=frozenset(node["Resources"]),
+            is_head=HEAD_RESOURCE in node["Resources"],
+            draining=node["NodeID"] in draining,
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def head_of(nodes: Iterable[Node]) -> str:
+    """Return the id of the head node; "" if it is away."""
+    return next((node.id for node in nodes if node.is_head), "")
+
+
+class Homes:
+    """The controller's view of where destinations are. `ensure`: starts a place's process."""
+
+    def __init__(
+        self, namespace: str, table: PlacementTable, ensure: Callable[[Place], Any]
+    ) -> None:
+        self._namespace = namespace
+        self._table = table
+        self._ensure = ensure
+        self.loads = Loads()
+        self._moving: dict[str, asyncio.Task[None]] = {}
+        self._homeless: set[str] = set()
+        self._known: frozenset[tuple[str, bool]] = frozenset()
+        self._evened_s = time.monotonic()
+
+    def choose(
+        self, instances: Collection[InstanceConfig], places: Mapping[str, Place], share: int
+    ) -> dict[str, Home]:
+        """Return the homes of new destinations next to those that have one. Raises ConfigError: no
+        node fits."""
+        selectors = {each.destination: NodeSelector.parse(each.node) for each in instances}
+        chosen: dict[str, str] = {}
+        if not all(selector.head for selector in selectors.values()):
+            nodes = cluster_nodes()
+            wanted = {name: Demand(selector) for name, selector in selectors.items()}
+            chosen = assign(nodes, {**self._demands(places, head_of(nodes)), **wanted}, 0, ())
+        homes: dict[str, Home] = {}
+        taken = dict(places)
+        for each in instances:
+            name = each.destination
+            node = "" if selectors[name].head else chosen.get(name, "")
+            if not node and not selectors[name].head:
+                raise ConfigError(
+                    f"destination {name}: no node of the cluster has node = {each.node!r}, or all "
+                    "that do are draining; `ray list nodes --detail` shows labels and resources"
+                )
+            homes[name] = home_for(name, taken, share, registry.STORE_PREFIX, node)
+            taken[name] = Place(homes[name].process, share, "", "", node=node)
+        return homes
+
+    def _demands(self, places: Mapping[str, Place], head: str) -> dict[str, Demand]:
+        return {
+            name: Demand(place.selector, place.node or head, self.loads.of(name))
+            for name, place in places.items()
+        }
+
+    async def changed(self) -> bool:
+        """Return whether nodes have come, ended, or begun to drain since the last look."""
+        nodes = await asyncio.to_thread(cluster_nodes)
+        return self._known != frozenset((node.id, node.draining) for node in nodes)
+
+    async def look(self) -> None:
+        """Move those that must leave their node; now and then others, to even the load."""
+        nodes = await asyncio.to_thread(cluster_nodes)
+        self._known = frozenset((node.id, node.draining) for node in nodes)
+        places = self._table.all()
+        if all(place.selector.head for place in places.values()):
+            return
+        evens = time.monotonic() > self._evened_s + _EVEN_PERIOD_S
+        rest = {*self._moving, *self.loads.unsettled(places)}
+        demands = self._demands(places, head_of(nodes))
+        moves = assign(nodes, demands, _MOVES_MAX if evens else 0, rest)
+        if evens:
+            self._evened_s = time.monotonic()
+        self._tell_homeless({name for name, node in moves.items() if not node})
+        alive = {node.id for node in nodes}
+        for name, node in moves.items():
+            if not node or name in self._moving:
+                continue
+            place = places[name]
+            # "head" as a requirement outlives this head's id.
+            home_node = "" if place.selector.head else node
+            home = home_for(name, places, place.share, registry.STORE_PREFIX, home_node)
+            places[name] = place.at(home)
+            if place.node and place.node not in alive:
+                self._table.put(name, places[name])
+            else:
+                task = asyncio.create_task(self._hand_over(name, home))
+                self._moving[name] = task
+        for place in {places[name].process: places[name] for name in moves if moves[name]}.values():
+            self._ensure(place)
+
+    def _tell_homeless(self, names: set[str]) -> None:
+        for name in names - self._homeless:
+            logger.warning("destination %s: no node fits its `node` any more; it waits", name)
+        self._homeless = names
+
+    async def _hand_over(self, name: str, home: Home) -> None:
+        began_s = time.monotonic()
+        try:
+            # Its start is most of the time, and goes on here meanwhile.
+            place = self._table.get(name)
+            if place is None:
+                return
+            actor = self._ensure(place.at(home))
+            await answered(_START_S, actor.hold.remote([]))
+            place = self._table.get(name)
+            if place is None:  # it was stopped
+                return
+            self._table.put(name, place.at(home))
+            stopped_s = time.monotonic()
+            old = registry.find_store_process(place.process, self._namespace)
+            if old is not None:
+                await answered(_DROP_S, old.drop.remote(name))
+            await answered(_DROP_S, actor.hold.remote([name]))
+            now_s = time.monotonic()
+            logger.warning(
+                "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",
+                name, home.node[:12] or "of the head", now_s - began_s, now_s - stopped_s,
+            )  # fmt: skip
+            self._end_if_empty(place)
+        except (RayError, asyncio.TimeoutError) as error:
+            # The next look finds where it is now.
+            logger.warning("destination %s could not be handed over: %s", name, error)
+        finally:
+            self.loads.moved(name)
+            del self._moving[name]
+
+    def _end_if_empty(self, left: Place) -> None:
+        """End the process that a destination has left, if it holds no other."""
+        old = registry.find_store_process(left.process, self._namespace)
+        others = [each.process for each in self._table.all().values()]
+        if old is not None and left.process not in others:
+            ray.kill(old, no_restart=True)
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each node, with its destinations and what they take."""
+        nodes = cluster_nodes()
+        demands = self._demands(self._table.all(), head_of(nodes))
+        found = []
+        for node in nodes:
+            held = {name: each.load for name, each in demands.items() if each.node == node.id}
+            found.append(
+                {
+                    "node": node.id,
+                    "head": node.is_head,
+                    "draining": node.draining,
+                    "cpus": node.cpus,
+                    "labels": dict(node.labels),
+                    "destinations": sorted(held),
+                    "bytes_per_second": sum(load.bytes_per_s for load in held.values()),
+                    "memory_bytes": sum(load.memory_bytes for load in held.values()),
+                }
+            )
+        return found

@@ -1,0 +1,43 @@
+"""`nodes`: which destinations run where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ray_canal.cli.options import NAMESPACE, Namespace
+from ray_canal.model.quantities import size_text
+
+_NAMED = 6
+
+
+def nodes(
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show each node of the cluster, the destinations that run there and what they take."""
+    import ray_canal as canal
+
+    found = canal.nodes(namespace=namespace)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for line in lines(found):
+        typer.echo(line)
+
+
+def lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Return a line for each node."""
+    for each in found:
+        what = [f"{each['cpus']:g} CPUs"]
+        what += [word for word in ("head", "draining") if each[word]]
+        names = each["destinations"]
+        told = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+        yield (
+            f"{each['node'][:12]}  {', '.join(what)}: {len(names)} destinations, "
+            f"{size_text(each['bytes_per_second'])}/s, {size_text(each['memory_bytes'])} of log"
+            + (f" ({told})" if told else "")
+        )

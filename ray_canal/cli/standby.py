@@ -1,0 +1,52 @@
+"""`start --standby`: a head that is active or waits, until Ctrl-C."""
+
+from __future__ import annotations
+
+import typer
+
+from ray_canal.cli.signals import until_signal
+from ray_canal.config import CanalConfig
+
+_LOOK_S = 2.0
+
+
+def with_standby(deployment: CanalConfig) -> CanalConfig:
+    """Return the configuration with ray.standby = true. Raises ConfigError: other heads would not
+    find its cursors."""
+    from ray_canal.config import load
+
+    ray = deployment.ray.model_copy(update={"standby": True})
+    return load({**deployment.model_dump(exclude_unset=True), "ray": ray.model_dump()})
+
+
+def stand_by(deployment: CanalConfig, *, detach: bool) -> None:
+    """Tell which head is active, whenever that changes, and open Arrow Flight and the console while
+    it is this one; leave when a signal comes."""
+    import ray_canal as canal
+    from ray_canal.cli.ports import close_ports, open_ports
+
+    namespace = deployment.ray.namespace
+    told, active = "", False
+    with until_signal() as stopped:
+        while True:
+            state = canal.standing(namespace=namespace)
+            now = "nobody takes part" if state is None else _text(state)
+            if now != told:
+                typer.echo(now)
+                told = now
+            if active != bool(state and state["active"]):
+                active = not active
+                (open_ports if active else close_ports)(deployment)
+            if detach:
+                return
+            if stopped.wait(_LOOK_S):
+                break
+    canal.leave(namespace=namespace)
+    typer.echo("this head has left; another one takes over", err=True)
+
+
+def _text(state: dict[str, object]) -> str:
+    if state["active"]:
+        return "this head is active"
+    failure = f" ({state['error']})" if state["error"] else ""
+    return f"this head waits; {state['head']} is active{failure}"

@@ -1,0 +1,223 @@
+"""A cluster whose nodes drain, die and come, with destinations on them: a program of its own, as a
+process has one Ray.
+
+    RAY_AUTH_TOKEN=... python -m tests.fault.moving_nodes HOST:PORT FOLDER DESTINATIONS NODES
+
+The head has no CPU, so nothing but the controller is there. Rows are written all the time, the
+number of the row in each destination's table; a thread a destination reads and acknowledges them.
+Prints what was seen as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pymysql
+import ray
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.cluster_utils import Cluster
+from ray.core.generated import autoscaler_pb2
+
+import ray_canal as canal
+from ray_canal.errors import InstanceError
+
+PATIENCE_S = 150.0
+MEMORY = {"object_store_memory": 100 << 20}
+_PREEMPTION = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+
+
+def config_of(address: str, folder: str, names: list[str]) -> dict[str, Any]:
+    return {
+        "meta": {"path": f"{folder}/meta.db", "shared": True},
+        "ray": {"destinations_per_process": 2, "node": "any"},
+        "instance": [
+            {
+                "destination": name,
+                "source": {
+                    "address": address,
+                    "username": "canal_moves",
+                    "password": "in clear text",  # the head tells it to other nodes
+                    "start": "earliest",
+                },
+                "filter": {"tables": rf"moves\.{name}"},
+            }
+            for name in names
+        ],
+    }
+
+
+def until(condition: Callable[[], bool], what: str) -> float:
+    """Return the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() > began + PATIENCE_S:
+            raise TimeoutError(what)
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+class Writer(threading.Thread):
+    """Rows 1, 2, 3, … into each table."""
+
+    def __init__(self, address: str, names: list[str]) -> None:
+        super().__init__(daemon=True)
+        host, _, port = address.rpartition(":")
+        self._server = pymysql.connect(host=host, port=int(port), user="root", autocommit=True)
+        self._names = names
+        self.written = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        with self._server.cursor() as cursor:
+            while not self.over.wait(0.05):
+                for name in self._names:
+                    cursor.execute(f"insert into moves.{name} values ({self.written + 1})")
+                self.written += 1
+
+
+class Reader(threading.Thread):
+    """Takes the rows of one destination, and acknowledges them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(daemon=True)
+        self.destination = name
+        self.ids: list[int] = []
+        self.repeated = 0
+        self.longest_s = 0.0
+        self.last = time.monotonic()
+        self.over = threading.Event()
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        with canal.connect(self.destination, 1) as connector:
+            connector.subscribe(rf"moves\.{self.destination}")
+            while not self.over.is_set():
+                try:
+                    self._take(connector)
+                except InstanceError:
+                    continue  # what was not acknowledged comes again
+                except Exception as error:
+                    self.failure = error
+                    raise
+
+    def _take(self, connector: canal.Connector) -> None:
+        message = connector.get_without_ack(100, 1.0)
+        if not message:
+            return
+        found = [
+            row["after"]["id"]
+            for batch in message.batches
+            for row in batch.to_pylist()
+            if row["after"]
+        ]
+        connector.ack(message.id)
+        newest = self.ids[-1] if self.ids else 0
+        new = [id for id in found if id > newest]
+        self.repeated += len(found) - len(new)
+        self.ids += new
+        now = time.monotonic()
+        self.longest_s, self.last = max(self.longest_s, now - self.last), now
+
+    def restart_clock(self) -> None:
+        self.longest_s, self.last = 0.0, time.monotonic()
+
+
+def held() -> dict[str, list[str]]:
+    """Destinations by node, of nodes that have some."""
+    return {each["node"]: each["destinations"] for each in canal.nodes() if each["destinations"]}
+
+
+def main(address: str, folder: str, destinations: str, nodes: str) -> None:
+    names = [f"d{number}" for number in range(int(destinations))]
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
+    )
+    ray.init(address=cluster.address, log_to_driver=False)
+    workers = [cluster.add_node(num_cpus=1, **MEMORY) for _ in range(int(nodes))]
+    canal.start(config_of(address, folder, names), timeout=PATIENCE_S)
+    told: dict[str, Any] = {"counts": sorted(map(len, held().values()))}
+    writer = Writer(address, names)
+    readers = [Reader(name) for name in names]
+    for each in (writer, *readers):
+        each.start()
+    until(lambda: all(each.ids for each in readers), "rows arrive")
+    told |= drain(cluster, workers[0].node_id, readers)
+    told |= die(cluster, workers[1], names, readers)
+    told |= judge(writer, readers)
+    for name in names:
+        canal.stop(name)
+    print(json.dumps(told))
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def drain(cluster: Cluster, drained: str, readers: list[Reader]) -> dict[str, Any]:
+    """A node drains; `drain_pause_s`: the longest that a reader had no row."""
+    for reader in readers:
+        reader.restart_clock()
+    gcs = GcsClient(address=cluster.address)
+    gcs.drain_node(drained, _PREEMPTION, "test", int(time.time() * 1000) + 600_000)
+    drained_s = until(lambda: drained not in held(), "the draining node is left")
+    time.sleep(2.0)
+    return {"drained_s": drained_s, "drain_pause_s": max(each.longest_s for each in readers)}
+
+
+def die(cluster: Cluster, dying: Any, names: list[str], readers: list[Reader]) -> dict[str, Any]:
+    """A new node comes, and another one is killed."""
+    told: dict[str, Any] = {}
+    replacement = cluster.add_node(num_cpus=1, **MEMORY)
+    time.sleep(2.0)
+    before = held()
+    lost = set(before[dying.node_id])
+    for reader in readers:
+        reader.restart_clock()
+    cluster.remove_node(dying, allow_graceful=False)
+    told["died_s"] = until(
+        lambda: (
+            dying.node_id not in held()
+            and {name for each in held().values() for name in each} == set(names)
+        ),
+        "the dead node's destinations have others",
+    )
+    marks = {reader.destination: len(reader.ids) for reader in readers}
+    told["rows_s"] = until(
+        lambda: all(len(each.ids) > marks[each.destination] for each in readers), "rows arrive"
+    )
+    after = held()
+    moved = {
+        name for node, each in before.items() for name in each if name not in after.get(node, [])
+    }
+    told["moved_beyond"] = sorted(moved - lost)
+    told["to_replacement"] = len(after.get(replacement.node_id, []))
+    told["death_pause_s"] = max(reader.longest_s for reader in readers)
+    return told
+
+
+def judge(writer: Writer, readers: list[Reader]) -> dict[str, Any]:
+    """Every row has arrived, in order."""
+    writer.over.set()
+    writer.join()
+    until(
+        lambda: all(each.failure or len(each.ids) >= writer.written for each in readers),
+        "all rows have arrived",
+    )
+    wanted = list(range(1, writer.written + 1))
+    for reader in readers:
+        reader.over.set()
+    for reader in readers:
+        reader.join(10)
+    return {
+        "rows": writer.written,
+        "wrong": [each.destination for each in readers if each.ids != wanted],
+        "failures": [str(each.failure) for each in readers if each.failure],
+        "repeated": sum(each.repeated for each in readers),
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,42 @@
+"""Decoders grow with the load, their demand is shown, and Ray's autoscaler adds a node for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_subscribers import filled
+from tests.servers import Server
+
+ROWS = 300_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_demand_is_shown_and_a_node_comes(mysql97: Server, tmp_path: Path) -> None:
+    """P3."""
+    filled(mysql97, "autoscaling", *((1 + 10_000 * k, 10_000) for k in range(ROWS // 10_000)))
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+    command = [sys.executable, "-m", "tests.fault.autoscaling", mysql97.address, str(tmp_path)]
+    done = subprocess.run(
+        [*command, str(ROWS)],
+        env={**os.environ, **token, "RAY_raylet_start_wait_time_s": "120"},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-4000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(told)
+    assert told["rows"] == ROWS
+    assert told["decoders_max"] > 1
+    assert told["demand_s"] is not None
+    assert told["node_s"] is not None
+    assert told["demand_s"] < told["node_s"]

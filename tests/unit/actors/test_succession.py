@@ -1,0 +1,140 @@
+"""A head's part in the lease: what it starts, keeps and ends; without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.actors import succession
+from ray_canal.actors.succession import STOPPED, Succession, kept_texts, merge
+from ray_canal.config import CanalConfig, load
+from ray_canal.errors import ConfigError
+
+LEASE_S = 0.5
+
+
+@pytest.fixture(autouse=True)
+def kv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Ray's key-value store, and a home for secrets."""
+    values: dict[str, str] = {}
+    monkeypatch.setattr(succession, "kv_get", values.get)
+    monkeypatch.setattr(succession, "kv_put", values.__setitem__)
+    monkeypatch.setattr(succession, "kv_delete", lambda key: values.pop(key, None) is not None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return values
+
+
+def config_of(folder: Path, *names: str, password: str = "env:SECRET") -> CanalConfig:
+    source = {"address": "127.0.0.1:3306", "password": password}
+    return load(
+        {
+            "meta": {"path": str(folder / "meta.db"), "shared": True},
+            "ray": {"standby": True, "lease_s": LEASE_S},
+            "instance": [{"destination": name, "source": source} for name in names],
+        }
+    )
+
+
+class Made:
+    """Notes what begins and ends."""
+
+    def __init__(self) -> None:
+        self.running: list[str] | None = None
+        self.lives = 0
+
+    async def begin(self, config: CanalConfig) -> None:
+        self.running = [each.destination for each in config.instance]
+        self.lives += 1
+
+    async def end(self) -> None:
+        self.running = None
+
+
+async def until(condition: Any) -> None:
+    async def turn() -> None:
+        while not condition():
+            await asyncio.sleep(0.02)
+
+    await asyncio.wait_for(turn(), 20)
+
+
+def test_one_is_active_and_the_next_goes_on_with_what_was_applied(tmp_path: Path) -> None:
+    async def run() -> None:
+        here, there = Made(), Made()
+        one, two = Succession("one", here), Succession("two", there)
+        # Two clusters, so two key-value stores, of the same namespace.
+        for each in (one, two):
+            each._namespace = "shared"
+        one.join(config_of(tmp_path, "a", "b"))
+        await until(lambda: here.running == ["a", "b"])
+        await until(lambda: one.state()["active"])
+        two.join(config_of(tmp_path, "b", "c"))
+        await until(lambda: two.state()["head"] != "another head")
+        assert there.running is None
+        with pytest.raises(ConfigError, match="waits as a standby"):
+            two.refuse_waiting()
+        one.refuse_waiting()
+        await one.keep(kept_texts(config_of(tmp_path, "d")))
+        await one.keep({"b": STOPPED})
+        await one.leave()
+        assert here.running is None
+        assert not one.takes_part
+        await until(lambda: there.running is not None)
+        assert there.running is not None
+        assert sorted(there.running) == ["a", "c", "d"]
+        await two.leave()
+
+    asyncio.run(run())
+
+
+def test_a_controller_that_restarts_goes_on_and_begins_nothing_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = Made()
+        one = Succession("ns", made)
+        assert not one.takes_part
+        one.refuse_waiting()
+        one.join(config_of(tmp_path, "a", password="in clear text"))
+        await until(lambda: one.state()["active"])
+        assert one._life is not None
+        one._life.cancel()
+        again = Succession("ns", made)
+        assert again.takes_part
+        assert again.state()["active"]
+        await until(lambda: again._lease is not None and again._lease.held)
+        assert made.lives == 1
+        await again.leave()
+        assert not Succession("ns", made).takes_part
+
+    asyncio.run(run())
+
+
+def test_who_was_replaced_ends_what_it_has(tmp_path: Path) -> None:
+    async def run() -> None:
+        here = Made()
+        one = Succession("ns", here)
+        one.join(config_of(tmp_path, "a"))
+        await until(lambda: one.state()["active"])
+        assert one._lease is not None
+        one._lease._backend.acquire("@ns", "somebody else")
+        await until(lambda: here.running is None)
+        await until(lambda: here.running == ["a"])  # nobody beats, so it is taken back
+        assert here.lives == 2
+        await one.leave()
+
+    asyncio.run(run())
+
+
+def test_what_runs_is_the_file_and_what_was_applied_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = config_of(tmp_path, "a", "b")
+    other = kept_texts(config_of(tmp_path, "b", "c"))
+    clear = kept_texts(config_of(tmp_path, "d", password="in clear text"))
+    assert "in clear text" not in str(clear)
+    merged = merge(mine, {**other, **clear, "a": STOPPED, "e": STOPPED})
+    assert [each.destination for each in merged.instance] == ["b", "c"]
+    assert merged.instance[1] == config_of(tmp_path, "c").instance[0]
+    assert "destination d was started at another head" in caplog.text
