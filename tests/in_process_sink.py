@@ -18,7 +18,8 @@ from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Sink
 from ray_canal.sinks.runner import Runner
 from tests.local_destination import destination_of
-from tests.lossy_calls import LoopThread, LossyCalls
+from tests.loop_thread import LoopThread
+from tests.lossy_calls import LossyCalls
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ for, as the actor lives on. Whoever does not wait for an answer any more does no
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
@@ -85,8 +84,13 @@ class LossyCalls:
         patch.setattr(calls, "find_store", lambda *_: self)
         patch.setattr(calls, "_RETRY_PAUSE_S", 0.001)
         patch.setattr(ray, "is_initialized", lambda: True)
-        patch.setattr(ray, "get", lambda what: what.result() if isinstance(what, Reply) else [])
+        patch.setattr(ray, "get", got)
         patch.setattr(ray, "cancel", lambda reply: reply.cancel())
+
+
+def got(what: Any, timeout: float | None = None) -> Any:
+    """ray.get, of a reply or of references that are none."""
+    return what.result() if isinstance(what, Reply) else []
 
 
 async def _wrapped(call: Call) -> Any:
@@ -95,20 +99,3 @@ async def _wrapped(call: Call) -> Any:
         return await call()
     except CanalError as error:
         raise RayTaskError("call", "", error) from error
-
-
-class LoopThread:
-    """An event loop in a thread of its own, with a destination on it."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(120)
-
-    def end(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()

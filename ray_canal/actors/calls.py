@@ -23,11 +23,12 @@ from typing import Any
 import ray
 from ray.exceptions import OwnerDiedError, RayError, RayTaskError
 
-from ray_canal.actors.answers import ACTOR_AWAY, answered, raised_by_actor
+from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor
 from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
+from ray_canal.actors.waiting import InThread, OnLoop, Waiting
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.destination.api import (
     BatchRequest,
@@ -40,6 +41,7 @@ from ray_canal.destination.api import (
     RollbackRequest,
     is_repeatable,
 )
+from ray_canal.destination.blocking import complete
 from ray_canal.errors import (
     CanalError,
     InstanceNotFound,
@@ -54,6 +56,7 @@ _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (*ACTOR_AWAY, InstanceNotRunning, InstanceNotFound)
+_IN_THREAD = InThread()
 
 
 def _pauses() -> Iterator[float]:
@@ -76,7 +79,7 @@ class DestinationCalls:
         self.destination = destination
         self._namespace = namespace
         self._restart_wait_s = restart_wait_s
-        self._looking: asyncio.Task[None] | None = None
+        self._on_loop = OnLoop()
         self._caller = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
@@ -89,43 +92,61 @@ class DestinationCalls:
             request = replace(request, caller=caller)
         return self._handle.submit(method, request)
 
-    async def _ready(self, request: ClientRequest) -> None:
-        """Do what `_submit` would have to wait for, without holding up the event loop."""
+    @property
+    def _is_stale(self) -> bool:
+        """True if the destination is to be looked up before the next call."""
+        return False
 
     def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:
         """Call and wait. A call that is repeatable (and not wanted `once`) is tried again while
         the destination restarts, up to a minute."""
         repeat = is_repeatable(method) and not once
-        deadline = time.monotonic() + self._restart_wait_s
-        pauses = _pauses()
-        while True:
-            try:
-                answer: R = ray.get(self._submit(method, request))
-                return self._arrived(request, answer)
-            except Exception as error:
-                self._after(error, repeat, deadline, request)
-            self._look_up()
-            time.sleep(next(pauses))
+        return complete(self._call(_IN_THREAD, method, request, repeat=repeat))
 
     async def call_async(self, method: Method[Q, R], request: Q) -> R:
         """The same, awaited. A get that is cancelled leaves no batch outstanding; see above."""
-        repeat = is_repeatable(method)
+        return await self._call(self._on_loop, method, request, repeat=is_repeatable(method))
+
+    async def take(self, request: GetRequest) -> MessageHead:
+        """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
+
+        So a batch is outstanding only if somebody has it.
+        """
+        return await self._call(
+            self._on_loop, DestinationApi.get_without_ack, request, repeat=True, withdraw=True
+        )
+
+    async def _call(
+        self,
+        waiting: Waiting,
+        method: Method[Q, R],
+        request: Q,
+        *,
+        repeat: bool,
+        withdraw: bool = False,
+    ) -> R:
         deadline = time.monotonic() + self._restart_wait_s
         pauses = _pauses()
         while True:
             reference = None
             try:
-                await self._ready(request)
+                if self._is_stale:
+                    if isinstance(request, BatchRequest):
+                        raise self.gone()
+                    await waiting.run(self._find)
                 reference = self._submit(method, request)
-                arrived: R = self._arrived(request, await reference)
-                return arrived
+                answer: R = await waiting.answer(reference)
+                return self._arrived(request, answer)
             except asyncio.CancelledError:
                 if reference is not None and isinstance(request, GetRequest):
                     ray.cancel(reference)
+                    if withdraw:
+                        await self._withdraw(waiting, reference, request)
                 raise
             except Exception as error:
                 self._after(error, repeat, deadline, request)
-            await self._look_up_after(next(pauses))
+            await waiting.pause(next(pauses))
+            await waiting.look_up(self._look_up)
 
     def _arrived(self, request: ClientRequest, answer: R) -> R:
         if isinstance(answer, MessageHead) and answer.id != EMPTY_BATCH:
@@ -142,29 +163,9 @@ class DestinationCalls:
         epoch, received = self._received.get(client_id, (0, 0))
         self._received[client_id] = (epoch, min(received, batch_id - 1))
 
-    async def take(self, request: GetRequest) -> MessageHead:
-        """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
-
-        So a batch is outstanding only if somebody has it.
-        """
-        deadline = time.monotonic() + self._restart_wait_s
-        pauses = _pauses()
-        while True:
-            reference = self._submit(DestinationApi.get_without_ack, request)
-            try:
-                head: MessageHead = self._arrived(request, await reference)
-                return head
-            except asyncio.CancelledError:
-                await self._withdraw(reference, request)
-                raise
-            except Exception as error:
-                self._after(error, True, deadline, request)
-            await self._look_up_after(next(pauses))
-
-    async def _withdraw(self, reference: Any, request: GetRequest) -> None:
-        ray.cancel(reference)
+    async def _withdraw(self, waiting: Waiting, reference: Any, request: GetRequest) -> None:
         try:
-            head = await reference
+            head = await waiting.answer(reference)
             if head.id != EMPTY_BATCH:
                 given_back = RollbackRequest(
                     client_id=request.client_id,
@@ -172,7 +173,7 @@ class DestinationCalls:
                     batch_id=head.id,
                     epoch=head.epoch,
                 )
-                await self._submit(DestinationApi.rollback, given_back)
+                await waiting.answer(self._submit(DestinationApi.rollback, given_back))
         except (RayError, CanalError):
             return  # cancelled in time, or the store is gone and the batch with it
 
@@ -205,13 +206,6 @@ class DestinationCalls:
             "the instance went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error
 
-    async def _look_up_after(self, pause_s: float) -> None:
-        """Once for all calls that wait; the look-up itself waits in a thread."""
-        await asyncio.sleep(pause_s)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(asyncio.to_thread(self._look_up))
-        await asyncio.wait({self._looking})
-
     def _look_up(self) -> None:
         with contextlib.suppress(InstanceNotFound):  # the caller waits for it until its deadline
             self._find()
@@ -222,25 +216,22 @@ class DestinationCalls:
     def load(self, payloads: list[Any]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
         gone; the store is told if that may be news to it."""
-        try:
-            mapped = iter(ray.get([_reference(each) for each in payloads if not _is_here(each)]))
-            return [each if _is_here(each) else next(mapped) for each in payloads]
-        except RayError as error:
-            if told := self._to_tell(error, payloads):
-                with contextlib.suppress(RayError, CanalError):
-                    reply = self._handle.submit(DestinationApi.check_chunks, told)
-                    ray.get(reply, timeout=_CHECK_S_MAX)
-            raise self._unread(error) from error
+        return complete(self._load(_IN_THREAD, payloads))
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
         """The same, awaited."""
+        return await self._load(self._on_loop, payloads)
+
+    async def _load(self, waiting: Waiting, payloads: list[Any]) -> list[DecodedChunk]:
         try:
-            return list(await asyncio.gather(*map(_loaded, payloads)))
+            there = [_reference(each) for each in payloads if not _is_here(each)]
+            mapped = iter(await waiting.objects(there) if there else ())
+            return [each if _is_here(each) else next(mapped) for each in payloads]
         except RayError as error:
             if told := self._to_tell(error, payloads):
                 with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
                     reply = self._handle.submit(DestinationApi.check_chunks, told)
-                    await answered(_CHECK_S_MAX, reply)
+                    await waiting.answer(reply, _CHECK_S_MAX)
             raise self._unread(error) from error
 
     @staticmethod
@@ -272,10 +263,6 @@ class DestinationCalls:
 def _is_here(payload: Any) -> bool:
     """A small chunk came with the message."""
     return isinstance(payload, DecodedChunk)
-
-
-async def _loaded(payload: Any) -> Any:
-    return payload if _is_here(payload) else await _reference(payload)
 
 
 def _reference(payload: Any) -> Any:

@@ -1,6 +1,6 @@
 """The client of one destination: subscribe, get, ack, rollback (Canal: CanalConnector).
 
-`Connector` blocks, `AsyncConnector` awaits; both say the same over the same transport.
+`AsyncConnector` has the calls; `Connector` makes the same ones and blocks until each is done.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ray_canal.client.message import Message
 from ray_canal.client.session import Session
 from ray_canal.client.transport import Transport
+from ray_canal.client.waiting import InThread, OnLoop, Waiting
 from ray_canal.destination.api import (
     DestinationApi,
     GetRequest,
@@ -23,12 +23,8 @@ from ray_canal.destination.api import (
     PollRequest,
     SubscribeRequest,
 )
-from ray_canal.errors import (
-    BatchNotFound,
-    CanalError,
-    InstanceRestarted,
-    MetaUnavailable,
-)
+from ray_canal.destination.blocking import complete
+from ray_canal.errors import BatchNotFound, CanalError, InstanceRestarted, MetaUnavailable
 from ray_canal.model.message import MessageHead
 from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
@@ -48,18 +44,14 @@ logger = logging.getLogger(__name__)
 G = TypeVar("G", bound=GetRequest)
 
 
-def _is_held(message: Message, *, always: bool) -> bool:
-    """Whether its chunks could be fetched: those of a log that has ended since are gone, and those
-    of a node that has died."""
-    try:
-        message.hold(always=always)
-    except InstanceRestarted:
-        return False
-    return True
+class Stopped(Protocol):
+    """Says that a loop is to end: an asyncio.Event or a threading.Event."""
+
+    def is_set(self) -> bool: ...
 
 
-class Connector:
-    """A subscriber of one destination.
+class AsyncConnector:
+    """A subscriber of one destination, for asyncio. Each call may be cancelled.
 
     Delivery is at least once and in order: what is not acked comes again after `rollback()`, a new
     connection, or a restart. Raises ConsumerError when the get/ack contract is broken,
@@ -68,18 +60,249 @@ class Connector:
     """
 
     def __init__(
-        self, transport: Transport, client_id: int | None = DEFAULT_CLIENT_ID
+        self,
+        transport: Transport,
+        client_id: int | None = DEFAULT_CLIENT_ID,
+        waiting: Waiting | None = None,
     ) -> None:
         self._session = Session(transport, client_id)
-        self._getting = threading.RLock()  # a get says what arrived: one at a time
+        self._waiting = waiting or OnLoop(transport)
+        self._acking: asyncio.Task[None] | None = None  # of the last `get`
 
     @property
     def destination(self) -> str:
+        """Name of the destination."""
         return self._session.destination
 
     @property
     def client_id(self) -> int:
+        """Id of this subscriber."""
         return self._session.client_id
+
+    async def subscribe(
+        self,
+        filter: str = ALL_TABLES,
+        *,
+        policy: Policy | None = None,
+        transactions: bool | None = None,
+        start: Start | None = None,
+        snapshot: SnapshotStart | None = None,
+        where: Where | None = None,
+        columns: Columns | None = None,
+        mask: Masks | None = None,
+        hash: Keys | None = None,
+    ) -> None:
+        """Become a subscriber, or change what was asked for; see Connector.subscribe."""
+        session = self._session
+        session.use(where, columns, mask, hash)
+        wishes = session.wishes(policy, transactions, start, snapshot)
+        await self._acked()
+        session.epoch = await self._waiting.call(
+            DestinationApi.subscribe,
+            SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
+        )
+        session.subscribed()
+
+    async def unsubscribe(self) -> None:
+        """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
+        client."""
+        await self._acked()
+        await self._waiting.call(DestinationApi.unsubscribe, self._session.me)
+
+    async def get_without_ack(
+        self, batch_size: int = 1000, timeout: float | None = None
+    ) -> Message:
+        """Return the next batch; it stays outstanding until `ack` or `rollback`.
+
+        `batch_size`: memory units (store.memunit_bytes of binlog each) under MEMSIZE, entries under
+        ITEMSIZE. `timeout` in seconds has Canal's three meanings: None returns what is there now, 0
+        waits until a full batch is there, > 0 waits up to so long for a full batch, then returns
+        what is there. An empty message has id -1 and needs no ack. Several batches may be
+        outstanding.
+
+        Whatever becomes of a call (an answer that is lost, an exception, a cancellation), a batch
+        that did not arrive here comes with the next one. So gets of one connector are made one
+        after the other.
+        """
+        request = self._session.get(batch_size, timeout)
+        return await self._get(DestinationApi.get_without_ack, request)
+
+    async def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
+        """Return the next batch, which is acked as it has arrived. If it cannot be told whether the
+        ack was carried out, the message may come again. Raises BatchesUnacked while batches are
+        outstanding.
+
+        The ack is on its way when this returns, so that no cancellation can come between; it is
+        done when the next call, or the `async with` block, has ended."""
+        message = await self._get(DestinationApi.get, self._session.get(batch_size, timeout))
+        if message:
+            await self._hold(message, always=True)
+            self._acking = await self._waiting.start(self._ack_arrived(message))
+        return message
+
+    async def _hold(self, message: Message, *, always: bool) -> None:
+        """Have a message's chunks here. If that fails, it comes again: InstanceRestarted says that
+        they are gone, with their log or the node that had them."""
+        try:
+            await self._waiting.hold(message, always=always)
+        except BaseException:
+            self._session.not_received(message.id)
+            raise
+
+    async def _ack_arrived(self, message: Message) -> None:
+        session = self._session
+        try:
+            await self._waiting.call(DestinationApi.ack, session.ack_of(message))
+            session.settle_acked(message.id)
+        except UNSURE as error:
+            session.unacked(message, error)
+        except BaseException:  # an interrupt, or the event loop ends
+            session.not_received(message.id)
+            raise
+
+    async def _acked(self) -> None:
+        """Wait for the ack of the last `get`. Raises what it raised."""
+        acking = self._acking
+        if acking is not None:
+            if not acking.done():
+                await asyncio.wait({acking})
+            self._acking = None
+            if not acking.cancelled():
+                acking.result()
+
+    async def _get(self, method: Method[G, MessageHead], request: G) -> Message:
+        session = self._session
+        async with self._waiting.turn:
+            await self._acked()
+            if session.done is not None and not isinstance(request, PollRequest):
+                await self._ack_done()
+            return session.message(await self._waiting.call(method, request))
+
+    async def _ack_done(self) -> None:
+        """Ack the last message of a loop that has ended before its next get."""
+        session, done = self._session, self._session.done
+        if done is not None:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):  # it comes again; acked
+                await self._waiting.call(DestinationApi.ack, session.ack(*done))
+            session.settle_done()
+
+    async def ack(self, batch_id: int) -> None:
+        """Confirm a batch: the cursor moves behind it, durably, before this returns.
+
+        Raises BatchNotFirst: not the smallest outstanding; BatchNotFound: not outstanding;
+        InstanceRestarted: handed out before a restart (it comes again).
+        """
+        session = self._session
+        await self._acked()
+        await self._waiting.call(DestinationApi.ack, session.ack(batch_id, session.epoch))
+        session.settle_acked(batch_id)
+
+    async def rollback(self, batch_id: int | None = None) -> None:
+        """Give back all outstanding batches, or this one and those after it; they come again."""
+        session = self._session
+        await self._acked()
+        session.settle(batch_id)
+        await self._waiting.call(DestinationApi.rollback, session.rollback(batch_id))
+
+    async def list_batch_ids(self) -> list[int]:
+        """Return the ids of outstanding batches, smallest first."""
+        session = self._session
+        await self._acked()
+        ids = await self._waiting.call(DestinationApi.list_batch_ids, session.me)
+        return session.transport.arrived_ids(session.client_id, ids)
+
+    async def messages(
+        self,
+        batch_size: int = 1000,
+        poll: float | None = None,
+        stopped: Stopped | None = None,
+    ) -> AsyncGenerator[Message, None]:
+        """Yield messages indefinitely, each acked when the loop asks for the next one.
+
+        Each has what is there, at most `batch_size` of it (see get_without_ack), and waits for
+        nothing but chunks that are being decoded already and fit, up to 0.1 s. If the loop's body
+        raises, or the loop is left, the message in hand is rolled back: at once within
+        `contextlib.aclosing`, else when asyncio gets to it, or with the next loop's first get. Ends
+        when a source of binlog files is at its end, or within `poll` seconds (1) after `stopped` is
+        set.
+        """
+        if poll is None:
+            poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
+        session, vain = self._session, 0
+        session.leave_loop()
+        while stopped is None or not stopped.is_set():
+            untracked = not vain and session.transport.untracked
+            request = session.poll(batch_size, poll, untracked=untracked)
+            message = await self._get(DestinationApi.poll, request)
+            session.settle_done()
+            try:
+                await self._hold(message, always=0 < vain < _VAIN_MAX)
+            except InstanceRestarted:
+                vain += 1
+                await self._give_back(message)
+                continue
+            vain = 0
+            if message:
+                session.in_hand = message.id
+                try:
+                    yield message
+                    session.done = message.id, message.head.epoch
+                finally:
+                    if session.leave(message.id):
+                        await self._give_back(message)
+            elif message.finished:
+                return
+        await self._ack_done()
+
+    async def _give_back(self, message: Message) -> None:
+        """Roll back, without hiding why. Where that fails, the next get does it."""
+        self._session.not_received(message.id)
+        try:
+            await self.rollback()
+        except CanalError as error:
+            logger.info("batch %d was not rolled back now: %s", message.id, error)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.messages()
+
+    async def __aenter__(self) -> AsyncConnector:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave. The subscription and its cursor stay; unacked batches come again on the next
+        connect. An ephemeral subscription ends."""
+        try:
+            await self._acked()
+        finally:
+            await self._waiting.close(self._session)
+
+
+class Connector:
+    """A subscriber of one destination, for code that blocks: the calls of AsyncConnector, each of
+    which returns when it is done."""
+
+    def __init__(
+        self, transport: Transport, client_id: int | None = DEFAULT_CLIENT_ID
+    ) -> None:
+        self._core = AsyncConnector(transport, client_id, InThread(transport))
+
+    @property
+    def destination(self) -> str:
+        """Name of the destination."""
+        return self._core.destination
+
+    @property
+    def client_id(self) -> int:
+        """Id of this subscriber."""
+        return self._core.client_id
 
     def subscribe(
         self,
@@ -119,134 +342,68 @@ class Connector:
         a dict, by table pattern. A step that does not fit a table is told by ConfigError when its
         rows come.
         """
-        session = self._session
-        session.use(where, columns, mask, hash)
-        wishes = session.wishes(policy, transactions, start, snapshot)
-        session.epoch = session.transport.call(
-            DestinationApi.subscribe,
-            SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
+        complete(
+            self._core.subscribe(
+                filter,
+                policy=policy,
+                transactions=transactions,
+                start=start,
+                snapshot=snapshot,
+                where=where,
+                columns=columns,
+                mask=mask,
+                hash=hash,
+            )
         )
-        session.subscribed()
 
     def unsubscribe(self) -> None:
         """Stop being a subscriber: the cursor is forgotten, the log no longer waits for this
         client."""
-        session = self._session
-        session.transport.call(DestinationApi.unsubscribe, session.me)
+        complete(self._core.unsubscribe())
 
     def get_without_ack(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
-        """The next batch; it stays outstanding until `ack` or `rollback`.
-
-        `batch_size`: memory units (store.memunit_bytes of binlog each) under MEMSIZE, entries under
-        ITEMSIZE. `timeout` in seconds has Canal's three meanings: None returns what is there now, 0
-        waits until a full batch is there, > 0 waits up to so long for a full batch, then returns
-        what is there. An empty message has id -1 and needs no ack. Several batches may be
-        outstanding.
-
-        Whatever becomes of a call (an answer that is lost, an exception, a cancellation), a batch
-        that did not arrive here comes with the next one. So gets of one connector are made one
-        after the other.
-        """
-        return self._get(DestinationApi.get_without_ack, self._session.get(batch_size, timeout))
+        """Return the next batch, which stays outstanding until `ack` or `rollback`; see
+        AsyncConnector.get_without_ack for `batch_size` and the three meanings of `timeout`."""
+        return complete(self._core.get_without_ack(batch_size, timeout))
 
     def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
-        """The next batch, acked when it has arrived. If it cannot be told whether the ack was
-        carried out, the message may come again. Raises BatchesUnacked while batches are
+        """Return the next batch, acked when it has arrived. If it cannot be told whether the ack
+        was carried out, the message may come again. Raises BatchesUnacked while batches are
         outstanding."""
-        session = self._session
-        message = self._get(DestinationApi.get, session.get(batch_size, timeout))
-        if message:
-            session.fetch(message)
-            try:
-                session.transport.call(DestinationApi.ack, session.ack_of(message))
-                session.settle_acked(message.id)
-            except UNSURE as error:
-                session.unacked(message, error)
-        return message
-
-    def _get(self, method: Method[G, MessageHead], request: G) -> Message:
-        session = self._session
-        with self._getting:
-            if session.done is not None and not isinstance(request, PollRequest):
-                self._ack_done()
-            return session.message(session.transport.call(method, request))
-
-    def _ack_done(self) -> None:
-        """A loop over messages has ended before it could ack the last one that it was done
-        with."""
-        session, done = self._session, self._session.done
-        if done is not None:
-            with contextlib.suppress(InstanceRestarted, BatchNotFound):  # it comes again; acked
-                session.transport.call(DestinationApi.ack, session.ack(*done))
-            session.settle_done()
+        return complete(self._core.get(batch_size, timeout))
 
     def ack(self, batch_id: int) -> None:
-        """Confirm a batch: the cursor moves behind it, durably, before this returns.
-
-        Raises BatchNotFirst: not the smallest outstanding; BatchNotFound: not outstanding;
-        InstanceRestarted: handed out before a restart (it comes again).
-        """
-        session = self._session
-        session.transport.call(DestinationApi.ack, session.ack(batch_id, session.epoch))
-        session.settle_acked(batch_id)
+        """Confirm a batch: the cursor moves behind it, durably, before this returns; see
+        AsyncConnector.ack for what it raises."""
+        complete(self._core.ack(batch_id))
 
     def rollback(self, batch_id: int | None = None) -> None:
         """Give back all outstanding batches, or this one and those after it; they come again."""
-        session = self._session
-        session.settle(batch_id)
-        session.transport.call(DestinationApi.rollback, session.rollback(batch_id))
+        complete(self._core.rollback(batch_id))
 
     def list_batch_ids(self) -> list[int]:
-        """Outstanding batches, smallest first."""
-        session = self._session
-        ids = session.transport.call(DestinationApi.list_batch_ids, session.me)
-        return session.transport.arrived_ids(session.client_id, ids)
+        """Return the ids of outstanding batches, smallest first."""
+        return complete(self._core.list_batch_ids())
 
     def messages(
         self,
         batch_size: int = 1000,
         poll: float | None = None,
-        stopped: threading.Event | None = None,
-    ) -> Iterator[Message]:
-        """Messages for ever, each acked when the loop asks for the next one.
-
-        Each has what is there, at most `batch_size` of it (see get_without_ack), and waits for
-        nothing but chunks that are being decoded already and fit, up to 0.1 s. If the loop's body
-        raises, or the loop is left, the message in hand is rolled back. Ends when a source of
-        binlog files is at its end, or within `poll` seconds (1) after `stopped` is set.
-        """
-        if poll is None:
-            poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S
-        session, vain = self._session, 0
-        session.leave_loop()
-        while stopped is None or not stopped.is_set():
-            untracked = not vain and session.transport.untracked
-            request = session.poll(batch_size, poll, untracked=untracked)
-            message = self._get(DestinationApi.poll, request)
-            session.settle_done()
-            vain = 0 if _is_held(message, always=0 < vain < _VAIN_MAX) else vain + 1
-            if vain:
-                self._give_back(message)
-            elif message:
-                session.in_hand = message.id
-                try:
-                    yield message
-                    session.done = message.id, message.head.epoch
-                finally:
-                    if session.leave(message.id):
-                        self._give_back(message)
-            elif message.finished:
-                return
-        self._ack_done()
-
-    def _give_back(self, message: Message) -> None:
-        """Roll back, without hiding why. Where that fails, the next get does it."""
-        session = self._session
-        session.transport.not_received(session.client_id, message.id)
+        stopped: Stopped | None = None,
+    ) -> Generator[Message, None, None]:
+        """Yield messages indefinitely, each acked when the loop asks for the next one; see
+        AsyncConnector.messages. If the loop's body raises, or the loop is left, the message in hand
+        is rolled back."""
+        messages = self._core.messages(batch_size, poll, stopped)
         try:
-            self.rollback()
-        except CanalError as error:
-            logger.info("batch %d was not rolled back now: %s", message.id, error)
+            while True:
+                try:
+                    message = complete(messages.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield message
+        finally:
+            complete(messages.aclose())
 
     def __iter__(self) -> Iterator[Message]:
         return self.messages()
@@ -265,185 +422,4 @@ class Connector:
     def close(self) -> None:
         """Leave. The subscription and its cursor stay; unacked batches come again on the next
         connect. An ephemeral subscription ends."""
-        self._session.close()
-
-
-class AsyncConnector:
-    """`Connector` for asyncio: the same calls, awaited; each may be cancelled."""
-
-    def __init__(
-        self, transport: Transport, client_id: int | None = DEFAULT_CLIENT_ID
-    ) -> None:
-        self._session = Session(transport, client_id)
-        self._getting = asyncio.Lock()
-        self._acking: asyncio.Task[None] | None = None  # of the last `get`
-
-    @property
-    def destination(self) -> str:
-        return self._session.destination
-
-    @property
-    def client_id(self) -> int:
-        return self._session.client_id
-
-    async def subscribe(
-        self,
-        filter: str = ALL_TABLES,
-        *,
-        policy: Policy | None = None,
-        transactions: bool | None = None,
-        start: Start | None = None,
-        snapshot: SnapshotStart | None = None,
-        where: Where | None = None,
-        columns: Columns | None = None,
-        mask: Masks | None = None,
-        hash: Keys | None = None,
-    ) -> None:
-        """See Connector.subscribe."""
-        session = self._session
-        session.use(where, columns, mask, hash)
-        wishes = session.wishes(policy, transactions, start, snapshot)
-        await self._acked()
-        session.epoch = await session.transport.call_async(
-            DestinationApi.subscribe,
-            SubscribeRequest(client_id=session.client_id, filter=filter, wishes=wishes),
-        )
-        session.subscribed()
-
-    async def unsubscribe(self) -> None:
-        """See Connector.unsubscribe."""
-        session = self._session
-        await self._acked()
-        await session.transport.call_async(DestinationApi.unsubscribe, session.me)
-
-    async def get_without_ack(
-        self, batch_size: int = 1000, timeout: float | None = None
-    ) -> Message:
-        """See Connector.get_without_ack."""
-        request = self._session.get(batch_size, timeout)
-        return await self._get(DestinationApi.get_without_ack, request)
-
-    async def get(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
-        """See Connector.get. The ack is on its way when this returns, so that no cancellation can
-        come between; it is done when the next call, or the `async with` block, has ended."""
-        message = await self._get(DestinationApi.get, self._session.get(batch_size, timeout))
-        if message:
-            try:
-                await asyncio.to_thread(self._session.fetch, message)
-            except asyncio.CancelledError:
-                self._session.transport.not_received(self.client_id, message.id)
-                raise
-            self._acking = asyncio.ensure_future(self._ack_arrived(message))
-        return message
-
-    async def _ack_arrived(self, message: Message) -> None:
-        session = self._session
-        try:
-            await session.transport.call_async(DestinationApi.ack, session.ack_of(message))
-            session.settle_acked(message.id)
-        except UNSURE as error:
-            session.unacked(message, error)
-        except asyncio.CancelledError:  # the event loop ends
-            session.transport.not_received(session.client_id, message.id)
-            raise
-
-    async def _acked(self) -> None:
-        """Wait for the ack of the last `get`. Raises what it raised."""
-        acking = self._acking
-        if acking is not None:
-            if not acking.done():
-                await asyncio.wait({acking})
-            self._acking = None
-            if not acking.cancelled():
-                acking.result()
-
-    async def _get(self, method: Method[G, MessageHead], request: G) -> Message:
-        session = self._session
-        async with self._getting:
-            await self._acked()
-            if session.done is not None and not isinstance(request, PollRequest):
-                await self._ack_done()
-            return session.message(await session.transport.call_async(method, request))
-
-    async def _ack_done(self) -> None:
-        """See Connector."""
-        session, done = self._session, self._session.done
-        if done is not None:
-            with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await session.transport.call_async(DestinationApi.ack, session.ack(*done))
-            session.settle_done()
-
-    async def ack(self, batch_id: int) -> None:
-        """See Connector.ack."""
-        session = self._session
-        await self._acked()
-        await session.transport.call_async(
-            DestinationApi.ack, session.ack(batch_id, session.epoch)
-        )
-        session.settle_acked(batch_id)
-
-    async def rollback(self, batch_id: int | None = None) -> None:
-        """See Connector.rollback."""
-        session = self._session
-        await self._acked()
-        session.settle(batch_id)
-        await session.transport.call_async(DestinationApi.rollback, session.rollback(batch_id))
-
-    async def list_batch_ids(self) -> list[int]:
-        """See Connector.list_batch_ids."""
-        session = self._session
-        await self._acked()
-        ids = await session.transport.call_async(DestinationApi.list_batch_ids, session.me)
-        return session.transport.arrived_ids(session.client_id, ids)
-
-    async def messages(
-        self, batch_size: int = 1000, poll: float = _POLL_S
-    ) -> AsyncIterator[Message]:
-        """See Connector.messages. A loop that is left by `break` or an error rolls the message in
-        hand back when the iterator is closed: at once within `contextlib.aclosing`, else when
-        asyncio gets to it, or with the next loop's first get."""
-        session = self._session
-        session.leave_loop()
-        while True:
-            message = await self._get(DestinationApi.poll, session.poll(batch_size, poll))
-            session.settle_done()
-            if message:
-                session.in_hand = message.id
-                try:
-                    yield message
-                    session.done = message.id, message.head.epoch
-                finally:
-                    if session.leave(message.id):
-                        await self._give_back(message)
-            elif message.finished:
-                return
-
-    async def _give_back(self, message: Message) -> None:
-        """See Connector."""
-        session = self._session
-        session.transport.not_received(session.client_id, message.id)
-        try:
-            await self.rollback()
-        except CanalError as error:
-            logger.info("batch %d was not rolled back now: %s", message.id, error)
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self.messages()
-
-    async def __aenter__(self) -> AsyncConnector:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """See Connector.close."""
-        try:
-            await self._acked()
-        finally:
-            await asyncio.to_thread(self._session.close)
+        complete(self._core.close())

@@ -83,16 +83,9 @@ class Session:
         """Return the request that gives back a batch and those after it; None: all."""
         return RollbackRequest(client_id=self.client_id, batch_id=batch_id, epoch=self.epoch)
 
-    def fetch(self, message: Message) -> None:
-        """Have its chunks here before it is acked. Raises InstanceRestarted: they are gone, and it
-        comes again."""
-        if not self.transport.has_batches:
-            return  # it has its entries with it
-        try:
-            message.hold(always=True)
-        except BaseException:
-            self.transport.not_received(self.client_id, message.id)
-            raise
+    def not_received(self, batch_id: int) -> None:
+        """Have a batch, and those after it, come again with the next get."""
+        self.transport.not_received(self.client_id, batch_id)
 
     def settle_done(self) -> None:
         """What a loop was done with is acked, or comes again."""
@@ -141,7 +134,7 @@ class Session:
     def leave_loop(self) -> None:
         """A loop begins: what the body of an earlier one had, and was left, comes again."""
         if self.in_hand is not None:
-            self.transport.not_received(self.client_id, self.in_hand)
+            self.not_received(self.in_hand)
             self.in_hand = None
 
     def leave(self, batch_id: int) -> bool:
@@ -158,7 +151,7 @@ class Session:
             "destination %s: batch %d was received, and it is not known whether it was acked: it "
             "may come again (%s)", self.destination, message.id, error,
         )  # fmt: skip
-        self.transport.not_received(self.client_id, message.id)
+        self.not_received(message.id)
 
     def message(self, head: MessageHead) -> Message:
         if head.epoch != self.epoch:
@@ -184,7 +177,7 @@ class Session:
                     f"message {batch_id} was acked before it was read, and cannot be read any "
                     f"more: {error}"
                 ) from error
-            self.transport.not_received(self.client_id, batch_id)
+            self.not_received(batch_id)
             raise
 
     def use(

@@ -5,7 +5,6 @@ Both carry the same calls (those of destination/api.py) and make the same messag
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import uuid
 from dataclasses import replace
@@ -20,8 +19,6 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
 from ray_canal.destination.api import (
-    BatchRequest,
-    ClientRequest,
     Method,
     Q,
     R,
@@ -82,18 +79,10 @@ class RayTransport(DestinationCalls):
 
     @property
     def _is_stale(self) -> bool:
-        """Whether this process has left the cluster in which the store was looked up."""
+        """True if this process has left the cluster in which the store was looked up."""
         return self._joined != times_joined() or not ray.is_initialized()
 
-    async def _ready(self, request: ClientRequest) -> None:
-        if self._is_stale and not isinstance(request, BatchRequest):
-            await asyncio.to_thread(self._find)
-
     def _submit(self, method: Method[Q, R], request: Q) -> Any:
-        if self._is_stale:
-            if isinstance(request, BatchRequest):
-                raise self.gone()
-            self._find()
         if isinstance(request, SubscribeRequest):
             self._holder = self._holder or uuid.uuid4().hex
         elif not self._holder:

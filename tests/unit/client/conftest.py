@@ -1,9 +1,9 @@
-"""A real Store in this process, over calls that may fail as Ray's."""
+"""A real destination in this process, over calls that may fail as Ray's."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,7 +14,8 @@ from ray_canal.client.message import Message
 from ray_canal.client.transport import RayTransport
 from ray_canal.demo import binlog_files
 from tests.local_destination import destination_of
-from tests.lossy_calls import LoopThread, LossyCalls
+from tests.loop_thread import LoopThread
+from tests.lossy_calls import LossyCalls
 
 Row = tuple[Any, ...]
 client_ids = itertools.count(1)
@@ -55,8 +56,8 @@ def every_row(_lossy: LossyCalls) -> list[Row]:
     return found
 
 
-def connected() -> Connector:
-    connector = Connector(RayTransport("x"), next(client_ids))
+def connected(connector_of: Callable[..., Any] = Connector) -> Any:
+    connector = connector_of(RayTransport("x"), next(client_ids))
     connector.subscribe()
     return connector
 

@@ -1,4 +1,4 @@
-"""What a connector's loop does with messages that are only lent."""
+"""Both connectors over a transport that counts: loops, untracked chunks, what cannot be read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.destination.api import GetRequest, PollRequest, RollbackRequest
 from ray_canal.errors import InstanceRestarted
 from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
+from tests.driven_connector import both_connectors
 
 
 class Store:
@@ -69,9 +69,10 @@ def noted(method: Any, request: Any) -> tuple[Any, ...]:
     return name, client_id
 
 
-def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
+@both_connectors
+def test_what_is_lent_is_fetched_before_the_loop_has_it(connector_of: Any) -> None:
     store = Store()
-    messages = Connector(store).messages(10, 1.0)
+    messages = connector_of(store).messages(10, 1.0)
     first, second = next(messages), next(messages)
     assert store.calls == [
         ("poll", 1001, 10, 1.0, None, True),
@@ -82,18 +83,20 @@ def test_what_is_lent_is_fetched_before_the_loop_has_it() -> None:
     assert store.fetched == [1, 2]
 
 
-def test_what_is_not_lent_is_fetched_when_it_is_read() -> None:
+@both_connectors
+def test_what_is_not_lent_is_fetched_when_it_is_read(connector_of: Any) -> None:
     store = Store(untracked=False)
-    messages = Connector(store).messages(10, 1.0)
+    messages = connector_of(store).messages(10, 1.0)
     first = next(messages)
     assert store.calls == [("poll", 1001, 10, 1.0, None, False)]
     assert store.fetched == []
     assert first.chunks == [1]
 
 
-def test_what_was_lent_in_vain_is_given_back_and_the_next_one_not_lent() -> None:
+@both_connectors
+def test_what_was_lent_in_vain_is_given_back_and_the_next_one_not_lent(connector_of: Any) -> None:
     store = Store(1, 3)
-    messages = Connector(store).messages(10, 1.0)
+    messages = connector_of(store).messages(10, 1.0)
     assert [next(messages).id for _ in range(3)] == [2, 4, 5]
     assert store.calls == [
         ("poll", 1001, 10, 1.0, None, True),
@@ -122,10 +125,11 @@ class Lossy(Store):
         return Message(head, load)
 
 
-def test_a_loop_gives_back_what_was_lost_and_goes_on_when_it_comes_again() -> None:
+@both_connectors
+def test_a_loop_gives_back_what_was_lost_and_goes_on_when_it_comes_again(connector_of: Any) -> None:
     """B1: the loop's body does not see that a node has died."""
     store = Lossy(2, 3, 4)
-    messages = Connector(store).messages(10, 1.0)
+    messages = connector_of(store).messages(10, 1.0)
     assert [next(messages).chunks for _ in range(3)] == [[1], [5], [6]]
     kinds = [call[0] for call in store.calls]
     assert kinds == ["poll", *("poll", "rollback") * 3, "poll", "poll"]
@@ -134,19 +138,21 @@ def test_a_loop_gives_back_what_was_lost_and_goes_on_when_it_comes_again() -> No
     ]  # fmt: skip
 
 
-def test_what_is_lost_for_good_is_shown_after_some_tries() -> None:
+@both_connectors
+def test_what_is_lost_for_good_is_shown_after_some_tries(connector_of: Any) -> None:
     store = Lossy(*range(1, 100))
-    messages = Connector(store).messages(10, 1.0)
+    messages = connector_of(store).messages(10, 1.0)
     shown = next(messages)
     assert len([call for call in store.calls if call[0] == "poll"]) == 6
     with pytest.raises(InstanceRestarted, match="the node that had it"):
         _ = shown.chunks
 
 
-def test_a_message_that_cannot_be_read_comes_with_the_next_get() -> None:
+@both_connectors
+def test_a_message_that_cannot_be_read_comes_with_the_next_get(connector_of: Any) -> None:
     """B1: what its reader is told is true; of a message that was acked, it is not said."""
     store = Lossy(1, 2)
-    connector = Connector(store)
+    connector = connector_of(store)
     first, second = connector.get_without_ack(10), connector.get_without_ack(10)
     with pytest.raises(InstanceRestarted, match="the node that had it"):
         _ = second.chunks
@@ -157,10 +163,11 @@ def test_a_message_that_cannot_be_read_comes_with_the_next_get() -> None:
     assert store.not_taken == [2]
 
 
-def test_get_has_its_chunks_before_it_acks() -> None:
+@both_connectors
+def test_get_has_its_chunks_before_it_acks(connector_of: Any) -> None:
     """B1: a node that dies takes no message along that was acked already."""
     store = Lossy(1)
-    connector = Connector(store)
+    connector = connector_of(store)
     with pytest.raises(InstanceRestarted, match="the node that had it"):
         connector.get(10)
     assert store.not_taken == [1, 1]
@@ -168,7 +175,8 @@ def test_get_has_its_chunks_before_it_acks() -> None:
     assert [call[0] for call in store.calls] == ["get", "get", "ack"]
 
 
-def test_other_failures_reach_the_loop() -> None:
+@both_connectors
+def test_other_failures_reach_the_loop(connector_of: Any) -> None:
     class Broken(Store):
         def message(self, head: MessageHead) -> Message:
             def load(payloads: list[Any]) -> list[Any]:
@@ -177,7 +185,7 @@ def test_other_failures_reach_the_loop() -> None:
             return Message(head, load)
 
     with pytest.raises(MemoryError, match="no room"):
-        next(Connector(Broken()).messages())
+        next(connector_of(Broken()).messages())
 
 
 def test_an_empty_message_holds_nothing() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ray_canal.client.connecting import connect
-from ray_canal.client.connector import Connector
 from ray_canal.client.ephemeral import Presence
 from ray_canal.destination.api import ClientRequest
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
 from ray_canal.model.subscription import is_ephemeral_id
+from tests.driven_connector import both_connectors
 
 
 class Store:
@@ -37,16 +37,20 @@ class Store:
                 raise self.failures.pop(0)
         return 1
 
+    async def call_async(self, method: Any, request: Any) -> Any:
+        return self.call(method, request)
+
     def close(self) -> None:
         self.closed = True
 
 
-def test_who_looks_on_has_an_id_of_its_own_and_leaves() -> None:
+@both_connectors
+def test_who_looks_on_has_an_id_of_its_own_and_leaves(connector_of: Any) -> None:
     """D1: it takes over nobody, holds up nobody, and unsubscribes at the end."""
     stores = [Store(), Store()]
     ids = []
     for store in stores:
-        with Connector(store, None) as connector:  # type: ignore[arg-type]
+        with connector_of(store, None) as connector:
             connector.subscribe("shop")
             ids.append(connector.client_id)
         assert store.closed
@@ -59,9 +63,10 @@ def test_who_looks_on_has_an_id_of_its_own_and_leaves() -> None:
     assert ids[0] != ids[1]
 
 
-def test_a_durable_subscription_stays() -> None:
+@both_connectors
+def test_a_durable_subscription_stays(connector_of: Any) -> None:
     store = Store()
-    with Connector(store, 7) as connector:  # type: ignore[arg-type]
+    with connector_of(store, 7) as connector:
         connector.subscribe("shop", policy="spill")
     ((_, asked),) = store.calls
     wishes = asked.wishes

@@ -17,6 +17,7 @@ from ray_canal.client.transport import RayTransport
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.supervisor import FINISHED, RUNNING
 from ray_canal.errors import InstanceRestarted
+from tests.driven_connector import both_connectors
 from tests.lossy_calls import (
     ANSWER_LOST,
     DELIVERED,
@@ -27,12 +28,13 @@ from tests.lossy_calls import (
 from tests.unit.client.conftest import Row, client_ids, connected, rows_of
 
 
+@both_connectors
 def test_a_get_whose_answer_is_lost_brings_the_same_batch_again(
-    lossy: LossyCalls, every_row: list[Row]
+    connector_of: Any, lossy: LossyCalls, every_row: list[Row]
 ) -> None:
     """A5, b12: a get that is made again does not skip what the first one handed out, and who keeps
     the highest id misses nothing."""
-    connector, taken = connected(), []
+    connector, taken = connected(connector_of), []
     lossy.fates["poll"].extend([DELIVERED, DELIVERED, ANSWER_LOST])
     for message in connector.messages(20, 0.1):
         taken += rows_of(message)
@@ -41,11 +43,12 @@ def test_a_get_whose_answer_is_lost_brings_the_same_batch_again(
 
 
 @pytest.mark.parametrize("kind", ["get_without_ack", "get"])
+@both_connectors
 def test_several_batches_stay_outstanding_where_an_answer_is_lost(
-    lossy: LossyCalls, every_row: list[Row], kind: str
+    connector_of: Any, lossy: LossyCalls, every_row: list[Row], kind: str
 ) -> None:
     """A5, b12: what the client has stays outstanding, what it has not comes again."""
-    connector = connected()
+    connector = connected(connector_of)
     known = [connector.get_without_ack(10, 0.1) for _ in range(3)]
     if kind == "get":
         for message in known:
@@ -64,12 +67,13 @@ def test_several_batches_stay_outstanding_where_an_answer_is_lost(
             connector.ack(batch_id)
 
 
+@both_connectors
 def test_an_ack_of_which_nobody_knows_whether_it_was_done(
-    lossy: LossyCalls, every_row: list[Row]
+    connector_of: Any, lossy: LossyCalls, every_row: list[Row]
 ) -> None:
     """A5: "what was not acked will be delivered again" is true, and no later ack is out of turn."""
     for fate in (REQUEST_LOST, ANSWER_LOST, LATE):
-        connector, taken = connected(), []
+        connector, taken = connected(connector_of), []
         for number in itertools.count():
             message = connector.get_without_ack(50, 0.1)
             if not message:
@@ -87,12 +91,13 @@ def test_an_ack_of_which_nobody_knows_whether_it_was_done(
         assert taken == every_row
 
 
+@both_connectors
 def test_get_returns_what_arrived_though_its_ack_failed(
-    lossy: LossyCalls, every_row: list[Row], caplog: pytest.LogCaptureFixture
+    connector_of: Any, lossy: LossyCalls, every_row: list[Row], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A5: get acks what has arrived; where the ack's answer is lost, the message is not."""
     for fate in (REQUEST_LOST, ANSWER_LOST):
-        connector, taken, number = connected(), set[Row](), 0
+        connector, taken, number = connected(connector_of), set[Row](), 0
         while message := connector.get(50, 0.1):
             taken |= set(rows_of(message))
             lossy.fates["ack"].append(fate if (number := number + 1) % 3 else DELIVERED)

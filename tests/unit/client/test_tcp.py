@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from ray_canal.errors import (
 )
 from ray_canal.offline import decode_entries
 from tests.certificates import make_certificate
+from tests.driven_connector import both_connectors, both_connects
 from tests.local_store import Decoded, LocalStore, decoded
 from tests.serving_thread import ServingThread, serving_thread
 
@@ -38,11 +40,12 @@ def shop() -> Decoded:
     return decoded(binlog_files())
 
 
-def test_everything_arrives_and_acks_are_done_when_they_return(shop: Decoded) -> None:
+@both_connects
+def test_everything_arrives_and_acks_are_done_when_they_return(connect: Any, shop: Decoded) -> None:
     store = LocalStore(shop)
     with (
         serving_thread({"shop": store}) as serving,
-        canal.connect("shop", 7, address=serving.address) as connector,
+        connect("shop", 7, address=serving.address) as connector,
     ):
         connector.subscribe()
         found = b""
@@ -68,9 +71,10 @@ def test_a_message_has_rows_and_no_arrow(shop: Decoded) -> None:
             _ = message.batches
 
 
-def test_errors_are_the_same_classes(shop: Decoded) -> None:
+@both_connects
+def test_errors_are_the_same_classes(connect: Any, shop: Decoded) -> None:
     with serving_thread({"shop": LocalStore(shop)}) as serving:
-        with canal.connect("shop", address=serving.address) as connector:
+        with connect("shop", address=serving.address) as connector:
             with pytest.raises(NotSubscribed):
                 connector.get_without_ack()
             with pytest.raises(ConfigError):
@@ -94,17 +98,18 @@ def test_errors_are_the_same_classes(shop: Decoded) -> None:
             with pytest.raises(NotSubscribed):
                 connector.get_without_ack()
         with (
-            canal.connect("none", address=serving.address) as connector,
+            connect("none", address=serving.address) as connector,
             pytest.raises(InstanceNotFound, match="should start first"),
         ):
             connector.subscribe()
 
 
-def test_the_loop_over_messages_acks_and_rolls_back(shop: Decoded) -> None:
+@both_connects
+def test_the_loop_over_messages_acks_and_rolls_back(connect: Any, shop: Decoded) -> None:
     store = LocalStore(shop, released=6)
     with (
         serving_thread({"shop": store}) as serving,
-        canal.connect("shop", address=serving.address) as connector,
+        connect("shop", address=serving.address) as connector,
     ):
         connector.subscribe()
         stopped = threading.Event()
@@ -130,11 +135,14 @@ def test_the_loop_over_messages_acks_and_rolls_back(shop: Decoded) -> None:
         assert store.outstanding(1001) == []
 
 
-def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(shop: Decoded) -> None:
+@both_connects
+def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(
+    connect: Any, shop: Decoded
+) -> None:
     store = LocalStore(shop)
     with (
         serving_thread({"shop": store}) as serving,
-        canal.connect("shop", address=serving.address) as connector,
+        connect("shop", address=serving.address) as connector,
     ):
         connector.subscribe()
         connector.ack(connector.get_without_ack(5).id)
@@ -148,11 +156,12 @@ def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(shop: Deco
         connector.ack(again.id)
 
 
-def test_a_server_that_dies_and_comes_back(shop: Decoded) -> None:
+@both_connects
+def test_a_server_that_dies_and_comes_back(connect: Any, shop: Decoded) -> None:
     store = LocalStore(shop)
     with serving_thread({"shop": store}) as serving:
         port = serving.server.port
-        connector = canal.connect("shop", address=serving.address)
+        connector = connect("shop", address=serving.address)
         connector.subscribe()
         connector.ack(connector.get_without_ack(5).id)
         held = connector.get_without_ack(5)
@@ -319,12 +328,13 @@ def test_a_get_that_is_given_up_leaves_nothing_outstanding(
         asyncio.run(receive(serving.address, serving))
 
 
-def test_get_acks_what_has_arrived(shop: Decoded) -> None:
+@both_connectors
+def test_get_acks_what_has_arrived(connector_of: Any, shop: Decoded) -> None:
     """A5: where the connection ends before the ack is told, the message is not lost."""
     store = LocalStore(shop)
     with serving_thread({"shop": store}) as serving:
         transport = TcpTransport("shop", Address.parse(serving.address))
-        connector, really = Connector(transport, 7), transport._ack
+        connector, really = connector_of(transport, 7), transport._ack
 
         def ack(*batch: object) -> None:
             transport._ack = really  # type: ignore[method-assign]
@@ -334,5 +344,5 @@ def test_get_acks_what_has_arrived(shop: Decoded) -> None:
         transport._ack = ack  # type: ignore[assignment]
         first, second = connector.get(100), connector.get(100)
         assert first.entry_bytes == second.entry_bytes != connector.get(100).entry_bytes
-        assert store.outstanding(7) == []
+        assert connector.list_batch_ids() == store.outstanding(7) == []
         connector.close()

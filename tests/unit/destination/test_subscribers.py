@@ -1,10 +1,7 @@
-"""New, leaving and returning subscribers of a real destination: nothing is left out in silence."""
+"""New and returning subscribers of a real destination: nothing is left out in silence."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,9 @@ from ray_canal.demo import binlog_files
 from ray_canal.errors import (
     ConfigError,
     MetaUnavailable,
-    NotSubscribed,
-    PositionNotFound,
     SubscriberReplaced,
 )
 from ray_canal.meta.manager import MetaManager
-from ray_canal.model.message import EMPTY_BATCH, Caller
 from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from tests.local_destination import (
     ALL,
@@ -29,7 +23,6 @@ from tests.local_destination import (
     instance,
     lose_source,
     meta_away,
-    new_destination,
     run,
     running,
     take,
@@ -64,28 +57,6 @@ def test_who_subscribes_while_the_upstream_is_opened_gets_no_hole(tmp_path: Path
     run(story())
 
 
-def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
-    """A4: durable first, memory second: what an unsubscribe could not remove is still kept for."""
-
-    async def story() -> None:
-        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
-            for client_id in (7, 8):
-                await store.subscribe(client_id, ALL)
-            first = await take(store, 7)
-            assert first is not None
-            with meta_away("remove"), pytest.raises(MetaUnavailable):
-                await store.unsubscribe(7)
-            await drain(store, 8)
-            await store.subscribe(7, ALL)
-            second = await take(store, 7)
-            assert second is not None
-            assert follow_each_other([first, second])
-            await store.unsubscribe(7)
-            assert 7 not in await store.state.records.cursors.load()
-
-    run(story())
-
-
 def test_a_subscription_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
     """A4: also where a replication stream of its own was opened for it already."""
 
@@ -102,24 +73,6 @@ def test_a_subscription_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> N
             assert list(status["store"]["subscribers"]) == ["8"]
             await store.subscribe(7, ALL, wishes=Subscription(start=start))
             assert await take(store, 7)
-
-    run(story())
-
-
-def test_a_get_whose_ack_cannot_be_saved_comes_again(tmp_path: Path) -> None:
-    """A4, A5: get acks what has arrived; where that fails, the next get brings it again."""
-
-    async def story() -> None:
-        async with running(tmp_path) as store:
-            await store.subscribe(7, ALL)
-            first = await store.get(7, 4, 5.0, "", Caller("it", 1))
-            with meta_away("save"), pytest.raises(MetaUnavailable):
-                await store.ack(7, first.id, first.epoch, keep=True)
-            again = await store.get(7, 4, 5.0, "", Caller("it", 2))
-            assert (again.start, again.end) == (first.start, first.end)
-            assert await store.list_batch_ids(7) == [again.id]
-            await store.ack(7, again.id, again.epoch, keep=True)
-            assert await store.list_batch_ids(7) == []
 
     run(story())
 
@@ -187,25 +140,6 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
     run(story())
 
 
-def test_a_connection_that_takes_over_gets_what_was_out(tmp_path: Path) -> None:
-    """C4: Canal's clients subscribe without a rollback; batches of another kind of client go
-    back."""
-
-    async def story() -> None:
-        async with running(tmp_path) as store:
-            await store.subscribe(7, ALL, holder="a connector")
-            out = await take(store, 7, ack=False, holder="a connector")
-            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "1")
-            again = await take(store, 7, ack=False, holder=TCP_HOLDER + "1")
-            assert out is not None
-            assert again is not None
-            assert again.start == out.start
-            await store.subscribe(7, ALL, rollback=False, holder=TCP_HOLDER + "2")
-            assert await store.list_batch_ids(7, TCP_HOLDER + "2") == [again.id]
-
-    run(story())
-
-
 def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Path) -> None:
     """C4: no call takes a client id below 0."""
 
@@ -227,104 +161,6 @@ def test_the_record_of_the_instances_filter_is_nobodys_subscription(tmp_path: Pa
             assert await store.state.records.cursors.run(MetaManager.load_filter, NAME)
         async with running(tmp_path) as store:
             assert store.state.config.now.filter.black_tables == r"shop\.secrets"
-
-    run(story())
-
-
-def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path) -> None:
-    """b2: what keeps the destination from its start can be seen and removed without a log."""
-
-    async def story() -> None:
-        files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
-        async with running(tmp_path, instance(files)) as store:
-            await store.subscribe(7, ALL, holder="a connector")
-            assert await take(store, 7, holder="a connector")
-        store = new_destination(tmp_path, instance(files[1:]))
-        try:
-            with pytest.raises(PositionNotFound):
-                await store.wait_running(30)
-            (found,) = await store.subscribers()
-            assert (found["client_id"], found["held_by"]) == (7, "ray")
-            assert found["cursor"].startswith(files[0].name)
-            with pytest.raises(SubscriberReplaced):
-                await store.unsubscribe(7, "somebody else")
-            assert await store.unsubscribe(7)
-            assert not await store.unsubscribe(7)
-            await until(lambda: store.state.supervisor.state == "running")
-            assert await store.subscribers() == []
-        finally:
-            await store.stop()
-
-    run(story())
-
-
-def test_a_subscriber_is_removed_while_the_destination_starts(tmp_path: Path) -> None:
-    """b2: an upstream that takes minutes to open holds up no list and no removal."""
-
-    async def story() -> None:
-        async with running(tmp_path) as store:
-            for client_id in (7, 8):
-                await store.subscribe(client_id, ALL)
-        with SlowOpening() as opening:
-            store = new_destination(tmp_path)
-            try:
-                await opening.began.wait()
-                assert [found["client_id"] for found in await store.subscribers()] == [7, 8]
-                assert await store.unsubscribe(7)
-                assert [found["client_id"] for found in await store.subscribers()] == [8]
-                opening.go.set()
-                await store.wait_running(30)
-                assert list((await store.status())["store"]["subscribers"]) == ["8"]
-            finally:
-                await store.stop()
-
-    run(story())
-
-
-def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
-    """b2: the error names the command, and the command works."""
-
-    async def story() -> None:
-        async with running(tmp_path) as store:
-            for client_id in (7, 8):
-                await store.subscribe(client_id, ALL)
-        with sqlite3.connect(tmp_path / "meta.db") as database:
-            database.execute("update subscriber set record = '{}' where client_id = 7")
-        store = new_destination(tmp_path)
-        try:
-            with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
-                await store.wait_running(30)
-            assert await store.unsubscribe(7)
-            await until(lambda: store.state.supervisor.state == "running")
-            assert [found["client_id"] for found in await store.subscribers()] == [8]
-        finally:
-            await store.stop()
-
-    run(story())
-
-
-@pytest.mark.parametrize("how", ["rollback", "subscribe"])
-def test_a_new_connection_ends_the_get_of_one_that_may_be_gone(tmp_path: Path, how: str) -> None:
-    """D7: also where they came to two servers, which know nothing of each other."""
-
-    async def story() -> None:
-        config = instance(source={"files": [str(binlog_files()[0])], "follow": True})
-        async with running(tmp_path, config) as store:
-            old, new = TCP_HOLDER + "at one server", TCP_HOLDER + "at another"
-            await store.subscribe(7, ALL, rollback=False, holder=old)
-            waiting = asyncio.create_task(store.get_without_ack(7, 1 << 30, 30.0, old))
-            await asyncio.sleep(0.2)
-            assert not waiting.done()
-            if how == "rollback":  # as it begins, before it has subscribed
-                await store.rollback(7, None, None, TCP_HOLDER)
-            else:
-                await store.subscribe(7, ALL, rollback=False, holder=new)
-            done, _ = await asyncio.wait({waiting}, timeout=20)
-            assert done
-            assert waiting.result().id == EMPTY_BATCH
-            assert await store.list_batch_ids(7, new) == []
-            found = await take(store, 7, 4, holder=new)  # and its ack is the first
-            assert found is not None
 
     run(story())
 
@@ -363,25 +199,5 @@ def test_a_filter_takes_the_place_of_the_destinations(tmp_path: Path) -> None:
                 found[client_id] = sum(head.row_count for head in heads)
             assert 0 < found[1] < found[3]
             assert 0 < found[2] < found[3]
-
-    run(story())
-
-
-def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path: Path) -> None:
-    """B3: of two deployments the newer one rested, as nobody had subscribed when it started; who
-    had since, with the older one, was told by it to subscribe first."""
-
-    async def story() -> None:
-        config = instance(binlog_files()[2:], runs="while_subscribed")
-        older, newer = new_destination(tmp_path, config), new_destination(tmp_path, config)
-        try:
-            await until(lambda: newer.state.supervisor.state == "resting")
-            await older.subscribe(1, ALL, holder="me")
-            assert await take(newer, 1, holder="me", seconds=30)
-            with pytest.raises(NotSubscribed):
-                await take(newer, 2)
-        finally:
-            await newer.stop()
-            await older.stop()
 
     run(story())

@@ -1,0 +1,55 @@
+"""Waiting for answers of actors: the same results on an event loop and by blocking."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import ray
+
+from ray_canal.actors.waiting import InThread, OnLoop, Waiting
+from ray_canal.destination.blocking import complete
+
+
+class Reference:
+    """Refers to a value, as ObjectRef does; `ray.get` is told how to read it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Any:
+        yield from asyncio.sleep(0).__await__()
+        return self.value
+
+
+@pytest.fixture(autouse=True)
+def _references(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(what: Any, timeout: float | None = None) -> Any:
+        return [each.value for each in what] if isinstance(what, list) else what.value
+
+    monkeypatch.setattr(ray, "get", get)
+
+
+async def _story(waiting: Waiting) -> list[Any]:
+    ran: list[Any] = []
+    await waiting.pause(0.001)
+    await waiting.run(lambda: ran.append("run"))
+    await waiting.look_up(lambda: ran.append("look up"))
+    return [*ran, await waiting.answer(Reference(1)), *await waiting.objects([Reference(2)])]
+
+
+def test_both_ways_give_the_same() -> None:
+    expected = ["run", "look up", 1, 2]
+    assert complete(_story(InThread())) == expected
+    assert asyncio.run(_story(OnLoop())) == expected
+
+
+def test_calls_that_wait_together_look_up_once() -> None:
+    async def test() -> int:
+        waiting, count = OnLoop(), []
+        await asyncio.gather(*(waiting.look_up(lambda: count.append(1)) for _ in range(5)))
+        await waiting.look_up(lambda: count.append(1))
+        return len(count)
+
+    assert asyncio.run(test()) == 2

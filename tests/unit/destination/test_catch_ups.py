@@ -1,0 +1,120 @@
+"""Subscribers whose cursors are purged or far behind: nobody else suffers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.errors import PositionNotFound, SubscriberReplaced
+from ray_canal.model.subscription import Subscription
+from tests.local_destination import (
+    ALL,
+    drain,
+    follow_each_other,
+    instance,
+    lose_source,
+    new_destination,
+    run,
+    running,
+    take,
+    until,
+)
+
+SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
+
+
+def copied(folder: Path) -> list[Path]:
+    return [Path(shutil.copy(path, folder)) for path in binlog_files()]
+
+
+def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> None:
+    """b2: one purged cursor takes nobody else down, in no generation; its calls say what to do."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
+            await store.subscribe(8, ALL)
+            assert await take(store, 7)
+            done = await drain(store, 8)
+            assert done[-1].end is not None
+            assert done[-1].end.journal_name != files[0].name
+        files.pop(0).unlink()
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            for _ in range(2):
+                for _ in range(3):
+                    with pytest.raises(PositionNotFound, match="ray-canal unsubscribe x") as told:
+                        await store.get_without_ack(7, 4, 0.1)
+                    assert "subscriber 7: no binlog file" in str(told.value)
+                found = {each["client_id"]: each for each in await store.subscribers()}
+                assert "PositionNotFound" in found[7]["failure"]
+                assert found[8]["failure"] is None
+                await take(store, 8)
+                before = store.generations
+                if store.state.log.pipeline is not None and not store.state.log.pipeline.ended:
+                    lose_source(store)
+                    await until(lambda n=before: store.generations > n)
+            await store.unsubscribe(7)
+            await store.subscribe(7, ALL)
+            await take(store, 7)
+
+    run(story())
+
+
+def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> None:
+    """b2: a destination whose only cursor is purged tells so, and is not closed to others."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL)
+            assert await take(store, 7)
+        files.pop(0).unlink()
+        store = new_destination(tmp_path, instance(files))
+        try:
+            with pytest.raises(PositionNotFound, match="subscriber 7"):
+                await store.wait_running(30)
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL)
+            await store.subscribe(8, ALL)
+            first = await take(store, 8)
+            assert first is not None
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL)
+            lose_source(store)
+            await until(lambda: store.generations == 2)
+            second = await take(store, 8, seconds=10)
+            assert second is not None
+            assert follow_each_other([first, second])
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_who_is_refused_for_its_cursor_may_remove_it(tmp_path: Path) -> None:
+    """b2: a client that comes back as another connector and finds its cursor purged was told that
+    yet another one had subscribed, and could only ask an operator."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL, holder="before")
+            assert await take(store, 7, holder="before")
+        files.pop(0).unlink()
+        store = new_destination(tmp_path, instance(files))
+        try:
+            with pytest.raises(PositionNotFound):
+                await store.subscribe(7, ALL, holder="now")
+            with pytest.raises(SubscriberReplaced):
+                await store.unsubscribe(7, "before")
+            assert await store.unsubscribe(7, "now")
+            await store.subscribe(7, ALL, holder="now")
+            assert await take(store, 7, holder="now", seconds=10)
+        finally:
+            await store.stop()
+
+    run(story())

@@ -1,0 +1,126 @@
+"""Subscribers of a real destination that are removed: durably first, and whatever its state."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.errors import (
+    ConfigError,
+    MetaUnavailable,
+    PositionNotFound,
+    SubscriberReplaced,
+)
+from tests.local_destination import (
+    ALL,
+    SlowOpening,
+    drain,
+    follow_each_other,
+    instance,
+    meta_away,
+    new_destination,
+    run,
+    running,
+    take,
+    until,
+)
+
+SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
+
+
+def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
+    """A4: durable first, memory second: what an unsubscribe could not remove is still kept for."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            first = await take(store, 7)
+            assert first is not None
+            with meta_away("remove"), pytest.raises(MetaUnavailable):
+                await store.unsubscribe(7)
+            await drain(store, 8)
+            await store.subscribe(7, ALL)
+            second = await take(store, 7)
+            assert second is not None
+            assert follow_each_other([first, second])
+            await store.unsubscribe(7)
+            assert 7 not in await store.state.records.cursors.load()
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_has_failed(tmp_path: Path) -> None:
+    """b2: what keeps the destination from its start can be seen and removed without a log."""
+
+    async def story() -> None:
+        files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
+        async with running(tmp_path, instance(files)) as store:
+            await store.subscribe(7, ALL, holder="a connector")
+            assert await take(store, 7, holder="a connector")
+        store = new_destination(tmp_path, instance(files[1:]))
+        try:
+            with pytest.raises(PositionNotFound):
+                await store.wait_running(30)
+            (found,) = await store.subscribers()
+            assert (found["client_id"], found["held_by"]) == (7, "ray")
+            assert found["cursor"].startswith(files[0].name)
+            with pytest.raises(SubscriberReplaced):
+                await store.unsubscribe(7, "somebody else")
+            assert await store.unsubscribe(7)
+            assert not await store.unsubscribe(7)
+            await until(lambda: store.state.supervisor.state == "running")
+            assert await store.subscribers() == []
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_a_subscriber_is_removed_while_the_destination_starts(tmp_path: Path) -> None:
+    """b2: an upstream that takes minutes to open holds up no list and no removal."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with SlowOpening() as opening:
+            store = new_destination(tmp_path)
+            try:
+                await opening.began.wait()
+                assert [found["client_id"] for found in await store.subscribers()] == [7, 8]
+                assert await store.unsubscribe(7)
+                assert [found["client_id"] for found in await store.subscribers()] == [8]
+                opening.go.set()
+                await store.wait_running(30)
+                assert list((await store.status())["store"]["subscribers"]) == ["8"]
+            finally:
+                await store.stop()
+
+    run(story())
+
+
+def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
+    """b2: the error names the command, and the command works."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+        with sqlite3.connect(tmp_path / "meta.db") as database:
+            database.execute("update subscriber set record = '{}' where client_id = 7")
+        store = new_destination(tmp_path)
+        try:
+            with pytest.raises(ConfigError, match="ray-canal unsubscribe x 7"):
+                await store.wait_running(30)
+            assert await store.unsubscribe(7)
+            await until(lambda: store.state.supervisor.state == "running")
+            assert [found["client_id"] for found in await store.subscribers()] == [8]
+        finally:
+            await store.stop()
+
+    run(story())
