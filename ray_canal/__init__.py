@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ray_canal.config import load as load_config
     from ray_canal.console.actor import serve_console as serve_console
     from ray_canal.console.actor import stop_console as stop_console
+    from ray_canal.dead_letters import DeadLetters as DeadLetters
     from ray_canal.flight.actor import serve_flight as serve_flight
     from ray_canal.flight.actor import stop_flight as stop_flight
     from ray_canal.model.timeline import row_id as row_id
@@ -87,6 +88,7 @@ _WHERE = {
     "Connector": "ray_canal.client.connector",
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
+    "DeadLetters": "ray_canal.dead_letters",
     "schema_history": "ray_canal.client.schema_history",
     "serve_console": "ray_canal.console.actor",
     "stop_console": "ray_canal.console.actor",
@@ -109,6 +111,7 @@ _WHERE = {
 __all__ = [
     "AsyncConnector",
     "Connector",
+    "DeadLetters",
     "Keep",
     "Message",
     "apply",

@@ -1,5 +1,5 @@
 """Decoding what is held aside: events whose table had no known schema when they came, and dead
-letters, events that could not be decoded themselves.
+letters: events that could not be decoded themselves, and messages that consumers gave up.
 
 A schema that is given now is kept in the table meta history, from the first of the table's
 quarantined events on, so that a restarted destination decodes later rows with it, too. No Ray, no
@@ -21,6 +21,8 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import ChunkInfo, RawChunk
 from ray_canal.binlog.packed_chunk import unpack
 from ray_canal.config import CanalConfig, load
+from ray_canal.dead_letters import is_message
+from ray_canal.dead_letters import unpack as unpack_letter
 from ray_canal.errors import ConfigError
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
@@ -119,6 +121,11 @@ def _decoded(
     source = config.destination(destination).source
     parser, server, undecodable = None, "", None
     for chunk in store.quarantined(destination):
+        if is_message(chunk):
+            letter = store.quarantined_data(destination, chunk_key(chunk))
+            if letter is not None:
+                yield chunk_key(chunk), unpack_letter(letter).batches
+            continue
         if parser is None or server != chunk.server:
             server = chunk.server
             parser = _parser(store.records(destination), chunk, Names(source.names_setting))
@@ -178,11 +185,11 @@ def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], te
     tables = parse_tables(text)
     mended: set[tuple[str, str]] = set()
     records = []
-    for chunk in held:
+    for chunk in (chunk for chunk in held if not _is_letter(chunk)):
         log = log_with_records(known, chunk.server)
         names = names_of(known, log) or Names()
         given = {names.pair((meta.schema, meta.table)): meta for meta in tables}
-        for name in () if _is_letter(chunk) else chunk.tables:
+        for name in chunk.tables:
             meta = given.get(name) or given.get(("", name[1]))
             if meta is not None and name not in mended:
                 mended.add(name)

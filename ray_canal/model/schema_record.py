@@ -90,13 +90,16 @@ Records = tuple[SchemaRecord, ...]
 
 
 EVENT_AT = ""
-"""In place of a schema: what follows is the position of one event, of any table."""
+"""In place of a schema: what follows is the position of one event, of any table, or says which
+message it is that a consumer gave up."""
 
 
 def held_name(pair: tuple[str, str]) -> str:
     """Return how people call what is held aside."""
     schema, name = pair
-    return f"the event at {name}" if schema == EVENT_AT else f"{schema}.{name}"
+    if schema != EVENT_AT:
+        return f"{schema}.{name}"
+    return f"the event at {name}" if name.isdigit() else name
 
 
 @dataclass(frozen=True, slots=True)

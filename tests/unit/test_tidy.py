@@ -58,7 +58,8 @@ MAY_IMPORT = {
     "console": "logs errors config model canal server actors client source destination render "
     "redrive",
     "migration": "errors config",
-    "redrive": "errors config model binlog schema meta views",
+    "dead_letters": "errors config model meta",
+    "redrive": "errors config model binlog schema meta views dead_letters",
     "spark": "errors config model views client __init__",
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
@@ -66,7 +67,8 @@ MAY_IMPORT = {
     "cli": "logs errors malloc config model views source meta destination client offline render "
     "demo spark __init__ redrive migration sinks snapshot verify console flight",
     "warm": "config model kernels binlog schema snapshot source views demo",
-    "__init__": "config model client console flight offline sinks snapshot spark views",
+    "__init__": "config model client console dead_letters flight offline sinks snapshot spark "
+    "views",
 }
 
 ONLY_IN = {
@@ -102,7 +104,8 @@ ONLY_IN = {
     "jinja2": "console",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client flight offline redrive sinks snapshot spark render demo warm",
+    "pyarrow": "binlog views client dead_letters flight offline redrive sinks snapshot spark "
+    "render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
