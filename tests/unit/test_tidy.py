@@ -170,7 +170,6 @@ TESTED_ELSEWHERE = {
     "actors/controller": "tests/integration/test_main_job.py",
     "actors/homes": "tests/fault/test_moving_nodes.py",
     "client/succession": "tests/fault/test_heads.py",
-    "cli/standby": "tests/integration/test_cli_cluster.py",
     "actors/decoder": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
     "cli/subscriber": "tests/integration/test_cli_cluster.py",
