@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers screenshots bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory soak-console mariadb118 mariadb118-short fault lint docs servers screenshots bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -74,6 +74,10 @@ soak-fault: setup servers
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
+
+## make soak-console  a flooded console beside a destination, delays of its rows printed (two minutes)
+soak-console: setup servers
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
 
 ## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them from FIRST=0 on
 simulate: setup

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "offline": "errors config filter model binlog views schema log source",
     "flight": "logs errors malloc config canal server actors client",
     "console": "logs errors config model canal server actors client source destination render "
-    "redrive",
+    "redrive sinks",
     "migration": "errors config",
     "dead_letters": "errors config model meta",
     "redrive": "errors config model binlog schema meta views dead_letters",
