@@ -67,7 +67,7 @@ fuzz: setup
 fault: setup servers
 	$(BIN)/python -m tests.fault --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
 
-## make soak-fault  nodes that die with chunks, in each way (minutes; a short choice is part of `make test`)
+## make soak-fault  nodes and heads that die, drain and come back; a real autoscaler (minutes; a part is in `make test`)
 soak-fault: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
 

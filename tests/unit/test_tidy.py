@@ -170,7 +170,6 @@ TESTED_ELSEWHERE = {
     "log/report": "tests/unit/log/test_event_store.py",
     "log/outstanding": "tests/unit/log/test_event_store.py",
     "actors/controller": "tests/integration/test_main_job.py",
-    "actors/homes": "tests/fault/test_moving_nodes.py",
     "client/succession": "tests/fault/test_heads.py",
     "actors/decoder": "tests/integration/test_main_job.py",
     "client/api": "tests/integration/test_main_job.py",
