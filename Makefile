@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory soak-console mariadb118 mariadb118-short fault lint docs servers screenshots bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-tcp soak-memory soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -119,6 +119,10 @@ servers: setup
 ## make screenshots  pictures of the console's pages, into docs/how-to/console (a minute)
 screenshots: setup servers
 	$(BIN)/python -m tests.console_screenshots
+
+## make outages  record metrics in real outages, for the tests of the alert rules (six minutes)
+outages: setup servers
+	$(BIN)/python -m tests.record_outages
 
 ## make bench    measure decoding on one thread against peers, into benchmarks/bench.json
 bench: setup servers
