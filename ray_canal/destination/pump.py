@@ -153,6 +153,7 @@ class Pump:
             began_s = time.perf_counter()
             in_use = -(-queue.qsize() // 2)
             fetched = await queue.get()
+            self._taken.set()
             if fetched is None:
                 return
             log_chunk = await upstream.add(fetched.info)
@@ -160,8 +161,6 @@ class Pump:
             seconds = log_chunk.info.stage_seconds
             waited_s = added_s - began_s - seconds.get("buffer", 0.0)
             self.stages.add("buffer", waiting_s=max(waited_s, 0.0))
-            self._taken.set()
-            await asyncio.sleep(0)  # what was kept back says so
             self.window.note(in_use, self._kept_back_s, max(waited_s, 0.0))
             self._kept_back_s = 0.0
             self.stages.add_chunk(seconds)
