@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_put
 from ray_canal.config import CanalConfig, InstanceConfig, kept_secrets
 from ray_canal.destination.backend_thread import BackendThread
-from ray_canal.errors import CanalError, ConfigError, MetaDamaged
+from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning, MetaDamaged
 from ray_canal.meta.lease import Lease
 from ray_canal.meta.open import open_backend
 
@@ -52,6 +52,7 @@ class Succession:
         self._life: asyncio.Task[None] | None = None
         self._config: CanalConfig | None = None
         self._begun = False
+        self._beginning: asyncio.Task[None] | None = None
         self._failure = ""
         record = kv_get(self._key)
         if record is not None:
@@ -119,10 +120,12 @@ class Succession:
 
     async def keep(self, changes: dict[str, str]) -> None:
         """Keep what was applied (its configuration) or stopped (STOPPED). Raises MetaUnavailable;
-        Fenced: another head has taken over."""
+        Fenced: another head has taken over; InstanceNotRunning: not yet."""
         lease = self._lease
-        if not self.takes_part or lease is None:
+        if not self.takes_part:
             return
+        if lease is None:
+            raise InstanceNotRunning("the lease is not open yet, so this is not kept; do it again")
 
         def keep() -> None:
             lease.keep({**lease.wanted(), **changes})
@@ -151,13 +154,16 @@ class Succession:
         lease = self._lease
         held = await self._thread.run(lease.turn)
         if held and not self._begun:
-            logger.warning("%s: this head is active now", self._namespace)
-            wanted = await self._thread.run(lease.wanted)
-            merged = merge(config, wanted)
-            await self._deployment.begin(merged)
-            await self.keep(kept_texts(merged))
-            self._begun = True
-            self._remember()
+            beginning, self._beginning = self._beginning, None
+            if beginning is None:  # beats go on meanwhile
+                beginning = asyncio.create_task(self._begin(config, lease))
+            if beginning.done():
+                beginning.result()
+            else:
+                self._beginning = beginning
+        elif not held and self._beginning is not None:
+            await self._give_up_beginning()
+            await self._deployment.end()
         elif self._begun and not held:
             logger.warning(
                 "%s: %s has taken over; what runs here ends", self._namespace, self._called()
@@ -165,6 +171,20 @@ class Succession:
             self._begun = False
             self._remember()
             await self._deployment.end()
+
+    async def _begin(self, config: CanalConfig, lease: Lease) -> None:
+        logger.warning("%s: this head is active now", self._namespace)
+        merged = merge(config, await self._thread.run(lease.wanted))
+        await self._deployment.begin(merged)
+        await self.keep(kept_texts(merged))
+        self._begun = True
+        self._remember()
+
+    async def _give_up_beginning(self) -> None:
+        beginning, self._beginning = self._beginning, None
+        if beginning is not None:
+            beginning.cancel()
+            await asyncio.gather(beginning, return_exceptions=True)
 
     def _open(self, config: CanalConfig) -> Lease:
         backend = open_backend(config.meta)
@@ -177,7 +197,8 @@ class Succession:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             self._life = None
-        if self._begun:
+        if self._begun or self._beginning is not None:
+            await self._give_up_beginning()
             self._begun = False
             await self._deployment.end()
         kept_secrets.drop(self.secrets)

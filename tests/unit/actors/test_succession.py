@@ -127,6 +127,39 @@ def test_who_was_replaced_ends_what_it_has(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+class Slow(Made):
+    """Takes longer to begin than a beat lasts, and fails the first time."""
+
+    async def begin(self, config: CanalConfig) -> None:
+        await asyncio.sleep(3 * LEASE_S)
+        if not self.lives:
+            self.lives += 1
+            raise ConfigError("no node fits yet")
+        await super().begin(config)
+
+
+def test_a_slow_beginning_keeps_the_lease(tmp_path: Path) -> None:
+    """Another head does not take it meanwhile; a failure is shown, and tried again."""
+
+    async def run() -> None:
+        here, there = Slow(), Made()
+        one, two = Succession("one", here), Succession("two", there)
+        for each in (one, two):
+            each._namespace = "shared"
+        one.join(config_of(tmp_path, "a"))
+        await until(lambda: one._beginning is not None)
+        assert one.state()["begins"]
+        two.join(config_of(tmp_path, "a"))
+        await until(lambda: "no node fits yet" in one.state()["error"])
+        await until(lambda: one.state()["active"])
+        assert here.running == ["a"]
+        assert there.lives == 0
+        await one.leave()
+        await two.leave()
+
+    asyncio.run(run())
+
+
 def test_what_runs_is_the_file_and_what_was_applied_elsewhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
