@@ -10,6 +10,7 @@ from machine to machine, figures do not.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import resource
@@ -26,14 +27,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ray_canal.config import load
+from ray_canal.client.message import Message
+from ray_canal.config import MetaConfig, load
+from ray_canal.model.snapshot_marks import MARK_END
+from ray_canal.model.subscription import Subscription
 from ray_canal.snapshot.consistent import ConsistentSnapshot
 from ray_canal.snapshot.keyed import KeyedSnapshot
 from ray_canal.snapshot.read import Snapshot
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import open_session
 from ray_canal.source.catalog import Catalog
+from tests.local_destination import LocalDestination
 from tests.servers import Server, start
+from tests.snapshot_runs import chunks_of
 
 ITEM = (
     "create table bench.item (id int primary key, a int, b bigint, price decimal(12,2), "
@@ -109,9 +115,34 @@ def read_keyed(address: str, table: str) -> int:
     return _count(Snapshot(KeyedSnapshot(_instance(address), rf"bench\.{table}"), "null"))
 
 
+def read_log(address: str, table: str, readers: int = 1) -> int:
+    """Into a subscriber's log, and out of it as Arrow batches that are acked."""
+    instance = _instance(address)
+    snapshot = instance.snapshot.model_copy(update={"readers": readers, "threads_running": 0})
+    return asyncio.run(_through_a_log(instance.model_copy(update={"snapshot": snapshot}), table))
+
+
+async def _through_a_log(config: Any, table: str) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        destination = LocalDestination(config, MetaConfig(path=f"{folder}/meta.db"))
+        await destination.wait_running(60)
+        wishes = Subscription(snapshot="initial")
+        await destination.subscribe(1, rf"bench\.{table}", wishes=wishes)
+        rows, ended = 0, False
+        while not ended:
+            head = await destination.poll(1, 16 << 10, 10.0)
+            message = Message(head, chunks_of)
+            rows += sum(batch.num_rows for batch in message.batches)
+            ended = any(mark.kind == MARK_END for mark in message.snapshot_marks)
+            await destination.ack(1, head.id, head.epoch)
+        await destination.stop()
+    return rows
+
+
 def _instance(address: str) -> Any:
     source = {"address": address, "username": "root", "tls": {"mode": "disabled"}}
-    return load({"instance": [{"destination": "x", "source": source}]}).destination("x")
+    instance = {"destination": "x", "source": source, "decoders": 0}
+    return load({"instance": [instance]}).destination("x")
 
 
 def read_pymysql(address: str, table: str) -> int:
@@ -135,6 +166,8 @@ SYSTEMS: dict[str, Callable[[str, str], int]] = {
     "ray_canal consistent": read_consistent,
     "ray_canal, 2 readers": lambda address, table: read_consistent(address, table, 2),
     "ray_canal keyed": read_keyed,
+    "ray_canal in a log": read_log,
+    "in a log, 2 readers": lambda address, table: read_log(address, table, 2),
     "PyMySQL SSCursor": read_pymysql,
 }
 

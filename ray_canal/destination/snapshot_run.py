@@ -176,7 +176,7 @@ class SnapshotRun:
             if table.finished:
                 continue
             found = plan.find(number, table)
-            if table.key and table.key != found.key:  # how far it was read is by another key
+            if not table.is_of(found.key, plan.made(found)):  # another one has its name
                 self.ledger = self.ledger.with_table(number, table.anew())
             keys[table.schema, table.table] = found.key
         return keys
@@ -305,12 +305,11 @@ class _Rows:
         self._free = deque(readers)
         self._config = config
         capacity = config.store.capacity_bytes
-        self._bytes_max = min(config.snapshot.bytes, capacity // 2)
-        self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 8, 1))
+        self._bytes_max = min(config.snapshot.bytes, capacity // 4)
+        self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 16, 1))
         self._reading: deque[
             tuple[PlannedRange, RowReaderHandle, asyncio.Task[RangeRead]]
         ] = deque()
-        self._bytes_read = 0
 
     async def read(self) -> None:
         """Read, and place, everything. Raises what makes the reading void."""

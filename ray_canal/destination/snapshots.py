@@ -23,7 +23,7 @@ from ray_canal.errors import CanalError, ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.model.snapshot_ledger import CANCELLED, PAUSED, RUNNING, Ledger, State
+from ray_canal.model.snapshot_ledger import CANCELLED, FAILED, PAUSED, RUNNING, Ledger, State
 from ray_canal.model.snapshot_wish import SnapshotWish
 
 if TYPE_CHECKING:
@@ -229,6 +229,15 @@ class Snapshots:
                 found.append(self._described(client_id, ledger))
         return found
 
+    def sums(self) -> dict[str, int]:
+        """Return the report in numbers, for metrics."""
+        found = self.report()
+        return {
+            "running": sum(one["state"] == RUNNING for one in found),
+            "failed": sum(one["state"] == FAILED for one in found),
+            "rows": sum(one["rows"] for one in found),
+        }
+
     def _described(self, client_id: int, ledger: Ledger) -> dict[str, Any]:
         found = self._runs.get(client_id)
         goes_on = ledger.state == RUNNING and found is not None
@@ -245,7 +254,7 @@ def _after_action(ledger: Ledger, action: str) -> Ledger:
     if action == "status":
         return ledger
     state = _STATES[action]
-    failed_before = ledger.state == "failed" and action in ("resume", "cancel")
+    failed_before = ledger.state == FAILED and action in ("resume", "cancel")
     if ledger.is_over and not failed_before and ledger.state != state:
         raise ConfigError(f"snapshot {ledger.id} is {ledger.state}: start another one")
     ended = int(time.time()) if state == CANCELLED else 0

@@ -99,6 +99,7 @@ class StatusReport:
             "bytes_max": None if pipeline is None else self._bytes_max(pipeline.pump.decoders),
             "store": self._stats.report(),
             "snapshots": self._snapshots.report(),
+            "snapshot": self._snapshots.sums(),
         }
 
     def _stages(self, pipeline: LogPipeline | None) -> dict[str, dict[str, float]]:

@@ -129,9 +129,11 @@ class SubscriberService:
                  client_id=client_id, action="subscribe")  # fmt: skip
 
     def _first_snapshot(self, wishes: Subscription) -> str:
-        """Return the record of a new subscriber's snapshot; empty: it gets none."""
+        """Return the record of a new subscriber's snapshot; empty: it gets none. Who only looks on
+        gets one if it says so."""
         source = self._state.config.now.source
-        if (wishes.snapshot or source.snapshot) != "initial":
+        by_default = "never" if wishes.ephemeral else source.snapshot
+        if (wishes.snapshot or by_default) != "initial":
             return ""
         if not source.address:
             raise ConfigError(

@@ -76,6 +76,9 @@ METRICS = (
         "counter",
     ),
     Metric("canal_skipped_events_total", "skipped_events", "Events that were left out", "counter"),
+    Metric("canal_snapshots_running", "snapshot.running", "Snapshots whose rows are being read"),
+    Metric("canal_snapshots_failed", "snapshot.failed", "Snapshots that have failed"),
+    Metric("canal_snapshot_rows", "snapshot.rows", "Rows of all newest snapshots that are acked"),
     Metric("canal_errors_total", "errors", "Failures that ended a generation", "counter"),
     Metric(
         "canal_generations_total",

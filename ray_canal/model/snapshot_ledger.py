@@ -29,14 +29,16 @@ Border = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class TableProgress:
     """One table. `where` and `columns` narrow what is read of it. `key`: its key's columns when its
-    reading began; `end`: the greatest key then. Everything up to `done` was acked; `finished`: all
-    up to `end` was. `estimate`: how many rows it has, about; `rows`: how many were acked."""
+    reading began, and `made`: by which server and when the table was made; `end`: the greatest key
+    then. Everything up to `done` was acked; `finished`: all up to `end` was. `estimate`: how many
+    rows it has, about; `rows`: how many were acked."""
 
     schema: str
     table: str
     where: str = ""
     columns: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    made: str = ""
     end: Border | None = None
     done: Border | None = None
     rows: int = 0
@@ -47,9 +49,21 @@ class TableProgress:
     def full_name(self) -> str:
         return f"{self.schema}.{self.table}"
 
-    def begun(self, key: tuple[str, ...], end: Border | None, estimate: int) -> TableProgress:
+    def begun(
+        self, key: tuple[str, ...], end: Border | None, estimate: int, made: str = ""
+    ) -> TableProgress:
         """Return it with its reading begun; a table without rows is finished."""
-        return replace(self, key=key, end=end, estimate=estimate, finished=end is None)
+        return replace(
+            self, key=key, end=end, estimate=estimate, made=made, finished=end is None
+        )
+
+    def is_of(self, key: tuple[str, ...], made: str) -> bool:
+        """Whether what was read so far is of this table, as it has this key and was made then. Of
+        another server it is not known when."""
+        if not self.key:
+            return True
+        then, now = self.made.split("|"), made.split("|")
+        return self.key == key and (then[0] != now[0] or then == now)
 
     def anew(self) -> TableProgress:
         """Return it as if nothing was read yet."""

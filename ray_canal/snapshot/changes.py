@@ -17,10 +17,10 @@ from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.snapshot.keys import row_keys
+from ray_canal.snapshot.session import second_replica
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.live import LiveSource
 
-_HEARTBEAT_S = 0.1
 _INSERT, _DELETE = 1, 3
 
 
@@ -44,9 +44,7 @@ class Changes:
         self, config: InstanceConfig, start: EntryPosition, described: CatalogTables, tables: str
     ) -> None:
         """`tables`: the patterns of those whose rows are of interest."""
-        source = config.source.model_copy(
-            update={"heartbeat_s": _HEARTBEAT_S, "gtid": bool(start.gtid)}
-        )
+        source = second_replica(config.source, gtid=bool(start.gtid))
         self._source = LiveSource(config.model_copy(update={"source": source}))
 
         def now(schema: str, table: str) -> TableMeta | None:

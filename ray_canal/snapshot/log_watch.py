@@ -16,9 +16,9 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConnectionLost
 from ray_canal.model.arrays import Records
 from ray_canal.model.position import BINLOG_START, EntryPosition, journal_key
+from ray_canal.snapshot.session import second_replica
 from ray_canal.source.live import LiveSource
 
-_HEARTBEAT_S = 0.1
 _WAIT_S = 0.2
 
 
@@ -27,7 +27,7 @@ class LogWatch:
 
     def __init__(self, config: InstanceConfig, executed: str, first_file: str) -> None:
         """`first_file`: where the log begins, for a server that has executed nothing."""
-        source = config.source.model_copy(update={"heartbeat_s": _HEARTBEAT_S, "gtid": True})
+        source = second_replica(config.source, gtid=True)
         self._source = LiveSource(config.model_copy(update={"source": source}))
         self._limit_s = config.source.read_timeout_s + config.source.connect_timeout_s
         self._found: list[tuple[str, Records]] = []

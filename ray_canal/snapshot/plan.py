@@ -49,6 +49,8 @@ class SnapshotPlan:
         self._numbers = 0
         try:
             self._connection = open_session(config.source, self._catalog)
+            variable = "server_id" if self._catalog.is_mariadb else "server_uuid"
+            self._server = self._catalog.variable(variable) or ""
             image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
             if image != "FULL":
                 raise ServerSettingRefused(
@@ -99,7 +101,12 @@ class SnapshotPlan:
     def begin(self, number: int, progress: TableProgress) -> TableProgress:
         """Begin a table's reading: up to its greatest key of now."""
         table = self._tables[number]
-        return progress.begun(table.key, self._ranges(number).greatest(), table.rows)
+        end = self._ranges(number).greatest()
+        return progress.begun(table.key, end, table.rows, self.made(table))
+
+    def made(self, table: SnapshotTable) -> str:
+        """When this server made a table, as a ledger has it."""
+        return f"{self._server}|{table.made}"
 
     def ranges(
         self, number: int, progress: TableProgress, rows: Callable[[], int]

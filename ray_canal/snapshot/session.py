@@ -9,6 +9,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import connect, query
 
+_HEARTBEAT_S = 0.1
 _SETTINGS = (
     "time_zone = '+00:00'",
     "character_set_results = NULL",  # texts in their columns' own character sets
@@ -19,6 +20,13 @@ _OPTIONAL = {"max_execution_time": "0", "max_statement_time": "0", "lock_wait_ti
 _LARGE_STATEMENT_BYTES = 256 << 10
 """After a statement of this size the server keeps a network buffer as large for the connection: it
 writes a quarter as often."""
+
+
+def second_replica(config: SourceConfig, **changed: Any) -> SourceConfig:
+    """Return the settings of a dump next to the destination's own: the server would end the other
+    one of two with the same id, and wait for both where they are semi-synchronous."""
+    own = {"server_id": 0, "semi_sync": False, "standby": (), "detect": False}
+    return config.model_copy(update={**own, "heartbeat_s": _HEARTBEAT_S, **changed})
 
 
 def open_session(config: SourceConfig, catalog: Catalog) -> Any:

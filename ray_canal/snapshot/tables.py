@@ -14,7 +14,8 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM, CatalogTables
 
 _TABLES = (
-    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH,"
+    " CREATE_TIME"
     f" FROM information_schema.TABLES WHERE {NOT_SYSTEM}"
 )
 _ONE_TABLE = f"{_TABLES} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -32,7 +33,8 @@ _ROW_BYTES = 100
 class SnapshotTable:
     """A table to read. `key`: the columns of its primary key, else of its first unique one that is
     never NULL, in the order of `index`; empty: it has none. `rows` and `row_bytes` are estimates;
-    `transactional`: it can be read as of one moment."""
+    `transactional`: it can be read as of one moment. `made`: when this server made it, or built it
+    again; empty: it does not say."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -40,6 +42,7 @@ class SnapshotTable:
     rows: int
     row_bytes: int
     transactional: bool
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def _described(
         int(row["TABLE_ROWS"] or 0),
         int(row["AVG_ROW_LENGTH"] or _ROW_BYTES),
         engine.upper() in ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"),
+        str(row["CREATE_TIME"] or ""),
     )
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotRunning, PositionPurged
 from ray_canal.model.snapshot_marks import MARK_BEGIN, MARK_END
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 from tests.integration.test_snapshot_keyed import CREATE, Writers, held_now, keyed
 from tests.local_destination import run
-from tests.servers import Server
+from tests.servers import Server, start
 from tests.snapshot_runs import CLIENT, Taker, destination_at
 
 __all__ = ["keyed"]
 TABLES = r"keyed\..*"
 INITIAL = Subscription(snapshot="initial")
+ONE = pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+"""The others run in test_snapshot_torture.py."""
 
 
 def test_a_new_subscriber_gets_rows_and_changes(server: Server, keyed: Path) -> None:
@@ -46,6 +49,31 @@ async def beside_writers(server: Server, folder: Path) -> None:
     assert other.marks == []
 
 
+def test_without_gtids_what_was_written_long_enough_ago_shows(tmp_path: Path) -> None:
+    options = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+    with start("mysql56", tmp_path / "server", options) as server:
+        server.execute(
+            "create database keyed", *CREATE,
+            f"insert into keyed.n values {', '.join(f'({k}, {k})' for k in range(1000, 2000))}",
+        )  # fmt: skip
+        run(without_gtids(server, tmp_path))
+
+
+async def without_gtids(server: Server, folder: Path) -> None:
+    destination = destination_at(server, folder, snapshot={"chunk_bytes": 65536, "readers": 1})
+    await destination.wait_running(60)
+    taker = Taker(destination)
+    with Writers(server, 3, seed=8).running():
+        await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
+        ended = await taker.until_ended()
+    await taker.drain()
+    await destination.stop()
+    assert ended["state"] == "done", ended
+    assert taker.judge.rows == held_now(server)
+    assert taker.judge.read >= 1000
+
+
+@ONE
 def test_an_idle_server_and_empty_tables(server: Server, keyed: Path) -> None:
     run(idle(server, keyed.parent))
 
@@ -63,6 +91,7 @@ async def idle(server: Server, folder: Path) -> None:
     assert taker.judge.rows == held_now(server)
 
 
+@ONE
 def test_it_goes_on_in_the_midst_of_a_table(server: Server, keyed: Path) -> None:
     run(goes_on(server, keyed.parent))
 
@@ -101,6 +130,7 @@ async def goes_on(server: Server, folder: Path) -> None:
     assert ended["rows"] < judge.read < ended["rows"] + 3000
 
 
+@ONE
 def test_asked_for_by_tables_conditions_and_columns(server: Server, keyed: Path) -> None:
     run(asked_for(server, keyed.parent))
 
@@ -169,6 +199,7 @@ async def paused(server: Server, folder: Path) -> None:
     server.execute("drop database keyed")
 
 
+@ONE
 def test_ddl_of_a_table_that_is_read(server: Server, keyed: Path) -> None:
     run(altered(server, keyed.parent))
 
@@ -206,3 +237,38 @@ async def altered(server: Server, folder: Path) -> None:
     assert ended["state"] == "done", ended
     assert ended["rows"] == 2
     assert taker.judge.rows["n"] == {(1,): 11, (2,): 22}
+
+
+def test_a_purged_place_is_answered_by_a_snapshot(mysql97: Server, tmp_path: Path) -> None:
+    run(purged(mysql97, tmp_path))
+
+
+async def purged(server: Server, folder: Path) -> None:
+    server.execute(
+        "drop database if exists keyed", "create database keyed", *CREATE,
+        "insert into keyed.n values (1, 1), (2, 2)",
+    )  # fmt: skip
+    config = {"source": {"on_purged": "snapshot"}}
+    destination = destination_at(server, folder, **config)
+    await destination.wait_running(60)
+    await destination.subscribe(CLIENT, TABLES, wishes=Subscription(start="tail"))
+    taker = Taker(destination)
+    server.execute("insert into keyed.n values (3, 3)")
+    while (3,) not in taker.judge.rows["n"]:
+        assert await taker.take(10.0)
+    await destination.stop()
+    server.execute("update keyed.n set v = 30 where id = 3", "flush binary logs")
+    server.execute("insert into keyed.n values (4, 4)", "flush binary logs")
+    newest = server.position()[0]
+    server.execute(f"purge binary logs to '{newest}'", "insert into keyed.n values (5, 5)")
+
+    taker.destination = destination = destination_at(server, folder, **config)
+    taker.judge.repeats = True
+    while not taker.marks or taker.marks[-1].kind != MARK_END:
+        with contextlib.suppress(PositionPurged, InstanceNotRunning):
+            await taker.take(0.5)
+    await destination.stop()
+    assert taker.judge.rows["n"] == held_now(server)["n"]
+    assert taker.marks[0].reason.startswith("purged from mysql-bin.")
+    assert taker.marks[-1].state == "done"
+    server.execute("drop database keyed")

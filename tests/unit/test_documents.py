@@ -30,7 +30,6 @@ NO_DEFAULT = {
     "sink.type",
     "sink.client_id",
     "sink.mirror.address",
-    "sink.rabbitmq.address",
     "server.user.password",
     "flight.user.username",
     "flight.user.password",

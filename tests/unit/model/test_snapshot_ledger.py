@@ -26,6 +26,15 @@ def test_what_is_acked_counts_up_to_the_end() -> None:
     assert found.rows == 6
 
 
+def test_a_table_that_was_made_again_is_another_one() -> None:
+    begun = TABLE.begun(("id",), ("9",), 100, "uuid|2026-01-01 10:00:00")
+    assert begun.is_of(("id",), "uuid|2026-01-01 10:00:00")
+    assert begun.is_of(("id",), "other|2026-02-02 10:00:00")
+    assert not begun.is_of(("id",), "uuid|2026-01-01 10:00:01")
+    assert not begun.is_of(("id", "day"), "uuid|2026-01-01 10:00:00")
+    assert TABLE.is_of(("id",), "uuid|2026-01-01 10:00:01")
+
+
 def test_a_table_without_rows_is_finished_when_it_begins() -> None:
     assert TABLE.begun(("id",), None, 7).finished
     assert not TABLE.begun(("id",), ("9",), 7).finished

@@ -1,0 +1,46 @@
+"""From nothing to a mirror: rows that were there, then changes, into another database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from tests.in_process_sink import destination, runner_of, running, sink_config, until
+from tests.integration.test_snapshot_keyed import Writers, keyed
+from tests.servers import Server
+
+__all__ = ["keyed"]
+TABLES = ("n", "c", "u")
+
+
+def rows(server: Server, database: str, table: str) -> list[str]:
+    return sorted(map(repr, server.execute(f"select * from {database}.{table}")))
+
+
+@pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+def test_a_mirror_of_tables_that_had_rows(server: Server, keyed: Path) -> None:
+    source = {"address": server.address, "username": "root", "snapshot": "initial"}
+    mirror = {
+        "address": server.address, "username": "root", "database": "keyed_copy",
+        "cursor_database": "keyed_cursors",
+    }  # fmt: skip
+    small = {"chunk_bytes": 65536}
+    tables = {"tables": r"keyed\..*"}
+    with destination(keyed.parent, source=source, filter=tables, snapshot=small, tsdb={}):
+        sink = runner_of(sink_config("mysql", mirror=mirror, **tables))
+        with Writers(server, 2, seed=4).running(), running(sink):
+            until(lambda: server.execute("show databases like 'keyed_copy'"))
+        sink = runner_of(sink_config("mysql", mirror=mirror, **tables))
+
+        def equal() -> bool:
+            try:
+                copies = (rows(server, "keyed_copy", table) for table in TABLES)
+                return [rows(server, "keyed", table) for table in TABLES] == list(copies)
+            except pymysql.err.ProgrammingError:  # a table is not there yet
+                return False
+
+        with running(sink):
+            until(equal)
+    server.execute("drop database keyed_copy", "drop database keyed_cursors")

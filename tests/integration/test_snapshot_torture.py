@@ -1,0 +1,26 @@
+"""Runs of `python -m tests.snapshot_torture`; its judge notices each rule that is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import snapshot_torture
+from tests.servers import Server
+
+
+@pytest.mark.parametrize("server", ["mysql97", "mysql56", "mariadb"])
+def test_a_run_on_each_server(server: str, request: pytest.FixtureRequest) -> None:
+    running: Server = request.getfixturevalue(server)
+    found = snapshot_torture.run(running, seed=3)
+    assert found["read"] > 300
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rule", snapshot_torture.RULES)
+def test_each_rule_left_out_is_noticed(mysql97: Server, rule: str) -> None:
+    def runs() -> None:
+        for seed in range(40):
+            snapshot_torture.run(mysql97, seed, rule, calm=True)
+
+    with pytest.raises((snapshot_torture.Wrong, AssertionError)):
+        runs()

@@ -1,0 +1,187 @@
+"""Snapshots into a subscriber's log under torture: writers, restarts, kills, pauses, DDL.
+
+    python -m tests.snapshot_torture --runs 200 --server mysql97 [--seed N] [--without RULE]
+
+Each run has a seed, which makes it again as far as a server's timing lets it. At SNAPSHOT_END, and
+after all changes, what was applied is what the tables hold. `--without` switches one rule off: then
+some run must fail, or the judge is no judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pymysql
+
+from ray_canal.model.snapshot_ledger import ENDED
+from ray_canal.model.subscription import Subscription
+from ray_canal.snapshot import row_reader
+from ray_canal.snapshot.changes import touched_keys
+from ray_canal.snapshot.marks import PlaceLow
+from tests.integration.test_snapshot_keyed import CREATE, KEYS, Judge, Writers, held_now, literal
+from tests.servers import Server, start
+from tests.snapshot_runs import CLIENT, Taker, destination_at
+
+TABLES = r"keyed\..*"
+RULES = ("low is what is executed", "both images", "touched keys")
+PLACER = "ray_canal.destination.snapshot_placer"
+LIMIT_S = 120.0
+
+
+class Wrong(Exception):
+    """What was applied is not what the tables hold."""
+
+
+@contextlib.contextmanager
+def without(rule: str) -> Iterator[None]:
+    """Switch a rule off, for servers with GTIDs."""
+    with contextlib.ExitStack() as patches:
+        if rule == "low is what is executed":
+            really_read = row_reader.RowReader.read
+
+            def written(self: Any, order: Any) -> Any:
+                self._marks.low = lambda: PlaceLow(self._marks.high())
+                return really_read(self, order)
+
+            patches.enter_context(mock.patch.object(row_reader.RowReader, "read", written))
+        elif rule == "both images":
+            def after_alone(part: Any, keys: Any) -> Any:
+                tables = tuple(one._replace(before=None) for one in part.chunk.layout.tables)
+                layout = part.chunk.layout._replace(tables=tables)
+                chunk = type(part.chunk)(layout, part.chunk.arena)
+                return touched_keys(type(part)(
+                    part.info, chunk, part.first, part.last, part.closed, part.end
+                ), keys)  # fmt: skip
+
+            patches.enter_context(mock.patch(f"{PLACER}.touched_keys", after_alone))
+        elif rule == "touched keys":
+            really_place = row_reader.RowReader.place
+
+            def place_all(self: Any, number: int, touched: Any, place: Any) -> Any:
+                return really_place(self, number, frozenset(), place)
+
+            patches.enter_context(mock.patch.object(row_reader.RowReader, "place", place_all))
+        yield
+
+
+def make_tables(server: Server, r: random.Random) -> None:
+    server.execute("drop database if exists keyed", "create database keyed", *CREATE)
+    rows = ", ".join(f"({number}, {r.randrange(1 << 30)})" for number in range(200, 1000))
+    statements = [f"insert into keyed.n values {rows}"]
+    for _ in range(200):
+        name = r.choice(tuple(KEYS))
+        _, values = literal(r, name)
+        statements.append(f"replace into keyed.{name} values {values.format(r.randrange(1 << 30))}")
+    server.execute("begin", *statements, "commit")
+
+
+async def one_run(server: Server, folder: Path, seed: int, *, calm: bool = False) -> dict[str, int]:
+    """Take a snapshot beside writers, with up to three disturbances. Raises Wrong."""
+    r = random.Random(seed)
+    make_tables(server, r)
+    settings = {
+        "chunk_bytes": 65536, "readers": r.choice((1, 2, 3)), "bytes": 1 << 20,
+        "rows_per_s": r.choice((0, 1500, 4000)),
+    }  # fmt: skip
+    destination = destination_at(server, folder, snapshot=settings)
+    await destination.wait_running(60)
+    judge, done = Judge(), {"restarts": 0, "kills": 0, "pauses": 0, "ddl": 0}
+    left = 0 if calm else r.randrange(4)
+    with Writers(server, r.choice((1, 3, 6)), seed).running():
+        await destination.subscribe(CLIENT, TABLES, wishes=Subscription(snapshot="initial"))
+        taker = Taker(destination)
+        taker.judge = judge
+        deadline = time.monotonic() + LIMIT_S
+        while (now := await taker.state())["state"] not in ENDED:
+            if time.monotonic() > deadline:
+                raise Wrong(f"seed {seed}: it does not end: {now}")
+            await taker.take(0.1, size=r.choice((4, 32, 256)))
+            if left and r.random() < 0.15:
+                left -= 1
+                judge.repeats = True
+                what = r.choice(("restarts", "restarts", "kills", "pauses", "ddl"))
+                done[what] += 1
+                if what == "restarts":
+                    await taker.take(0.1, ack=False)
+                    await destination.stop()
+                    destination = destination_at(server, folder, snapshot=settings)
+                    await destination.wait_running(60)
+                    taker.destination = destination
+                    await destination.subscribe(CLIENT, TABLES)
+                elif what == "kills":
+                    kill_connections(server)
+                elif what == "pauses":
+                    await pause(taker)
+                else:
+                    server.execute(f"alter table keyed.u comment '{seed}'")
+        if now["state"] != "done":
+            raise Wrong(f"seed {seed}: {now}")
+    await taker.drain()
+    await destination.stop()
+    held = held_now(server)
+    if judge.rows != held:
+        name = next(name for name in KEYS if judge.rows[name] != held[name])
+        wrong = set(judge.rows[name].items()) ^ set(held[name].items())
+        raise Wrong(f"seed {seed}: {name}: {sorted(map(str, wrong))[:6]}")
+    return {**done, "read": judge.read}
+
+
+async def pause(taker: Taker) -> None:
+    api = taker.destination.api
+    if (await taker.state())["state"] == "running":
+        await api.snapshot(CLIENT, "pause")
+        await taker.take(0.3)
+        if (await taker.state())["state"] == "paused":
+            await api.snapshot(CLIENT, "resume")
+
+
+def kill_connections(server: Server) -> None:
+    """End every connection but our own and those of writers: readers, plan, dump."""
+    for row in server.execute("show processlist"):
+        if row[4] in ("Sleep", "Binlog Dump", "Binlog Dump GTID") and row[3] is None:
+            with contextlib.suppress(pymysql.err.MySQLError):
+                server.execute(f"kill {row[0]}")
+
+
+def run(server: Server, seed: int, rule: str = "", *, calm: bool = False) -> dict[str, int]:
+    """One run. Raises Wrong, AssertionError: a message's rows contradict what is held."""
+    folder = Path(tempfile.mkdtemp(prefix="snapshot-torture-"))
+    with server.with_global("sync_binlog", "1"), without(rule):
+        work = one_run(server, folder, seed, calm=calm)
+        return asyncio.run(asyncio.wait_for(work, 2 * LIMIT_S))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--server", default="mysql97", choices=("mysql97", "mysql56", "mariadb"))
+    parser.add_argument("--without", default="", choices=("", *RULES))
+    options = parser.parse_args()
+    total: dict[str, int] = {}
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder, start(options.server, Path(folder)) as server:
+        for seed in range(options.seed, options.seed + options.runs):
+            try:
+                found = run(server, seed, options.without, calm=bool(options.without))
+            except (Wrong, AssertionError) as error:
+                wrong += 1
+                print(f"seed {seed}: {str(error)[:300]}", flush=True)
+                continue
+            total = {key: total.get(key, 0) + value for key, value in found.items()}
+    print(f"{options.runs} runs, {wrong} wrong; {total}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""A run from its first row to its last over a real log, with a pretended server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.config import InstanceConfig
+from ray_canal.destination import snapshot_run
+from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.snapshot_run import SnapshotRun
+from ray_canal.destination.snapshots import new_ledger
+from ray_canal.destination.wakeup import Wakeup
+from ray_canal.errors import ConfigError, ConnectionLost
+from ray_canal.filter import TableFilter
+from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.gtid import GtidSet
+from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableProgress
+from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.snapshot.governor import LoadReading
+from ray_canal.snapshot.log_chunks import LogPlace, rows_at
+from ray_canal.snapshot.marks import ExecutedLow
+from ray_canal.snapshot.plan import PlannedRange
+from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
+from ray_canal.snapshot.tables import SnapshotTable
+from tests.local_destination import run as run_async
+from tests.local_runtime import LocalRuntime
+from tests.unit.destination.test_log_pipeline import EVERYTHING, pipeline_of
+from tests.unit.snapshot.test_log_chunks import framed
+from tests.unit.snapshot.test_result import META
+
+CLIENT, ROWS, BORDERS = 1, 5, 8
+TABLE = SnapshotTable(META, ("id",), "PRIMARY", ROWS * BORDERS, 100, True)
+
+
+class Plan:
+    """Two tables of eight ranges."""
+
+    def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
+        self.numbers = 0
+
+    def wanted(self, wishes: Any) -> tuple[TableProgress, ...]:
+        if wishes[0].tables == "none":
+            raise ConfigError("no table to read matches 'none'")
+        return TableProgress("d", "t"), TableProgress("d", "u")
+
+    def find(self, number: int, progress: TableProgress) -> SnapshotTable:
+        return TABLE
+
+    def made(self, table: SnapshotTable) -> str:
+        return "server|then"
+
+    def begin(self, number: int, progress: TableProgress) -> TableProgress:
+        return progress.begun(("id",), (str(BORDERS),), ROWS * BORDERS, "server|then")
+
+    def ranges(
+        self, number: int, progress: TableProgress, rows: Callable[[], int]
+    ) -> Iterator[PlannedRange]:
+        assert rows() > 0
+        first = 0 if progress.done is None else int(progress.done[0])
+        for border in range(first + 1, BORDERS + 1):
+            self.numbers += 1
+            order = RangeOrder(self.numbers, TABLE, f"id <= {border}")
+            yield PlannedRange(number, (str(border),), order)
+
+    def row_bytes(self, number: int) -> int:
+        return 100
+
+    def wait_until_visible(self, *_: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class Load:
+    def __init__(self, source: Any) -> None:
+        return None
+
+    def read(self) -> LoadReading:
+        return LoadReading(1)
+
+    def close(self) -> None:
+        return None
+
+
+class Reader:
+    """Reads five rows a range; the `broken`th read fails once."""
+
+    def __init__(self, log: LogPipeline, broken: list[int]) -> None:
+        self._log = log
+        self._broken = broken
+
+    async def read(self, order: RangeOrder) -> RangeRead:
+        await asyncio.sleep(0.001)
+        if self._broken:
+            self._broken[0] -= 1
+            if not self._broken[0]:
+                self._broken.clear()
+                raise ConnectionLost("the server was restarted")
+        high = self._log.store.last_position
+        return RangeRead(order.number, ROWS, 900, ExecutedLow(GtidSet()), high, 0.001)
+
+    async def place(
+        self, number: int, touched: frozenset[bytes], place: LogPlace
+    ) -> list[tuple[ChunkInfo, Any]] | None:
+        return [rows_at(framed(ROWS), np.ones(ROWS, np.bool_), place)]
+
+    async def close(self) -> None:
+        return None
+
+
+class Home:
+    """A destination with one log, whose records are in memory."""
+
+    def __init__(self, log: LogPipeline, changed: Wakeup) -> None:
+        self.log, self.changed = log, changed
+        self.kept: list[Ledger] = []
+
+    def source_config(self) -> InstanceConfig:
+        source = {"address": "127.0.0.1:1", "username": "x"}
+        return InstanceConfig.model_validate({"destination": "x", "source": source})
+
+    def log_of(self, client_id: int) -> LogPipeline | None:
+        return self.log
+
+    def table_filter(self, client_id: int) -> TableFilter:
+        return TableFilter()
+
+    async def keep(self, client_id: int, ledger: Ledger) -> None:
+        self.kept.append(Ledger.from_json(ledger.to_json()))
+
+
+class Runtime(LocalRuntime):
+    def __init__(self, log: LogPipeline, broken: list[int]) -> None:
+        self._log = log
+        self._broken = broken
+
+    def row_reader(self, config: InstanceConfig) -> Any:
+        return Reader(self._log, self._broken)
+
+
+@pytest.fixture(autouse=True)
+def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_run, "SnapshotPlan", Plan)
+    monkeypatch.setattr(snapshot_run, "SourceLoad", Load)
+
+
+@contextlib.asynccontextmanager
+async def at_log() -> Any:
+    """(home, log) of a subscriber that is in a log which has been read to its end."""
+    changed = Wakeup()
+    log = pipeline_of(changed, buffer_size=1 << 16)
+    start, _, _ = await log.open((), ())
+    log.begin(start.position, 0)
+    log.store.subscribe(CLIENT, EVERYTHING, None)
+    pumping = asyncio.create_task(log.run(log.put))
+    await pumping
+    try:
+        yield Home(log, changed), log
+    finally:
+        await log.close()
+
+
+class Consumer:
+    """Gets and acks everything; what is done with goes to the run."""
+
+    def __init__(self, log: LogPipeline, run: SnapshotRun) -> None:
+        self._log, self._run = log, run
+        self.tags: list[SnapshotTag] = []
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        store = self._log.store
+        while not condition():
+            batch = store.get(CLIENT, 8)
+            if batch is None:
+                await asyncio.sleep(0.005)
+                continue
+            tags = store.read_chunks(CLIENT, batch.id)
+            store.ack(CLIENT, batch.id)
+            self.tags += tags
+            if tags and tags[-1].reading == self._run.reading:
+                self._run.acked(tags)
+
+
+def test_all_ranges_come_in_order_and_it_is_done() -> None:
+    run_async(all_ranges([]))
+
+
+def test_a_lost_connection_is_made_good() -> None:
+    run_async(all_ranges([5]))
+
+
+async def all_ranges(broken: list[int]) -> None:
+    attempts = 2 if broken else 1
+    async with at_log() as (home, log):
+        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), Runtime(log, broken))
+        task = asyncio.create_task(run.run())
+        consumer = Consumer(log, run)
+        await consumer.until(lambda: run.ledger.is_over)
+        await task
+    assert run.ledger.state == DONE
+    assert [table.finished for table in run.ledger.tables] == [True, True]
+    assert run.ledger.place
+    assert broken == []
+    assert run.ledger.attempt == attempts
+    newest = [tag for tag in consumer.tags if tag.upto is not None]
+    for number in (0, 1):
+        borders = [int(tag.upto[0]) for tag in newest if tag.upto and tag.table == number]
+        assert sorted(set(borders)) == list(range(1, BORDERS + 1))
+        if attempts == 1:
+            assert borders == list(range(1, BORDERS + 1))
+
+
+def test_another_log_goes_on_where_it_was_acked() -> None:
+    run_async(another_log())
+
+
+async def another_log() -> None:
+    async with at_log() as (home, log):
+        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), Runtime(log, []))
+        task = asyncio.create_task(run.run())
+        consumer = Consumer(log, run)
+        await consumer.until(lambda: run.ledger.rows >= 4 * ROWS)
+        done = run.ledger.tables[0].done
+        log.store.begin_reading(CLIENT, "")  # as who comes back from elsewhere
+        await consumer.until(lambda: run.ledger.is_over)
+        await task
+    assert run.ledger.state == DONE
+    assert run.ledger.attempt == 2
+    assert home.kept[-1].tables[0].done in (done, (str(BORDERS),))
+    assert run.ledger.rows == 2 * BORDERS * ROWS
+
+
+def test_what_cannot_be_read_fails_and_says_why() -> None:
+    run_async(fails())
+
+
+async def fails() -> None:
+    async with at_log() as (home, log):
+        ledger = new_ledger((SnapshotWish("none"),), "s")
+        run = SnapshotRun(home, CLIENT, ledger, Runtime(log, []))
+        await run.run()
+    assert run.ledger.state == FAILED
+    assert home.kept[-1].error == "ConfigError: no table to read matches 'none'"

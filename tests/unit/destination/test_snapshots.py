@@ -1,0 +1,97 @@
+"""What may be asked of a snapshot, and what its record says once chunks are acked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ray_canal.destination.snapshot_home import after_acks
+from ray_canal.destination.snapshots import _after_action, new_ledger
+from ray_canal.errors import ConfigError, NotSubscribed
+from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.snapshot_ledger import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    PAUSED,
+    RUNNING,
+    Ledger,
+    TableProgress,
+)
+from ray_canal.model.subscription import Subscription
+from tests.local_destination import ALL, destination_of, run
+
+READING = "7:s:1"
+
+
+def ledger() -> Ledger:
+    tables = tuple(
+        TableProgress("d", name).begun(("id",), ("9",), 100) for name in ("small", "large")
+    )
+    return replace(new_ledger((), "s"), tables=tables, attempt=1)
+
+
+def test_acks_move_borders_and_the_last_one_ends_it() -> None:
+    tags = [
+        SnapshotTag(READING, 0, 3, 10, upto=("9",)),
+        SnapshotTag(READING, 1, 2, 10),
+        SnapshotTag(READING, 1, 2, 10, upto=("5",)),
+    ]
+    found = after_acks(ledger(), tags)
+    assert [(t.rows, t.done, t.finished) for t in found.tables] == [
+        (3, ("9",), True), (4, ("5",), False),
+    ]  # fmt: skip
+    assert found.state == RUNNING
+    found = after_acks(found, [SnapshotTag(READING, ended=DONE, place="x.1:4")])
+    assert (found.state, found.place) == (DONE, "x.1:4")
+    assert found.ended > 0
+
+
+def test_what_was_cancelled_is_not_done_by_a_late_ack() -> None:
+    cancelled = replace(ledger(), state=CANCELLED)
+    assert after_acks(cancelled, [SnapshotTag(READING, ended=DONE)]).state == CANCELLED
+
+
+def test_what_may_be_done_in_which_state() -> None:
+    running = ledger()
+    assert _after_action(running, "pause").state == PAUSED
+    assert _after_action(replace(running, state=PAUSED), "resume").state == RUNNING
+    failed = replace(running, state=FAILED, error="no such table", ended=5)
+    again = _after_action(failed, "resume")
+    assert (again.state, again.error, again.ended) == (RUNNING, "", 0)
+    assert _after_action(running, "cancel").ended > 0
+    assert _after_action(replace(running, state=DONE), "status").state == DONE
+    for state in (DONE, CANCELLED):
+        with pytest.raises(ConfigError, match=f"is {state}: start another one"):
+            _after_action(replace(running, state=state), "resume")
+
+
+def test_names_differ_and_count_for_one_subscriber_and_attempt() -> None:
+    assert new_ledger().id != new_ledger().id
+    assert ledger().reading_of(7) == READING
+    assert replace(ledger(), attempt=2).reading_of(7) != READING
+
+
+def test_binlog_files_have_no_rows_to_read(tmp_path: Path) -> None:
+    run(of_files(tmp_path))
+
+
+async def of_files(folder: Path) -> None:
+    async with destination_of(folder) as destination:
+        with pytest.raises(NotSubscribed):
+            await destination.api.snapshot(1, "start")
+        with pytest.raises(ConfigError, match="the source is binlog files"):
+            await destination.subscribe(1, ALL, wishes=Subscription(snapshot="initial"))
+        await destination.subscribe(1, ALL)
+        with pytest.raises(ConfigError, match="the source is binlog files"):
+            await destination.api.snapshot(1, "start")
+        with pytest.raises(ConfigError, match="has no snapshot; start one"):
+            await destination.api.snapshot(1, "status")
+        with pytest.raises(ConfigError, match="'stop' is nothing to do"):
+            await destination.api.snapshot(1, "stop")
+        wishes = Subscription(snapshot="always")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="snapshot 'always'"):
+            await destination.subscribe(2, ALL, wishes=wishes)
+        assert (await destination.status())["snapshots"] == []
