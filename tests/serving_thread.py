@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ray_canal.config import ServerConfig
 from ray_canal.server.listener import TcpServer
-from tests.local_store import LocalStore, opener
+from tests.served_destination import ServedDestination, opener
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class ServingThread:
 
 
 @contextmanager
-def serving_thread(stores: dict[str, LocalStore], **options: Any) -> Iterator[ServingThread]:
+def serving_thread(stores: dict[str, ServedDestination], **options: Any) -> Iterator[ServingThread]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -42,6 +42,8 @@ def serving_thread(stores: dict[str, LocalStore], **options: Any) -> Iterator[Se
         yield serving
     finally:
         serving.do(serving.server.close())
+        for store in stores.values():
+            serving.do(store.close())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(120)
         loop.close()

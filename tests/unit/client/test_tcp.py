@@ -16,6 +16,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.tcp import TcpTransport
 from ray_canal.client.tcp_wire import Address
 from ray_canal.demo import binlog_files
+from ray_canal.destination.api import DestinationApi, SubscribeRequest
 from ray_canal.errors import (
     AuthenticationFailed,
     BatchesUnacked,
@@ -31,7 +32,7 @@ from ray_canal.errors import (
 from ray_canal.offline import decode_entries
 from tests.certificates import make_certificate
 from tests.driven_connector import both_connectors, both_connects
-from tests.local_store import Decoded, LocalStore, decoded
+from tests.served_destination import Decoded, ServedDestination, decoded
 from tests.serving_thread import ServingThread, serving_thread
 
 
@@ -42,7 +43,7 @@ def shop() -> Decoded:
 
 @both_connects
 def test_everything_arrives_and_acks_are_done_when_they_return(connect: Any, shop: Decoded) -> None:
-    store = LocalStore(shop)
+    store = ServedDestination(shop)
     with (
         serving_thread({"shop": store}) as serving,
         connect("shop", 7, address=serving.address) as connector,
@@ -61,7 +62,7 @@ def test_everything_arrives_and_acks_are_done_when_they_return(connect: Any, sho
 
 def test_a_message_has_rows_and_no_arrow(shop: Decoded) -> None:
     with (
-        serving_thread({"shop": LocalStore(shop)}) as serving,
+        serving_thread({"shop": ServedDestination(shop)}) as serving,
         canal.connect("shop", address=serving.address) as connector,
     ):
         connector.subscribe()
@@ -73,7 +74,7 @@ def test_a_message_has_rows_and_no_arrow(shop: Decoded) -> None:
 
 @both_connects
 def test_errors_are_the_same_classes(connect: Any, shop: Decoded) -> None:
-    with serving_thread({"shop": LocalStore(shop)}) as serving:
+    with serving_thread({"shop": ServedDestination(shop)}) as serving:
         with connect("shop", address=serving.address) as connector:
             with pytest.raises(NotSubscribed):
                 connector.get_without_ack()
@@ -106,11 +107,13 @@ def test_errors_are_the_same_classes(connect: Any, shop: Decoded) -> None:
 
 @both_connects
 def test_the_loop_over_messages_acks_and_rolls_back(connect: Any, shop: Decoded) -> None:
-    store = LocalStore(shop, released=6)
+    store = ServedDestination(shop, released=6)
     with (
         serving_thread({"shop": store}) as serving,
         connect("shop", address=serving.address) as connector,
     ):
+        keeper = SubscribeRequest(client_id=0, filter="")  # the log keeps all for it
+        serving.do(store.call_async(DestinationApi.subscribe, keeper))
         connector.subscribe()
         stopped = threading.Event()
         count = 0
@@ -122,12 +125,11 @@ def test_the_loop_over_messages_acks_and_rolls_back(connect: Any, shop: Decoded)
                 stopped.set()
         assert store.outstanding(1001) == []
         connector.unsubscribe()
-        serving.do(store.restart())  # the log from its beginning again
-        connector.subscribe()
+        connector.subscribe()  # from the log's beginning again
 
         def fail() -> None:
-            for _ in connector.messages(1, poll=0.1):
-                assert store.outstanding(1001) == [1]
+            for message in connector.messages(1, poll=0.1):
+                assert store.outstanding(1001) == [message.id]
                 raise KeyError("the sink failed")
 
         with pytest.raises(KeyError):
@@ -139,7 +141,7 @@ def test_the_loop_over_messages_acks_and_rolls_back(connect: Any, shop: Decoded)
 def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(
     connect: Any, shop: Decoded
 ) -> None:
-    store = LocalStore(shop)
+    store = ServedDestination(shop)
     with (
         serving_thread({"shop": store}) as serving,
         connect("shop", address=serving.address) as connector,
@@ -158,7 +160,7 @@ def test_a_takeover_is_told_when_batches_are_out_and_else_not_noticed(
 
 @both_connects
 def test_a_server_that_dies_and_comes_back(connect: Any, shop: Decoded) -> None:
-    store = LocalStore(shop)
+    store = ServedDestination(shop)
     with serving_thread({"shop": store}) as serving:
         port = serving.server.port
         connector = connect("shop", address=serving.address)
@@ -176,7 +178,7 @@ def test_a_server_that_dies_and_comes_back(connect: Any, shop: Decoded) -> None:
 
 def test_a_loop_waits_for_a_server_that_comes_back(shop: Decoded) -> None:
     """b6: connections that are refused are tried again, up to the promised minute."""
-    store = LocalStore(shop)
+    store = ServedDestination(shop)
     with serving_thread({"shop": store}) as serving:
         port = serving.server.port
         connector = canal.connect("shop", address=serving.address)
@@ -211,7 +213,7 @@ def test_a_server_that_stays_away_is_told_by_its_name(
 ) -> None:
     """b6: after that minute, the error says what could not be reached."""
     monkeypatch.setattr("ray_canal.client.tcp._REPEAT_S", 0.5)
-    with serving_thread({"shop": LocalStore(shop)}) as serving:
+    with serving_thread({"shop": ServedDestination(shop)}) as serving:
         connector = canal.connect("shop", address=serving.address)
         connector.subscribe()
         address = serving.address
@@ -225,7 +227,7 @@ def test_a_server_that_stays_away_is_told_by_its_name(
 
 
 def test_login_and_addresses(shop: Decoded) -> None:
-    with serving_thread({"shop": LocalStore(shop)}, username="u", password="p") as serving:
+    with serving_thread({"shop": ServedDestination(shop)}, username="u", password="p") as serving:
         canal.connect("shop", address=serving.address, username="u", password="p").close()
         for username, password in (("u", "x"), ("u", ""), ("", "p")):
             with pytest.raises(AuthenticationFailed, match="auth failed"):
@@ -260,7 +262,7 @@ def test_no_address(text: str) -> None:
 def test_tls_and_its_refusal(shop: Decoded, tmp_path: Path) -> None:
     cert, key = make_certificate(tmp_path)
     tls = {"cert": str(cert), "key": str(key)}
-    with serving_thread({"shop": LocalStore(shop)}, tls=tls) as serving:
+    with serving_thread({"shop": ServedDestination(shop)}, tls=tls) as serving:
         context = ssl.create_default_context(cafile=str(cert))
         with canal.connect("shop", address=serving.address, tls=context) as connector:
             connector.subscribe()
@@ -280,12 +282,12 @@ def test_asyncio(shop: Decoded) -> None:
                     break
         return count
 
-    with serving_thread({"shop": LocalStore(shop)}) as serving:
+    with serving_thread({"shop": ServedDestination(shop)}) as serving:
         assert asyncio.run(receive(serving.address)) > 3000
 
 
 def test_a_get_waits_for_its_time(shop: Decoded) -> None:
-    with serving_thread({"shop": LocalStore(shop, released=0)}) as serving:
+    with serving_thread({"shop": ServedDestination(shop, released=0)}) as serving:
         connector = Connector(TcpTransport("shop", Address.parse(serving.address)))
         connector.subscribe()
         began = time.monotonic()
@@ -301,7 +303,7 @@ def test_a_get_that_is_given_up_leaves_nothing_outstanding(
 ) -> None:
     """D19: the batch of a cancelled get comes with the next one, and a get without end does not
     keep the connection."""
-    store = LocalStore(shop, released=4)
+    store = ServedDestination(shop, released=4)
     everything = b"".join(decode_entries(binlog_files()))
 
     async def receive(address: str, serving: ServingThread) -> None:
@@ -331,7 +333,7 @@ def test_a_get_that_is_given_up_leaves_nothing_outstanding(
 @both_connectors
 def test_get_acks_what_has_arrived(connector_of: Any, shop: Decoded) -> None:
     """A5: where the connection ends before the ack is told, the message is not lost."""
-    store = LocalStore(shop)
+    store = ServedDestination(shop)
     with serving_thread({"shop": store}) as serving:
         transport = TcpTransport("shop", Address.parse(serving.address))
         connector, really = connector_of(transport, 7), transport._ack

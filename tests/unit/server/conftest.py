@@ -12,7 +12,7 @@ import pytest
 from ray_canal.config import ServerConfig
 from ray_canal.demo import binlog_files
 from ray_canal.server.listener import TcpServer
-from tests.local_store import Decoded, LocalStore, decoded, opener
+from tests.served_destination import Decoded, ServedDestination, decoded, opener
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def shop() -> Decoded:
 
 
 @asynccontextmanager
-async def serving(stores: dict[str, LocalStore], **options: Any) -> AsyncIterator[TcpServer]:
+async def serving(stores: dict[str, ServedDestination], **options: Any) -> AsyncIterator[TcpServer]:
     config = ServerConfig(**{"host": "127.0.0.1", "port": 0, **options})
     server = TcpServer(config, opener(stores))
     await server.start()
@@ -29,6 +29,8 @@ async def serving(stores: dict[str, LocalStore], **options: Any) -> AsyncIterato
         yield server
     finally:
         await server.close()
+        for store in set(stores.values()):
+            await store.close()
 
 
 def run(test: Callable[[], Awaitable[None]], limit_s: float = 60) -> None:

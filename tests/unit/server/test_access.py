@@ -18,7 +18,7 @@ from ray_canal.errors import AccessDenied, ConfigError
 from ray_canal.server.access import EVERYBODY, Access, User
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient
-from tests.local_store import Decoded, LocalStore, opener
+from tests.served_destination import Decoded, ServedDestination, opener
 from tests.unit.server.conftest import run, serving
 
 ANN = {"username": "ann", "password": "a", "destinations": ["shop", "crm_*"], "client_ids": "7-8"}
@@ -108,7 +108,7 @@ async def logged_in(port: int, name: str, password: str) -> RawClient:
 
 def test_what_a_user_may_not_do_is_not_done(shop: Decoded) -> None:
     """C1: over the port, with the errors that a client sees."""
-    store, other = LocalStore(shop), LocalStore(shop)
+    store, other = ServedDestination(shop), ServedDestination(shop)
     seven = ClientRequest(client_id=7)
 
     async def test() -> None:

@@ -11,7 +11,7 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
 from ray_canal.destination.api import DestinationApi, GetRequest, SubscribeRequest
 from tests.canal_client import RawClient
-from tests.local_store import Decoded, LocalStore
+from tests.served_destination import Decoded, ServedDestination
 from tests.unit.server.conftest import run, serving
 
 _RIGHTS = st.sets(st.sampled_from(["read", "ack", "subscribe", "admin"]), min_size=1)
@@ -27,19 +27,23 @@ _REQUESTS = st.lists(
 )
 
 
-class Heard(LocalStore):
+class Heard(ServedDestination):
     """A store that notes what it is asked to do."""
 
     def __init__(self, chunks: Decoded) -> None:
         super().__init__(chunks)
         self.heard: list[tuple[str, int]] = []
+        self._filters: dict[int, str] = {}
 
     async def call_async(self, method: Any, request: Any) -> Any:
         client_id = request.client_id
         if isinstance(request, SubscribeRequest):
             changes = self._filters.get(client_id) != request.filter
             self.heard.append(("make" if changes else "again", client_id))
+            self._filters[client_id] = request.filter
         elif method is not DestinationApi.filter_of:
+            if method is DestinationApi.unsubscribe:
+                self._filters.pop(client_id, None)
             self.heard.append((method.__name__.removesuffix("_all"), client_id))
         return await super().call_async(method, request)
 

@@ -19,7 +19,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate
-from tests.local_store import Decoded, LocalStore, opener
+from tests.served_destination import Decoded, ServedDestination, opener
 from tests.unit.server.conftest import run, serving
 
 # SELECT SHA1(UNHEX(SHA1('canal')))
@@ -29,7 +29,7 @@ HASH = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
 @pytest.mark.parametrize("kept", [{"password": "canal"}, {"password_hash": HASH}])
 def test_both_forms_of_the_password(shop: Decoded, kept: dict[str, str]) -> None:
     async def test() -> None:
-        async with serving({"shop": LocalStore(shop)}, username="canal", **kept) as server:
+        async with serving({"shop": ServedDestination(shop)}, username="canal", **kept) as server:
             for username, password, text in (
                 ("canal", "canal", ""),
                 ("canal", "wrong", "auth failed for user:canal"),
@@ -63,7 +63,7 @@ def test_tls(shop: Decoded, tmp_path: Path) -> None:
 
     async def test() -> None:
         tls = {"cert": str(cert), "key": str(key)}
-        async with serving({"shop": LocalStore(shop)}, tls=tls, login_timeout_s=1) as server:
+        async with serving({"shop": ServedDestination(shop)}, tls=tls, login_timeout_s=1) as server:
             context = ssl.create_default_context(cafile=str(cert))
             client = await RawClient.logged_in(
                 server.port, ssl=context, server_hostname="localhost"
@@ -132,7 +132,7 @@ def test_hostile_peers_are_closed_and_a_client_never_notices(shop: Decoded) -> N
             return
 
     async def test() -> None:
-        stores = {"shop": LocalStore(shop)}
+        stores = {"shop": ServedDestination(shop)}
         options = {"login_timeout_s": 0.5, "logins_max": 20, "username": "u", "password": "p"}
         async with serving(stores, **options) as server:
             client = await RawClient.open(server.port)
@@ -166,7 +166,7 @@ def test_hostile_peers_are_closed_and_a_client_never_notices(shop: Decoded) -> N
 def test_a_flood_of_wrong_logins_and_of_silent_peers_keeps_nobody_out(shop: Decoded) -> None:
     async def test() -> None:
         options = {"logins_max": 10, "password": "p", "login_timeout_s": 30}
-        async with serving({"shop": LocalStore(shop)}, **options) as server:
+        async with serving({"shop": ServedDestination(shop)}, **options) as server:
             silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(40)]
             for _ in range(20):
                 client = await RawClient.open(server.port)
@@ -189,7 +189,7 @@ def test_peers_that_never_negotiate_tls_have_no_more_places(shop: Decoded, tmp_p
     async def test() -> None:
         tls = {"cert": str(cert), "key": str(key)}
         options = {"logins_max": 10, "login_timeout_s": 30, "tls": tls}
-        async with serving({"shop": LocalStore(shop)}, **options) as server:
+        async with serving({"shop": ServedDestination(shop)}, **options) as server:
             silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(40)]
             displaced = [reader for reader, _ in silent[:30]]
             ended = asyncio.gather(*(reader.read() for reader in displaced), return_exceptions=True)
@@ -246,7 +246,8 @@ def test_too_many_clients_are_told_so(shop: Decoded) -> None:
 
 def test_who_does_not_log_in_and_who_is_idle_is_closed(shop: Decoded) -> None:
     async def test() -> None:
-        async with serving({"shop": LocalStore(shop, released=0)}, login_timeout_s=0.2) as server:
+        stores = {"shop": ServedDestination(shop, released=0)}
+        async with serving(stores, login_timeout_s=0.2) as server:
             began = time.monotonic()
             assert await (await RawClient.open(server.port)).ended()
             idle = await RawClient.open(server.port)
@@ -282,7 +283,7 @@ def test_slow_readers_hold_no_more_than_the_budget_and_are_left(shop: Decoded) -
     budget = 16 << 20  # two of the shop's whole logs
 
     async def test() -> None:
-        stores = {"shop": LocalStore(shop)}
+        stores = {"shop": ServedDestination(shop)}
         options = {"buffer_bytes_max": budget, "stall_timeout_s": 2}
         async with serving(stores, **options) as server:
             readers = [await stalled_reader(server.port) for _ in range(8)]
@@ -307,7 +308,8 @@ def test_slow_readers_hold_no_more_than_the_budget_and_are_left(shop: Decoded) -
 
 def test_requests_that_pile_up_end_their_connection_alone(shop: Decoded) -> None:
     async def test() -> None:
-        async with serving({"shop": LocalStore(shop, released=0)}, requests_max=10) as server:
+        stores = {"shop": ServedDestination(shop, released=0)}
+        async with serving(stores, requests_max=10) as server:
             client = await RawClient.logged_in(server.port)
             await client.subscribe("shop")
             client.ask("shop", timeout=200)
@@ -351,7 +353,7 @@ def test_a_crowd_of_clients_over_some_destinations(
         return received
 
     async def test() -> None:
-        stores = {f"shop{i}": LocalStore(shop) for i in range(destinations)}
+        stores = {f"shop{i}": ServedDestination(shop) for i in range(destinations)}
         # None may wait for its login longer than all logins take: they share one processor here.
         async with serving(stores, logins_max=clients, login_timeout_s=120) as server:
             found = await asyncio.gather(*(client(server.port, i) for i in range(clients)))
