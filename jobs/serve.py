@@ -36,8 +36,9 @@ def serve(
     Ctrl-C.
 
     On a signal they are stopped; their cursors stay, and the next start resumes
-    without loss. With --detach the job ends at once and the destinations go on:
-    stop them with `ray-canal stop NAME`.
+    without loss. With `ray.standby`, another head takes over then. With --detach
+    the job ends at once and the destinations go on: stop them with
+    `ray-canal stop NAME`.
     """
     deployment = canal.load_config(str(config))
     names = canal.start(deployment, timeout=timeout_s)
@@ -53,11 +54,17 @@ def serve(
         print(f"{name}: running", flush=True)
     if detach:
         return
+    if deployment.ray.standby:
+        state = canal.standing(namespace=deployment.ray.namespace)
+        print(f"active: {state['head'] if state else 'nobody'}", flush=True)
     stopped.wait()
     if deployment.flight is not None:
         canal.stop_flight(namespace=deployment.ray.namespace)
     if deployment.console is not None:
         canal.stop_console(namespace=deployment.ray.namespace)
+    if deployment.ray.standby:  # nothing counts as stopped: another head begins
+        canal.leave(namespace=deployment.ray.namespace)
+        return
     for name in names:
         canal.stop(name, namespace=deployment.ray.namespace)
         print(f"{name}: stopped", flush=True)
