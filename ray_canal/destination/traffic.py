@@ -25,6 +25,8 @@ _RECENT_S = 10.0
 _REMEMBERED_S = 3600.0
 
 Name = tuple[str, str]
+Begun = tuple[str, int, int]
+"""File, offset and rows so far of a transaction that is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Traffic:
         self._totals: dict[Name, tuple[int, int]] = {}
         self._lately: deque[tuple[float, dict[Name, tuple[int, int]]]] = deque()
         self._largest: list[tuple[float, Transaction]] = []
-        self._open: tuple[str, int, int, int] | None = None
+        self._open: Begun | None = None
         self.transactions = 0
 
     def note(self, info: ChunkInfo) -> None:
@@ -111,45 +113,47 @@ class Traffic:
         ]
 
     def _note_transactions(self, info: ChunkInfo, now: float) -> None:
-        entries, head = info.entries, info.head
-        sizes = np.cumsum(entries["length"].astype(np.int64))
-        rows = np.cumsum(entries["rows"].astype(np.int64))
+        entries, name = info.entries, info.head.journal_name
         ends: Int64s = np.flatnonzero(entries["flags"] & EVENT_CLOSES)
-        self.transactions += len(ends)
-        name, begin, open_rows, open_bytes = self._open or (
-            head.journal_name, int(entries["position"][0]), 0, 0
-        )  # fmt: skip
+        begun = self._open or (name, int(entries["position"][0]), 0)
         if not len(ends):
-            self._open = name, begin, open_rows + int(rows[-1]), open_bytes + int(sizes[-1])
+            self._open = (*begun[:2], begun[2] + int(entries["rows"].sum()))
             return
-        by_bytes = np.diff(sizes[ends], prepend=-open_bytes)
-        by_rows = np.diff(rows[ends], prepend=-open_rows)
+        self.transactions += len(ends)
+        # By offsets: events of one compressed event have its length each.
+        until = entries["position"][ends] + entries["length"][ends]
+        sizes = until.copy()
+        sizes[1:] -= until[:-1]
+        sizes[0] -= begun[1]
         least = self._largest[-1][1].bytes if len(self._largest) == TRANSACTIONS_MAX else 0
-        candidates = np.flatnonzero(by_bytes > least)
-        if len(candidates) > TRANSACTIONS_MAX:
-            candidates = candidates[np.argsort(by_bytes[candidates])[-TRANSACTIONS_MAX:]]
-        for each in map(int, candidates):
-            first = int(ends[each - 1]) + 1 if each else 0
-            place = (head.journal_name, int(entries["position"][first])) if each else (name, begin)
-            size = int(by_rows[each]), int(by_bytes[each])
-            when = int(entries["timestamp"][ends[each]])
-            self._largest.append((now, Transaction(*place, *size, when)))
+        if int(sizes.max()) > least:
+            self._keep_largest(info, now, ends, sizes, begun)
+        rest, self._open = int(ends[-1]) + 1, None
+        if rest < len(entries):
+            self._open = name, int(entries["position"][rest]), int(entries["rows"][rest:].sum())
+
+    def _keep_largest(
+        self, info: ChunkInfo, now: float, ends: Int64s, sizes: Int64s, begun: Begun
+    ) -> None:
+        entries, chosen = info.entries, np.arange(len(sizes))
+        if len(sizes) > TRANSACTIONS_MAX:
+            chosen = np.argpartition(sizes, -TRANSACTIONS_MAX)[-TRANSACTIONS_MAX:]
+        for each in map(int, chosen):
+            first, last = int(ends[each - 1]) + 1 if each else 0, int(ends[each])
+            name, position = info.head.journal_name, int(entries["position"][first])
+            rows = int(entries["rows"][first : last + 1].sum())
+            if each == 0:
+                name, position, rows = begun[0], begun[1], rows + begun[2]
+            when = int(entries["timestamp"][last])
+            self._largest.append((now, Transaction(name, position, rows, int(sizes[each]), when)))
         self._largest.sort(key=lambda one: one[1].bytes, reverse=True)
         del self._largest[TRANSACTIONS_MAX:]
-        rest = int(ends[-1]) + 1
-        self._open = None
-        if rest < len(entries):
-            self._open = (
-                head.journal_name,
-                int(entries["position"][rest]),
-                int(rows[-1] - rows[ends[-1]]),
-                int(sizes[-1] - sizes[ends[-1]]),
-            )
 
     def _forget_old(self, now: float) -> None:
         while self._lately and now - self._lately[0][0] > _RECENT_S:
             self._lately.popleft()
-        self._largest = [one for one in self._largest if now - one[0] <= _REMEMBERED_S]
+        if any(now - one[0] > _REMEMBERED_S for one in self._largest):
+            self._largest = [one for one in self._largest if now - one[0] <= _REMEMBERED_S]
 
     def _forget_small(self) -> None:
         """Of very many tables, keep those with the most bytes."""
@@ -160,15 +164,21 @@ class Traffic:
 def _by_table(info: ChunkInfo) -> dict[Name, tuple[int, int]]:
     """Return rows and bytes of the row events of each table of a chunk."""
     entries = info.entries
-    of_rows = entries[(entries["rows"] > 0) & (entries["table"] >= 0)]
-    if not len(of_rows):
+    at = np.flatnonzero(entries["rows"])
+    if not len(at):
         return {}
-    tables = of_rows["table"]
-    count = len(info.tables)
-    rows = np.bincount(tables, weights=of_rows["rows"], minlength=count)
-    sizes = np.bincount(tables, weights=of_rows["length"], minlength=count)
+    tables, count = entries["table"][at], len(info.tables)
+    rows = np.bincount(tables, weights=entries["rows"][at], minlength=count)
+    lengths = entries["length"][at]
+    if entries["inner"][at].any():  # these share the length of the event that they came in
+        _, which, shared = np.unique(
+            entries["position"][at], return_inverse=True, return_counts=True
+        )
+        lengths = lengths / shared[which]
+    sizes = np.bincount(tables, weights=lengths, minlength=count)
     found: dict[Name, tuple[int, int]] = {}
     for index in np.flatnonzero(rows):
-        before = found.get(info.tables[index], (0, 0))
-        found[info.tables[index]] = before[0] + int(rows[index]), before[1] + int(sizes[index])
+        name = info.tables[index]
+        before = found.get(name, (0, 0))
+        found[name] = before[0] + int(rows[index]), before[1] + int(sizes[index])
     return found

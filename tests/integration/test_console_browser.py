@@ -333,7 +333,14 @@ def test_who_may_only_look_finds_no_buttons(
 
 def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
     """axe-core, light and dark; nothing is wider than a phone."""
-    pages = ("/", f"/destinations/{NAME}", f"/destinations/{NAME}/tail", "/start")
+    pages = (
+        "/",
+        f"/destinations/{NAME}",
+        f"/destinations/{NAME}/tail",
+        f"/destinations/{NAME}/schemas?table={NAME}.t",
+        f"/destinations/{NAME}/quarantine",
+        "/start",
+    )
     wrong = []
     for mode in ("light", "dark"):
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", _mode(mode))

@@ -113,3 +113,13 @@ def test_a_transaction_that_was_open_is_forgotten_when_the_log_begins_again() ->
     traffic.begin()
     traffic.note(chunk([(4, 100, 1, 0, EVENT_CLOSES, 1)]))
     assert [each["bytes"] for each in traffic.largest()] == [100]
+
+
+def test_events_of_one_compressed_event_share_its_length() -> None:
+    info = chunk([(4, 900, 5, 0, 0, 1), (4, 900, 7, 1, 0, 1), (4, 900, 0, -1, EVENT_CLOSES, 1)])
+    info.entries["inner"] = [80, 300, 700]
+    traffic = Traffic(Clock())
+    traffic.note(info)
+    assert [each["bytes"] for each in traffic.tables()] == [450, 450]
+    assert traffic.largest()[0]["bytes"] == 900
+    assert traffic.largest()[0]["rows"] == 12
