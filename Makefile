@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-snapshot soak-tcp soak-memory mariadb118 mariadb118-short fault lint docs servers screenshots bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-snapshot soak-tcp soak-memory soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -67,7 +67,7 @@ fuzz: setup
 fault: setup servers
 	$(BIN)/python -m tests.fault --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
 
-## make soak-fault  nodes that die with chunks, in each way (minutes; a short choice is part of `make test`)
+## make soak-fault  nodes and heads that die, drain and come back; a real autoscaler (minutes; a part is in `make test`)
 soak-fault: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
 
@@ -78,6 +78,10 @@ soak-snapshot: setup servers
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
+
+## make soak-console  a flooded console beside a destination, delays of its rows printed (two minutes)
+soak-console: setup servers
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
 
 ## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them from FIRST=0 on
 simulate: setup
@@ -119,6 +123,10 @@ servers: setup
 ## make screenshots  pictures of the console's pages, into docs/how-to/console (a minute)
 screenshots: setup servers
 	$(BIN)/python -m tests.console_screenshots
+
+## make outages  record metrics in real outages, for the tests of the alert rules (six minutes)
+outages: setup servers
+	$(BIN)/python -m tests.record_outages
 
 ## make bench    measure decoding on one thread against peers, into benchmarks/bench.json
 bench: setup servers

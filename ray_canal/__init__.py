@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from ray_canal.config import load as load_config
     from ray_canal.console.actor import serve_console as serve_console
     from ray_canal.console.actor import stop_console as stop_console
+    from ray_canal.datasets import changes as changes
+    from ray_canal.datasets import read_binlogs as read_binlogs
     from ray_canal.dead_letters import DeadLetters as DeadLetters
     from ray_canal.flight.actor import serve_flight as serve_flight
     from ray_canal.flight.actor import stop_flight as stop_flight
@@ -92,6 +94,8 @@ _WHERE = {
     "schema_history": "ray_canal.client.schema_history",
     "serve_console": "ray_canal.console.actor",
     "stop_console": "ray_canal.console.actor",
+    "changes": "ray_canal.datasets",
+    "read_binlogs": "ray_canal.datasets",
     "serve_flight": "ray_canal.flight.actor",
     "stop_flight": "ray_canal.flight.actor",
     "run_sink": "ray_canal.sinks.open",
@@ -115,6 +119,7 @@ __all__ = [
     "Keep",
     "Message",
     "apply",
+    "changes",
     "connect",
     "connect_async",
     "decode_entries",
@@ -126,6 +131,7 @@ __all__ = [
     "nodes",
     "pause_sink",
     "plan",
+    "read_binlogs",
     "read_snapshot",
     "resume_sink",
     "row_id",

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.config import InstanceConfig
@@ -23,6 +22,7 @@ from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.open_source import open_source
+from ray_canal.source.port import Source
 from ray_canal.views.entries import delimited_pieces
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.message_lines import MessageLines
@@ -55,10 +55,60 @@ def decode_chunks(
     each chunk had. Good events before a bad one come out first; then its error is raised:
     PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and offset.
     """
+    config = files_config(paths, skip_events)
+    parser = new_parser(schema_sql, lower_case_table_names)
+    source = open_source(config)
+    try:
+        source.open(None)
+        yield from decode_raw(_chunks_of(source), parser, on_bytes)
+    finally:
+        source.close()
+
+
+def _chunks_of(source: Source) -> Iterator[RawChunk]:
+    while not source.finished:
+        raw = source.read(0.0, 0.0)
+        if raw is not None:
+            yield raw
+            del raw  # its memory is the next one's
+
+
+def decode_raw(
+    chunks: Iterable[RawChunk],
+    parser: EventParser,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
+    """Raw chunks, decoded by a parser that stands where they begin; as `decode_chunks`."""
+    for raw in chunks:
+        info, chunk = parser.decode_chunk(raw)
+        size_bytes, failure = raw.size_bytes, info.failure
+        for event in info.skipped:
+            logger.warning("an event was left out: %s", event.told(info.head.journal_name))
+        del raw
+        yield info, chunk
+        if failure is not None:
+            raise failure
+        if on_bytes is not None:
+            on_bytes(size_bytes)
+        del info, chunk  # their memory is the next ones'
+
+
+def files_config(paths: Sequence[PathLike], skip_events: Sequence[str] = ()) -> InstanceConfig:
+    """The configuration of a source of these files. Raises ConfigError."""
     if not paths:
         raise ConfigError("no binlog file given")
     given = {"files": [str(path) for path in paths], "skip_events": tuple(skip_events)}
-    config = _validated({"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given})
+    config = {"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given}
+    try:
+        return InstanceConfig.model_validate(config)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def new_parser(
+    schema_sql: PathLike | None = None, lower_case_table_names: int | None = None
+) -> EventParser:
+    """A parser that stands at the beginning of files (see decode_chunks). Raises ConfigError."""
     sql = ""
     if schema_sql is not None:
         try:
@@ -68,36 +118,7 @@ def decode_chunks(
     if lower_case_table_names not in (None, 0, 1, 2):
         raise ConfigError(f"lower_case_table_names is 0, 1 or 2, not {lower_case_table_names}")
     keeper = SchemaKeeper(None, names=Names(lower_case_table_names))
-    parser = EventParser(SchemaRegistry(sql), keeper)
-    source = open_source(config)
-    try:
-        source.open(None)
-        while True:
-            raw = source.read(0.0, 0.0)
-            if raw is None:
-                if source.finished:
-                    return
-                continue
-            info, chunk = parser.decode_chunk(raw)
-            size_bytes, failure = raw.size_bytes, info.failure
-            for event in info.skipped:
-                logger.warning("an event was left out: %s", event.told(info.head.journal_name))
-            del raw  # its memory is the next one's
-            yield info, chunk
-            if failure is not None:
-                raise failure
-            if on_bytes is not None:
-                on_bytes(size_bytes)
-            del info, chunk
-    finally:
-        source.close()
-
-
-def _validated(given: dict[str, Any]) -> InstanceConfig:
-    try:
-        return InstanceConfig.model_validate(given)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    return EventParser(SchemaRegistry(sql), keeper)
 
 
 def decode_batches(
@@ -112,14 +133,22 @@ def decode_batches(
 ) -> Iterator[list[pa.RecordBatch]]:
     """The batches of `decode_files`, chunk by chunk: rows of two tables that lie mixed in the log
     are in one list, and none behind it comes before them."""
-    wanted, transactions = TableFilter(tables), OpenTransactions()
-    for info, chunk in decode_chunks(
+    decoded = decode_chunks(
         paths,
         schema_sql=schema_sql,
         lower_case_table_names=lower_case_table_names,
         skip_events=skip_events,
         on_bytes=on_bytes,
-    ):
+    )
+    yield from batches_of(decoded, tables, json_diff)
+
+
+def batches_of(
+    decoded: Iterable[tuple[ChunkInfo, DecodedChunk]], tables: str, json_diff: bool
+) -> Iterator[list[pa.RecordBatch]]:
+    """The batches of decoded chunks, chunk by chunk; the first one begins between transactions."""
+    wanted, transactions = TableFilter(tables), OpenTransactions()
+    for info, chunk in decoded:
         admitted = info.admitted_tables(wanted.admits)
         mask = info.entries_of(admitted)
         count, context = chunk.layout.event_count, LogContext(open=transactions.add(info))

@@ -27,7 +27,7 @@ from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Collector, Known,
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.demo import binlog_files
 from tests.fixture_browser import open_browser
-from tests.unit.console.played import STATUS, SUBSCRIBER, Played
+from tests.unit.console.played import SINK, SNAPSHOT, STATUS, SUBSCRIBER, Played
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "how-to" / "console"
@@ -95,6 +95,7 @@ class Shown(Played):
             for name, busy in BUSY.items()
         }
         orders["decoders"] = 1
+        orders["snapshots"] = [{**SNAPSHOT, "client_id": 1002}]
         orders["tables"] = [
             {"table": f"shop.{name}", "rows_per_second": rate, "bytes_per_second": rate * 92,
              "rows": int(rate * 86_400), "bytes": int(rate * 86_400 * 92)}
@@ -134,6 +135,9 @@ class Shown(Played):
                 for i, (kind, sql, columns) in enumerate(changes)
             ],
         }  # fmt: skip
+
+    def sinks(self) -> dict[str, dict[str, Any]]:
+        return {"lake": {**SINK, "destination": "orders"}}
 
     def deployment(self, destination: str) -> Any: ...
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.servers import FetchError, Server, start
 from tests.servers.postgres import PostgresServer, start_postgres
+from tests.servers.rabbitmq import RabbitServer, start_rabbitmq
 from tests.servers.redis import RedisServer, start_redis
 from tests.servers.run import Options
 
@@ -72,6 +73,16 @@ def postgres() -> Iterator[PostgresServer]:
     """PostgreSQL 15."""
     try:
         with start_postgres() as server:
+            yield server
+    except FetchError as error:
+        pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    """RabbitMQ 3.10, for user guest."""
+    try:
+        with start_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
             yield server
     except FetchError as error:
         pytest.fail(f"{error}\nTry it by hand: python -m tests.servers fetch")

@@ -29,7 +29,10 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Spark's Python side leaves its sockets to the JVM to close.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning",  # Ray Data asks itself
+)
 
 NOT_RUN_MAX = 1
 """Python blocks that no test runs. It only goes down, or up with a reason in the review."""

@@ -103,7 +103,7 @@ def assign(
 ) -> dict[str, str]:
     """Return the new node of each destination that gets another one; "" where no node fits.
 
-    Those that must leave theirs, or have none, go first, the largest to the least full node; then
+    Those that must leave theirs, or have none, go first, each to its least full node; then
     at most `moves_max` others, none of `rest`, from nodes that are `UNEVEN` to emptier ones."""
     staying = [node for node in nodes if not node.draining]
     full = _Fullness(staying, demands)
@@ -117,9 +117,12 @@ def assign(
         else:
             leaving.append(name)
     changed = {}
-    for name in sorted(leaving, key=lambda name: (-full.size(name), name)):
-        fitting = [node.id for node in staying if node.fits(demands[name].selector)]
-        best = min(fitting, key=lambda id: (full.of(id, name), id), default="")
+    fitting = {
+        name: [node.id for node in staying if node.fits(demands[name].selector)] for name in leaving
+    }
+    # Those with the least choice take what they need before others do.
+    for name in sorted(leaving, key=lambda name: (len(fitting[name]), -full.size(name), name)):
+        best = min(fitting[name], key=lambda id: (full.of(id, name), id), default="")
         if best:
             full.add(name, best)
             homes[name] = best

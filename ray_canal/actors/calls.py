@@ -23,7 +23,7 @@ from typing import Any
 import ray
 from ray.exceptions import OwnerDiedError, RayError, RayTaskError
 
-from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor
+from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor, unwrap_ray_error
 from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
@@ -258,6 +258,25 @@ class DestinationCalls:
             "what had this message's chunks has ended before they were read; it will be delivered "
             "again"
         ).at(destination=self.destination)
+
+
+def call_once(
+    namespace: str, destination: str, method: Method[Q, R], request: Q
+) -> R:
+    """Make one call of a destination's store, for a caller who repeats it. Raises CanalError
+    kinds."""
+    try:
+        answer: R = ray.get(find_store(destination, namespace).submit(method, request))
+    except RayError as error:
+        raise unwrap_ray_error(error) from None
+    return answer
+
+
+def map_chunks(payloads: list[Any]) -> list[DecodedChunk]:
+    """Return the decoded chunks behind a message's payloads, mapped from shared memory. Raises
+    RayError: one cannot be had any more."""
+    mapped = iter(ray.get([_reference(each) for each in payloads if not _is_here(each)]))
+    return [each if _is_here(each) else next(mapped) for each in payloads]
 
 
 def _is_here(payload: Any) -> bool:

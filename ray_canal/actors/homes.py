@@ -71,6 +71,7 @@ class Homes:
         self._moving: dict[str, asyncio.Task[None]] = {}
         self._homeless: set[str] = set()
         self._known: frozenset[tuple[str, bool]] = frozenset()
+        self._spread = False  # some destination may run elsewhere than on the head
         self._evened_s = time.monotonic()
 
     def choose(
@@ -105,17 +106,23 @@ class Homes:
         }
 
     async def changed(self) -> bool:
-        """Return whether nodes have come, ended, or begun to drain since the last look."""
+        """Return whether nodes have come, ended, or begun to drain since the last look; False where
+        everything is on the head."""
+        if not self._spread:
+            return False
         nodes = await asyncio.to_thread(cluster_nodes)
         return self._known != frozenset((node.id, node.draining) for node in nodes)
 
     async def look(self) -> None:
         """Move those that must leave their node; now and then others, to even the load."""
+        self._spread = any(
+            place.node or not place.selector.head for place in self._table.all().values()
+        )
+        if not self._spread:
+            return
         nodes = await asyncio.to_thread(cluster_nodes)
         self._known = frozenset((node.id, node.draining) for node in nodes)
-        places = self._table.all()
-        if all(place.selector.head for place in places.values()):
-            return
+        places = self._table.all()  # nothing waits from here on, so none is stopped meanwhile
         evens = time.monotonic() > self._evened_s + _EVEN_PERIOD_S
         rest = {*self._moving, *self.loads.unsettled(places)}
         demands = self._demands(places, head_of(nodes))

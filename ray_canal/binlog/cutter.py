@@ -27,13 +27,18 @@ from ray_canal.binlog.chunk import (
     OnUndecodable,
     RawChunk,
 )
-from ray_canal.binlog.events import parse_format_description, parse_heartbeat, parse_rotate
+from ray_canal.binlog.events import (
+    FormatDescription,
+    parse_format_description,
+    parse_heartbeat,
+    parse_rotate,
+)
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan as walk
 from ray_canal.malloc import large
-from ray_canal.model.arrays import Bytes
+from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.model.position import BINLOG_START, utc_text
 
 _SMALL_TAIL_BYTES = 256 << 10
@@ -150,10 +155,8 @@ class ChunkCutter:
         self._learn_created(told.created_s)
         self.server_version, self.flavor = told.server_version, told.flavor
         self.has_checksum = told.has_checksum
-        self.post_header_bytes = lengths = told.post_header_bytes
-        self._state[walk.TRAILER_BYTES] = self._trailer
-        self._state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
-        self._state[walk.MARIADB] = told.flavor == FLAVOR_MARIADB
+        self.post_header_bytes = told.post_header_bytes
+        learn_format(self._state, told)
 
     @property
     def _trailer(self) -> int:
@@ -429,6 +432,14 @@ class ChunkCutter:
 
     def _corrupt(self, what: str) -> CorruptEvent:
         return CorruptEvent(what).at(self.journal_name, self.position)
+
+
+def learn_format(state: Int64s, told: FormatDescription) -> None:
+    """Tell the walking kernel what a FORMAT_DESCRIPTION says of the events that follow."""
+    lengths = told.post_header_bytes
+    state[walk.TRAILER_BYTES] = event_types.CHECKSUM_BYTES if told.has_checksum else 0
+    state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
+    state[walk.MARIADB] = told.flavor == FLAVOR_MARIADB
 
 
 def _failing(error: DecodeError) -> Iterator[RawChunk]:

@@ -19,6 +19,14 @@ def with_standby(deployment: CanalConfig) -> CanalConfig:
     return load({**deployment.model_dump(exclude_unset=True), "ray": ray.model_dump()})
 
 
+def waiting_text(namespace: str) -> str:
+    """Return which head is active, if this one waits for its turn; else an empty text."""
+    import ray_canal as canal
+
+    state = canal.standing(namespace=namespace)
+    return "" if state is None or state["active"] else _text(state)
+
+
 def stand_by(deployment: CanalConfig, *, detach: bool) -> None:
     """Tell which head is active, whenever that changes, and open Arrow Flight and the console while
     it is this one; leave when a signal comes."""

@@ -38,11 +38,15 @@ def status(
 ) -> None:
     """Show each destination on a line: state, lag, rate, slowest subscriber, bottleneck."""
     import ray_canal as canal
+    from ray_canal.cli.standby import waiting_text
 
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             found = canal.status(destination, namespace=namespace)
-            _show(found, details=details, as_json=as_json, again=watch)
+            if not found and not as_json and (waits := waiting_text(namespace)):
+                typer.echo(waits)
+            else:
+                _show(found, details=details, as_json=as_json, again=watch)
             if not watch:
                 return
             time.sleep(every)

@@ -15,6 +15,9 @@ from ray_canal.client.transport import RayTransport, Transport
 from ray_canal.errors import ConfigError
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
+SCHEMES = ("grpc://", "grpc+tls://")
+"""What an address of Arrow Flight begins with."""
+
 
 def connect(
     destination: str,
@@ -24,7 +27,7 @@ def connect(
     address: str = "",
     username: str = "",
     password: str = "",
-    tls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | dict[str, str] | None = None,
 ) -> Connector:
     """A blocking client of a destination. Raises InstanceNotFound.
 
@@ -32,8 +35,10 @@ def connect(
     up nobody (policy "detach"), and it ends when the connector is closed, or a minute and a half
     after its process is gone.
 
-    With `address` ("host:port", 11111 if there is no port) by Canal's TCP protocol, without Ray:
-    then messages have entries and no Arrow batches. Raises ConnectionLost, AuthenticationFailed.
+    With an `address` without Ray. "grpc://host:port" or "grpc+tls://host:port": by Arrow Flight
+    ([flight]), with all that this has over Ray; `tls` is then a dict of files, "ca", "cert", "key".
+    "host:port" (11111 if there is no port): by Canal's TCP protocol; then messages have entries and
+    no Arrow batches, and `tls` is an SSLContext. Raises ConnectionLost, AuthenticationFailed.
     """
     login = {"username": username, "password": password, "tls": tls}
     _refuse_ephemeral(client_id, address)
@@ -48,7 +53,7 @@ def connect_async(
     address: str = "",
     username: str = "",
     password: str = "",
-    tls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | dict[str, str] | None = None,
 ) -> AsyncConnector:
     """An asyncio client of a destination; see `connect`."""
     login = {"username": username, "password": password, "tls": tls}
@@ -57,13 +62,20 @@ def connect_async(
 
 
 def _refuse_ephemeral(client_id: int | None, address: str) -> None:
-    if client_id is None and address:
+    if client_id is None and address and not address.startswith(SCHEMES):
         raise ConfigError(
-            "Canal's TCP protocol has no ephemeral subscriptions (client_id=None): give a client_id"
+            "Canal's TCP protocol has no ephemeral subscriptions (client_id=None): give a "
+            "client_id, or the address of Arrow Flight, grpc://…"
         )
 
 
 def _transport(destination: str, namespace: str, address: str, login: dict[str, Any]) -> Transport:
+    if address.startswith(SCHEMES):
+        from ray_canal.client.flight import FlightAddress, FlightTransport  # 20 MB of libraries
+
+        return FlightTransport(destination, FlightAddress.of(address, **login))
+    if isinstance(login["tls"], dict):
+        raise ConfigError("tls as a dict of files belongs to an address grpc+tls://…")
     if address:
         return TcpTransport(destination, Address.parse(address, **login))
     if any(login.values()):

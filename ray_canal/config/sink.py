@@ -7,16 +7,19 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from ray_canal.config.queue import KafkaConfig, MessageConfig, RabbitConfig, RoutingConfig
 from ray_canal.config.secret import secret
 from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 
-SinkType = Literal["kafka", "mysql", "postgres", "delta", "iceberg", "duckdb", "jsonl", "python"]
+SinkType = Literal[
+    "kafka", "rabbitmq", "mysql", "postgres", "delta", "iceberg", "duckdb", "jsonl", "python"
+]  # fmt: skip
 _DATABASES = ("mysql", "postgres", "duckdb")
 _LAKES = ("delta", "iceberg")
 _BATCH_SIZE, _LAKE_BATCH_SIZE = 8192, 131_072
-KafkaSender = Literal["auto", "batch", "message"]
+_QUEUES = ("kafka", "rabbitmq")
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
@@ -89,33 +92,6 @@ class LakeConfig(TablePolicy):
         return self
 
 
-class RoutingConfig(Section):
-    """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`)."""
-
-    topic: str = "example"
-    partition: int = Field(default=0, ge=0)
-    partitions: int = Field(default=1, ge=1)
-    partition_hash: str = ""
-    dynamic_topic: str = ""
-    dynamic_topic_partitions: str = ""
-    database_hash: bool = True
-
-
-class KafkaConfig(Section):
-    """A Kafka cluster and what messages are made of. `properties` are librdkafka's. `sender`:
-    "batch" hands messages to librdkafka as they lie in a buffer, "message" one by one; "auto" does
-    the first where it can."""
-
-    properties: dict[str, SecretText] = Field(default={})
-    format: Literal["flat", "protobuf", "arrow"] = "flat"
-    old: Literal["canal", "exact"] = "canal"
-    sender: KafkaSender = "auto"
-    transactional: bool = True
-    cursor_topic: str = "canal.cursors"
-    message_bytes_max: int = Field(default=900_000, ge=1024)
-    timeout_s: float = Field(default=60.0, gt=0)
-
-
 class SinkConfig(Section):
     """One sink: which destination's changes go to which target."""
 
@@ -138,6 +114,8 @@ class SinkConfig(Section):
     mirror: MirrorConfig = MirrorConfig()
     lake: LakeConfig = LakeConfig()
     kafka: KafkaConfig = KafkaConfig()
+    rabbitmq: RabbitConfig = RabbitConfig()
+    message: MessageConfig = MessageConfig()
     routing: RoutingConfig = RoutingConfig()
     options: dict[str, str] = Field(default={})
 
@@ -171,6 +149,7 @@ class SinkConfig(Section):
             "jsonl": self.path,
             "python": self.target,
             "kafka": brokers,
+            "rabbitmq": self.rabbitmq.address,
         }
         named = {
             "mysql": "mirror.address",
@@ -181,7 +160,13 @@ class SinkConfig(Section):
             "jsonl": "path",
             "python": "target",
             "kafka": 'kafka.properties."bootstrap.servers"',
+            "rabbitmq": "rabbitmq.address",
         }
         if not needed[self.type]:
             raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
+        if self.transform and self.type in _QUEUES and self.message.format != "arrow":
+            raise ValueError(
+                f'sink {self.name}: a transform changes Arrow batches, and message.format '
+                f'"{self.message.format}" is made without them: use "arrow"'
+            )
         return self

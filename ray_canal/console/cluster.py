@@ -17,7 +17,10 @@ from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
 from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.render import plain
+from ray_canal.sinks.actor import pause_sink, sink_status
 
+SteerSink = Literal["pause", "resume"]
+SteerSnapshot = Literal["pause", "resume", "cancel"]
 Steer = Literal["pause", "resume", "seek", "expire", "label", "copy", "rename"]
 
 
@@ -52,6 +55,23 @@ class Cluster:
     def schema_history(self, destination: str, table: str) -> dict[str, Any]:
         """Return the tables that a destination knows, and the versions of one."""
         return schema_history(destination, table, namespace=self._namespace)
+
+    def sinks(self) -> dict[str, dict[str, Any]]:
+        """Return the sinks that run, by name."""
+        return dict(sink_status(namespace=self._namespace))
+
+    def steer_sink(self, name: str, action: SteerSink) -> None:
+        """Pause a sink, or let it go on."""
+        pause_sink(name, paused=action == "pause", namespace=self._namespace)
+
+    def steer_snapshot(
+        self, destination: str, client_id: int, action: SteerSnapshot
+    ) -> dict[str, Any]:
+        """Pause, resume or cancel a subscriber's newest snapshot; return how it goes."""
+        control = subscriber(destination, client_id, namespace=self._namespace).snapshot
+        if action == "cancel":
+            return control.cancel()
+        return control.pause() if action == "pause" else control.resume()
 
     def stop(self, destination: str) -> None:
         """Stop a destination; its cursors stay."""

@@ -40,6 +40,9 @@ class Asked(Protocol):
     def subscribers(self, destination: str) -> list[dict[str, Any]]:
         """Return a destination's subscribers."""
 
+    def sinks(self) -> dict[str, dict[str, Any]]:
+        """Return the sinks that run, by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -86,10 +89,12 @@ class Collector:
         self._watches: dict[str, _Watch] = {}
         self._stopped = threading.Event()
         self._updating = threading.Lock()
+        self._sinks: dict[str, dict[str, Any]] = {}
         self.error = ""
 
     def start(self) -> None:
         """Begin to ask."""
+        threading.Thread(target=self._ask_sinks, name="console: sinks", daemon=True).start()
         threading.Thread(target=self._list, name="console: destinations", daemon=True).start()
 
     def stop(self) -> None:
@@ -112,6 +117,21 @@ class Collector:
                 "start it with `ray-canal start CONFIG`"
             )
         return watch.known()
+
+    def sinks_of(self, destination: str) -> dict[str, dict[str, Any]]:
+        """Return what the sinks of a destination said last, by name."""
+        every = self._sinks
+        return {name: each for name, each in every.items() if each["destination"] == destination}
+
+    def _ask_sinks(self) -> None:
+        """In a thread of its own: one that does not answer holds up the others for a while, and no
+        destination."""
+        while not self._stopped.is_set():
+            try:
+                self._sinks = self._cluster.sinks()
+            except Exception as error:  # Ray's own, say: the next answer may be there again
+                logger.info("sinks cannot be listed: %s", error)
+            self._stopped.wait(self._every_s)
 
     def refresh(self, destination: str = "") -> None:
         """Ask again now, and wait a little for the answer: something was changed."""

@@ -24,14 +24,23 @@ from starlette.responses import (
 from ray_canal.console import text
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
-from ray_canal.console.cluster import Steer
+from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
 from ray_canal.console.desk import COOKIE, FAILED_LOGIN_S, Desk, Reader, TheDesk
 from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, row, rows, stages, why
 from ray_canal.console.quarantine import Decoded, first_lines, shown_chunks, told_keys
-from ray_canal.console.rest import filtered, redriven, released, removed, steered, stopped
+from ray_canal.console.rest import (
+    filtered,
+    redriven,
+    released,
+    removed,
+    sink_steered,
+    snapshot_steered,
+    steered,
+    stopped,
+)
 from ray_canal.console.versions import versions
 from ray_canal.errors import AccessDenied, CanalError, ConfigError, DecodeError
 
@@ -133,6 +142,7 @@ async def destination(
         status=known.status,
         state=row(known).state,
         problems=problems(known),
+        sinks=desk.collector.sinks_of(destination),
         stages=stages(known.status),
         limit=limit(known.status),
         why=why(known),
@@ -259,6 +269,12 @@ async def change(request: Request, destination: str, desk: TheDesk, visitor: Rea
         await removed(desk, visitor, destination, int(form["client_id"]))
     elif action == "filter":
         await filtered(desk, visitor, destination, int(form["client_id"]), form.get("tables", ""))
+    elif action in ("pause-sink", "resume-sink"):
+        which = cast(SteerSink, action.removesuffix("-sink"))
+        await sink_steered(desk, visitor, destination, form.get("sink", ""), which)
+    elif action in ("pause-snapshot", "resume-snapshot", "cancel-snapshot"):
+        how = cast(SteerSnapshot, action.removesuffix("-snapshot"))
+        await snapshot_steered(desk, visitor, destination, int(form["client_id"]), how)
     elif action in ("pause", "resume", "seek"):
         client_id, to = int(form["client_id"]), form.get("to", "")
         await steered(desk, visitor, destination, client_id, cast(Steer, action), to)

@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
-from ray_canal.console.cluster import Steer
+from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
 from ray_canal.console.collector import Known
 from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.overview import limit, why
 from ray_canal.console.quarantine import Decoded, decoded, remove_chunks, shown_chunks, told_keys
 from ray_canal.destination.diagnosis import diagnose
-from ray_canal.errors import AccessDenied, ConfigError
+from ray_canal.errors import AccessDenied, ConfigError, InstanceNotFound
 from ray_canal.source.start.lookup import locate, log_of
 
 router = APIRouter(prefix="/api/v1")
@@ -172,6 +172,30 @@ async def release_quarantine(
     return {"released": await released(desk, visitor, destination, body.keys)}
 
 
+@router.get("/destinations/{destination}/sinks")
+async def sinks(destination: str, desk: TheDesk, visitor: Reader) -> dict[str, dict[str, Any]]:
+    """The destination's sinks that run: state, rows, place, error."""
+    desk.one(visitor, destination)
+    return desk.collector.sinks_of(destination)
+
+
+@router.post("/destinations/{destination}/sinks/{name}/{action}")
+async def steer_sink(
+    destination: str, name: str, action: SteerSink, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Pause a sink, or let it go on."""
+    await sink_steered(desk, visitor, destination, name, action)
+    return {action: name}
+
+
+@router.post("/destinations/{destination}/subscribers/{client_id}/snapshot/{action}")
+async def steer_snapshot(
+    destination: str, client_id: int, action: SteerSnapshot, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Pause, resume or cancel a subscriber's newest snapshot."""
+    return await snapshot_steered(desk, visitor, destination, client_id, action)
+
+
 @router.get("/destinations/{destination}/subscribers")
 async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
     """Each subscriber: cursor, how far behind, policy, filter."""
@@ -268,6 +292,27 @@ async def released(desk: Desk, visitor: Visitor, destination: str, keys: str) ->
         return remove_chunks(desk.cluster.deployment(destination), destination, keys)
 
     return await desk.change(visitor, "release quarantine", destination, done)
+
+
+async def sink_steered(
+    desk: Desk, visitor: Visitor, destination: str, name: str, action: SteerSink
+) -> None:
+    """Pause or resume a sink for an operator. Raises AccessDenied, InstanceNotFound."""
+    visitor.refuse_without("subscribe", destination)
+    if name not in desk.collector.sinks_of(destination):
+        raise InstanceNotFound(f"no sink {name!r} runs for {destination}")
+    await desk.change(
+        visitor, f"{action} sink", destination, desk.cluster.steer_sink, name, action
+    )
+
+
+async def snapshot_steered(
+    desk: Desk, visitor: Visitor, destination: str, client_id: int, action: SteerSnapshot
+) -> dict[str, Any]:
+    """Pause, resume or cancel a snapshot for an operator. Raises AccessDenied."""
+    _refuse_operating(visitor, destination, client_id)
+    steer, args = desk.cluster.steer_snapshot, (destination, client_id, action)
+    return await desk.change(visitor, f"{action} snapshot", destination, steer, *args)
 
 
 async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:

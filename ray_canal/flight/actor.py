@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Any
 
+from ray_canal.actors.calls import call_once, map_chunks
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
@@ -20,6 +22,7 @@ from ray_canal.config import CanalConfig, FlightConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
 from ray_canal.flight.door import FlightDoor
+from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.server.access import hashed
 
@@ -39,7 +42,9 @@ class FlightActor:
         self._namespace = namespace
         if self._config.warning:
             logger.warning("Arrow Flight: %s", self._config.warning)
-        self._door = FlightDoor(self._config, self._connect, self._destinations)
+        call = partial(call_once, namespace)
+        remote = RemoteCalls(call, map_chunks, self._config.subscribers_max)
+        self._door = FlightDoor(self._config, self._connect, self._destinations, remote)
 
     def _connect(self, destination: str, client_id: int) -> Connector:
         return connect(destination, client_id, namespace=self._namespace)

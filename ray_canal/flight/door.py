@@ -4,6 +4,7 @@
     GetFlightInfo(request)          subscribe; the ticket to read with, the columns if known
     DoGet(ticket)                   the rows that follow (table_stream.py)
     DoAction(name, request)         subscribe, ack, rollback, unsubscribe, outstanding, destinations
+    DoAction(call), DoGet(chunk)    what our own connectors ask for (remote_calls.py)
 
 Requests, tickets and answers are JSON objects; a request's keys are those of `Request`.
 """
@@ -24,16 +25,20 @@ import pyarrow as pa
 from pyarrow import flight
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import Identity, Unsubscribe
 from ray_canal.client.connector import Connector
+from ray_canal.client.flight_wire import chunk_reader
 from ray_canal.config import FlightConfig
 from ray_canal.config.section import explained
 from ray_canal.errors import AccessDenied, CanalError, ConfigError, InstanceError, NotSubscribed
 from ray_canal.flight.logins import MIDDLEWARE, Handshake, Logins
+from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.table_stream import TableStream
 from ray_canal.server.access import Access, User
 
 _REQUEST_BYTES_MAX = 64 << 10
+_CHUNK = b'{"chunk":'
 ACTIONS = {
     "subscribe": "become a subscriber of a table; batches that were not acked come again",
     "ack": "confirm everything up to `batch_id`: the cursor moves behind it",
@@ -41,6 +46,7 @@ ACTIONS = {
     "unsubscribe": "forget the subscriber and its cursor",
     "outstanding": "ids of the batches that can be acked",
     "destinations": "names of the destinations that the user may read",
+    "call": "a call of ray_canal's own connectors (canal.connect with address grpc://…)",
 }
 
 
@@ -73,13 +79,17 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         config: FlightConfig,
         connect: Callable[[str, int], Connector],
         destinations: Callable[[], list[str]],
+        remote: RemoteCalls,
     ) -> None:
-        """Listens when this returns. Raises ConfigError: the port is taken, a file of TLS is not
+        """`remote`: what our own connectors call. Listens when this returns.
+
+        Raises ConfigError: the port is taken, a file of TLS is not
         there, a secret cannot be read."""
         access = Access(config)
         self._config = config
         self._connect = connect
         self._destinations = destinations
+        self._remote = remote
         self._lock = threading.Lock()
         self._subscribers: dict[tuple[str, int], _Subscriber] = {}
         scheme = "grpc+tls" if config.tls.cert else "grpc"
@@ -125,7 +135,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         """Stream the rows that follow. A subscriber that is unknown here (this server has started
         since) is subscribed first."""
         with _told():
-            request, user = _parsed(ticket.ticket), _user(context)
+            user = _user(context)
+            if ticket.ticket.startswith(_CHUNK):
+                return _chunk_stream(self._remote.chunk(user, _chunk_name(ticket.ticket)))
+            request = _parsed(ticket.ticket)
             found = self._find(user, request) or self._subscribe(user, request)
             pieces = found.pieces(request.wait_s, request.rows_max)
             first = next(pieces, None)
@@ -156,7 +169,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             if action.type == "destinations":
                 names = [n for n in self._destinations() if _may_read(user, n, None)]
                 return iter([_answer(destinations=names)])
-            request = _parsed(action.body.to_pybytes() if action.body is not None else b"")
+            body = action.body.to_pybytes() if action.body is not None else b""
+            if action.type == "call":
+                return iter([self._remote.call(user, _bounded(body))])
+            request = _parsed(body)
             return iter([getattr(self, "_do_" + action.type)(user, request)])
 
     def _do_subscribe(self, user: User, request: Request) -> bytes:
@@ -283,12 +299,28 @@ def _info(stream: TableStream, request: Request) -> Any:
 
 def _parsed(data: bytes) -> Request:
     """Raises ConfigError: it is no request."""
-    if len(data) > _REQUEST_BYTES_MAX:
-        raise ConfigError(f"a request of {len(data)} bytes; at most {_REQUEST_BYTES_MAX}")
     try:
-        return Request.model_validate_json(data)
+        return Request.model_validate_json(_bounded(data))
     except ValidationError as error:
         raise ConfigError(f"the request: {explained(error, Request)}") from None
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > _REQUEST_BYTES_MAX:
+        raise ConfigError(f"a request of {len(data)} bytes; at most {_REQUEST_BYTES_MAX}")
+    return data
+
+
+def _chunk_name(ticket: bytes) -> str:
+    """Raises ConfigError: the ticket names no chunk."""
+    try:
+        return str(json.loads(_bounded(ticket))["chunk"])
+    except ValueError:
+        raise ConfigError("the ticket names no chunk") from None
+
+
+def _chunk_stream(chunk: DecodedChunk) -> Any:
+    return flight.RecordBatchStream(chunk_reader(chunk))
 
 
 def _answer(**values: Any) -> bytes:

@@ -28,7 +28,7 @@ from ray_canal.migration.keys import (
     is_harmless,
 )
 from ray_canal.migration.properties import Properties, destination_of, instance_files, read
-from ray_canal.migration.queues import KAFKA_MODE, kafka_sink
+from ray_canal.migration.queues import MODES, queue_sink
 
 Tree = dict[str, Any]
 
@@ -105,9 +105,9 @@ def import_canal(
         tree_of_one = _instance(name, properties, spring == "local-instance.xml", found)
         tree_of_one["time_zone"] = _time_zone(name, time_zone, found)
         trees.append(tree_of_one)
-        if server.get("canal.serverMode").lower() == KAFKA_MODE:
+        if (mode := server.get("canal.serverMode").lower()) in MODES:
             said: list[tuple[str, str]] = []
-            sinks.append(kafka_sink(name, properties, said))
+            sinks.append(queue_sink(mode, name, properties, said))
             found += [Finding(name, key, text) for key, text in said]
         found += _said(name, properties, INSTANCE_KEYS)
         found += _unknown(name, Properties(own))

@@ -40,8 +40,10 @@ MAPPED, NOTICE, REFUSED, LEFT = Verdict.MAPPED, Verdict.NOTICE, Verdict.REFUSED,
 
 _RAY = "Ray places and restarts the actors"
 _ADMIN = "there is no canal-admin; a deployment is one canal.toml"
-_QUEUE = "of message queues there is Kafka; programs read by TCP, in Python or in Spark"
-_SINK = "with canal.serverMode = kafka: a [[sink]] of type kafka (`migration/queues.py`)"
+_QUEUE = (
+    "of message queues there are Kafka and RabbitMQ; programs read by TCP, in Python or in Spark"
+)
+_SINK = "with canal.serverMode = kafka or rabbitMQ: a [[sink]] of that type"
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
 _HEALTH = "where there is a standby, it is always on; the connection has its own heartbeat besides"
@@ -63,7 +65,12 @@ SERVER_KEYS = (
     )),
     Key("canal.zookeeper.flush.period", LEFT, note="an ack is durable when it returns"),
     Key("canal.withoutNetty", MAPPED, "server", "true: no [server] section, no port"),
-    Key("canal.serverMode", REFUSED, note=_QUEUE, harmless=("tcp", "kafka")),
+    Key(
+        "canal.serverMode",
+        REFUSED,
+        note=_QUEUE,
+        harmless=("tcp", "kafka", "rabbitmq", "rabbitMQ"),
+    ),
     Key(
         "canal.file.data.dir",
         MAPPED,
@@ -217,7 +224,7 @@ QUEUE_KEYS = (
     Key("canal.mq.*", MAPPED, "sink.routing", _SINK),
     Key("kafka.*", MAPPED, "sink.kafka.properties", _SINK),
     Key("rocketmq.*", LEFT, note=_QUEUE),
-    Key("rabbitmq.*", LEFT, note=_QUEUE),
+    Key("rabbitmq.*", MAPPED, "sink.rabbitmq", _SINK),
     Key("pulsarmq.*", LEFT, note=_QUEUE),
 )
 

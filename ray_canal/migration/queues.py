@@ -11,7 +11,14 @@ Tree = dict[str, Any]
 Said = list[tuple[str, str]]
 """Keys, and what has to be known about each."""
 
-KAFKA_MODE = "kafka"
+KAFKA_MODE, RABBIT_MODE = "kafka", "rabbitmq"
+MODES = (KAFKA_MODE, RABBIT_MODE)
+RABBIT_PASSWORD = "env:RABBITMQ_PASSWORD"
+_RABBIT = {
+    "address": "host", "virtual_host": "virtual.host", "username": "username",
+    "exchange": "exchange", "exchange_type": "deliveryMode", "queue": "queue",
+    "binding_key": "routingKey",
+}  # fmt: skip
 CLIENT_ID = 1001
 """Canal's own, so that `import-meta` takes over the place of its producer."""
 
@@ -31,9 +38,23 @@ _NEEDLESS = {"retries", "max.in.flight.requests.per.connection", "buffer.memory"
 _CLASSES = ("key.serializer", "value.serializer")
 
 
-def kafka_sink(destination: str, properties: Properties, said: Said) -> Tree:
-    """Return the section that does what Canal's Kafka producer does for a destination. What has
-    to be known is added to `said`. Raises ConfigError: a value cannot be read."""
+def queue_sink(mode: str, destination: str, properties: Properties, said: Said) -> Tree:
+    """Return the section that does what Canal's producer of a mode ("kafka", "rabbitmq") does for a
+    destination. What has to be known is added to `said`. Raises ConfigError: a value cannot be
+    read."""
+    is_flat = properties.get("canal.mq.flatMessage").lower() != "false"
+    return {
+        "name": f"{destination}-{mode}",
+        "destination": destination,
+        "type": mode,
+        "client_id": CLIENT_ID,
+        mode: _SECTIONS[mode](properties, said),
+        "message": {"format": "flat" if is_flat else "protobuf"},
+        "routing": _routing(mode, properties, said),
+    }
+
+
+def _routing(mode: str, properties: Properties, said: Said) -> Tree:
     routing: Tree = {
         key: properties.get(canal) for key, canal in _ROUTING.items() if properties.get(canal)
     }
@@ -45,22 +66,41 @@ def kafka_sink(destination: str, properties: Properties, said: Said) -> Tree:
             routing[key] = int(text)
     if properties.get("canal.mq.database.hash").lower() == "false":
         routing["database_hash"] = False
-    is_flat = properties.get("canal.mq.flatMessage").lower() != "false"
-    kafka: Tree = {"format": "flat" if is_flat else "protobuf"}
-    kafka["properties"] = _properties(properties, said)
+    if mode == RABBIT_MODE and routing.pop("partition_hash", ""):
+        said.append(("canal.mq.partitionHash", "RabbitMQ has no partitions; Canal ignores it, too"))
+    return routing
+
+
+def _kafka(properties: Properties, said: Said) -> Tree:
     text = (
         "messages go in transactions with the place in the topic canal.cursors: readers with "
         "isolation.level=read_committed get each once; kafka.transactional = false goes without"
     )
     said.append(("canal.serverMode", text))
-    return {
-        "name": f"{destination}-kafka",
-        "destination": destination,
-        "type": "kafka",
-        "client_id": CLIENT_ID,
-        "kafka": kafka,
-        "routing": routing,
+    return {"properties": _properties(properties, said)}
+
+
+def _rabbitmq(properties: Properties, said: Said) -> Tree:
+    found: Tree = {
+        key: properties.get(f"rabbitmq.{canal}")
+        for key, canal in _RABBIT.items()
+        if properties.get(f"rabbitmq.{canal}")
     }
+    found.setdefault("address", properties.get("canal.mq.servers"))
+    if not found["address"]:
+        raise ConfigError("canal.serverMode = rabbitMQ needs rabbitmq.host")
+    if properties.get("rabbitmq.password"):
+        found["password"] = RABBIT_PASSWORD
+        said.append(("rabbitmq.password", f"give it as {RABBIT_PASSWORD}"))
+    text = (
+        "each message is confirmed by the broker before the log is acknowledged; one that no queue "
+        "takes comes back and the sink waits (Canal loses it)"
+    )
+    said.append(("canal.serverMode", text))
+    return found
+
+
+_SECTIONS = {KAFKA_MODE: _kafka, RABBIT_MODE: _rabbitmq}
 
 
 def _properties(properties: Properties, said: Said) -> dict[str, str]:

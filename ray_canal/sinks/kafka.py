@@ -12,19 +12,15 @@ import contextlib
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.config import SinkConfig, secret
-from ray_canal.filter import FieldFilter
 from ray_canal.sinks.kafka_place import last_value
 from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
+from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
-from ray_canal.views.entry_messages import entry_messages, packets
-from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import by_place
-from ray_canal.views.routing import Routing
 
 _DEFAULTS = {
     "acks": "all",
@@ -53,7 +49,7 @@ class KafkaSink:
         self._name = f"{config.destination}.{config.name}"
         self._timeout_s = kafka.timeout_s
         self.guarantee = "exactly_once" if kafka.transactional else "at_least_once"
-        self._routing = Routing(**config.routing.model_dump())
+        self._maker = MessageMaker(config.message, config.routing)
         self._connected: KafkaProducer | None = None
         self._partitions: dict[str, int] = {}
         self._in_transaction = False
@@ -77,14 +73,12 @@ class KafkaSink:
 
     def write(self, changes: Changes) -> None:
         with self._translated():
-            producer = self._begin()
-            if self._config.format == "flat":
-                self._send_flat(producer, changes)
-                return
-            made = self._packets if self._config.format == "protobuf" else self._arrow
-            for topic, partition, value in made(changes):
+            producer, found = self._begin(), self._maker.make(changes)
+            bounds = np.stack([found.offsets[:-1], found.offsets[1:]], axis=1)
+            for topic_number, partition, chosen in by_place(found):
+                topic = self._maker.topic(found.topic_names[topic_number])
                 self._check(producer, topic, partition)
-                producer.send_one(topic, partition, value)
+                producer.send(topic, partition, found.buffer, bounds[chosen])
 
     def commit(self, upto: Cursor) -> None:
         with self._translated():
@@ -121,58 +115,6 @@ class KafkaSink:
                 producer.abort_transaction(5)
         if producer is not None:
             producer.close()
-
-    # --- messages --------------------------------------------------------------------------------
-
-    def _options(self, changes: Changes) -> FlatOptions:
-        head = changes.message.head
-        return FlatOptions(
-            id=head.id,
-            routing=self._routing,
-            time_zone=head.time_zone,
-            gtid=head.gtid,
-            old=self._config.old,
-            fields=FieldFilter(head.fields, head.black_fields),
-        )
-
-    def _send_flat(self, producer: KafkaProducer, changes: Changes) -> None:
-        """A call for each topic and partition, whose messages keep their order."""
-        part = changes.part
-        found = flat_messages(
-            changes.chunk, part.first, part.last, part.mask, self._options(changes),
-            gtid_set=part.gtid_set,
-        )  # fmt: skip
-        bounds = np.stack([found.offsets[:-1], found.offsets[1:]], axis=1)
-        for topic_number, partition, chosen in by_place(found):
-            topic = self._topic(found.topic_names[topic_number])
-            self._check(producer, topic, partition)
-            producer.send(topic, partition, found.buffer, bounds[chosen])
-
-    def _packets(self, changes: Changes) -> Iterator[tuple[str, int, bytes]]:
-        part = changes.part
-        found = entry_messages(
-            changes.chunk, part.first, part.last, part.mask, self._options(changes),
-            gtid_set=part.gtid_set,
-        )  # fmt: skip
-        for topic, partition, packet in packets(found):
-            yield self._topic(topic), partition, packet
-
-    def _topic(self, name: str) -> str:
-        """Canal's Kafka producer puts _ for the dots of topics that tables name."""
-        return name if name == self._routing.topic else name.replace(".", "_")
-
-    def _arrow(self, changes: Changes) -> Iterator[tuple[str, int, bytes]]:
-        """An IPC stream for each run of rows of one table version; a long one in halves."""
-        for batch in changes.batches:
-            waiting = [batch]
-            while waiting:
-                piece = waiting.pop()
-                value = _stream(piece)
-                if len(value) > self._config.message_bytes_max and piece.num_rows > 1:
-                    middle = piece.num_rows // 2
-                    waiting += [piece.slice(middle), piece.slice(0, middle)]
-                else:
-                    yield self._routing.topic, self._routing.partition, value
 
     def _begin(self) -> KafkaProducer:
         if self._connected is None:
@@ -240,10 +182,3 @@ def _kind(error: KafkaError) -> Kind:
 
 def _error(error: KafkaError) -> SinkError:
     return SinkError(f"Kafka: {error.str()} ({error.name()})", _kind(error))
-
-
-def _stream(batch: pa.RecordBatch) -> bytes:
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(out.getvalue())

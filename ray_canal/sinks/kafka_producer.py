@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ray_canal.config.sink import KafkaSender
+from ray_canal.config.queue import KafkaSender
 from ray_canal.errors import ConfigError
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.sinks.librdkafka import BatchProducer

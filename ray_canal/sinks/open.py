@@ -17,6 +17,11 @@ from ray_canal.sinks.runner import Runner, SinkStatus
 if TYPE_CHECKING:
     from ray_canal.sinks.lake import Lake
 
+_QUEUES = {
+    "kafka": ("ray_canal.sinks.kafka", "KafkaSink"),
+    "rabbitmq": ("ray_canal.sinks.rabbitmq", "RabbitSink"),
+}
+
 
 def make_sink(config: SinkConfig) -> Sink:
     """Return the target of a sink, not connected yet. Raises ConfigError: a package is missing, or
@@ -46,12 +51,8 @@ def make_sink(config: SinkConfig) -> Sink:
         from ray_canal.sinks.lake import LakeSink
 
         return LakeSink(config.lake, lake_of(config))
-    if config.type == "kafka":
-        try:
-            from ray_canal.sinks.kafka import KafkaSink
-        except ImportError as error:
-            raise _missing(config, error, "kafka") from None
-        return KafkaSink(config)
+    if config.type in _QUEUES:
+        return _queue(config)
     if config.type == "jsonl":
         from ray_canal.sinks.jsonl import JsonLines
 
@@ -80,6 +81,17 @@ def lake_of(config: SinkConfig) -> Lake:
 
 def _missing(config: SinkConfig, error: ImportError, extra: str) -> ConfigError:
     return ConfigError(f'sink {config.name}: {error}; run: pip install "ray-canal[{extra}]"')
+
+
+def _queue(config: SinkConfig) -> Sink:
+    """Return the sink of a message queue, whose library is an extra."""
+    module, name = _QUEUES[config.type]
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise _missing(config, error, config.type) from None
+    sink: Sink = found(config)
+    return sink
 
 
 def transform_of(config: SinkConfig) -> Transform | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from pathlib import Path
 
 from ray_canal.errors import CorruptEvent, PositionNotFound, UnsupportedEvent
-from ray_canal.model.position import journal_key
+from ray_canal.model.position import BINLOG_START, journal_key
 
 MAGIC = b"\xfebin"
 """What a binlog file begins with (MySQL: BINLOG_MAGIC, log_event.h)."""
 _MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
+_FORMAT_EVENT_BYTES_MAX = 1 << 16
 
 
 def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
@@ -49,6 +51,13 @@ def check_magic(path: Path, head: bytes) -> None:
         raise CorruptEvent(
             f"{path} is no binlog file: it begins with {head.hex() or 'nothing'}, not {MAGIC.hex()}"
         ).at(path.name, 0)
+
+
+def first_event(file: FileIO) -> bytes:
+    """Return the first event of a binlog file, its FORMAT_DESCRIPTION."""
+    file.seek(BINLOG_START)
+    event = file.read(_FORMAT_EVENT_BYTES_MAX)
+    return event[: int.from_bytes(event[9:13], "little")]
 
 
 def _has_magic(path: Path) -> bool:

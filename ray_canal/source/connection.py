@@ -15,7 +15,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 from pymysql.err import MySQLError
 
-from ray_canal.config import SourceConfig, secret
+from ray_canal.config import SourceConfig, TlsConfig, secret
 from ray_canal.errors import (
     AuthenticationFailed,
     CanalError,
@@ -198,6 +198,14 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
         return {"ssl_disabled": True}
     if tls.mode == "preferred" and not (tls.ca or tls.cert):
         return {}
+    return {"ssl": tls_context(tls, "source.tls")}
+
+
+def tls_context(tls: TlsConfig, key: str) -> ssl.SSLContext | None:
+    """Return what TLS is made with; None: it is disabled. Raises ConfigError: a file of the section
+    `key` cannot be read."""
+    if tls.mode == "disabled":
+        return None
     try:
         verifies = tls.mode in ("verify_ca", "verify_identity")
         with_ca = tls.ca or verifies
@@ -211,9 +219,9 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
             context.load_cert_chain(tls.cert, tls.key or None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"source.tls: cannot use ca {tls.ca!r}, cert {tls.cert!r}, key {tls.key!r}: {error}"
+            f"{key}: cannot use ca {tls.ca!r}, cert {tls.cert!r}, key {tls.key!r}: {error}"
         ) from error
-    return {"ssl": context}
+    return context
 
 
 def _unverified() -> ssl.SSLContext:

@@ -22,7 +22,7 @@ from ray_canal.model.position import (
     utc_text,
 )
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
-from ray_canal.source.binlog_files import MAGIC, check_magic, list_binlogs
+from ray_canal.source.binlog_files import MAGIC, check_magic, first_event, list_binlogs
 from ray_canal.source.port import Decided, SourceStatus, nothing
 from ray_canal.source.start.decision import configured_start
 from ray_canal.source.start.files_log import FilesLog
@@ -30,7 +30,6 @@ from ray_canal.source.start.reach import lowest_of, too_far_behind
 
 _READ_BYTES = 256 << 10  # stays in the processor's cache until it is walked
 _POLL_S = 0.1
-_FORMAT_EVENT_BYTES_MAX = 1 << 16
 
 
 class BinlogFiles:
@@ -148,7 +147,7 @@ class BinlogFiles:
             ).at(path.name, position)
         self._cutter.begin_file(path.name, position)
         if position > BINLOG_START:
-            self._cutter.set_format(_first_event(file))
+            self._cutter.set_format(first_event(file))
             file.seek(position)
 
     def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
@@ -263,7 +262,7 @@ def _refuse_absent(place: EntryPosition, paths: list[Path]) -> None:
     if not place.created_s:
         return
     with FileIO(path) as file:
-        created_s = int.from_bytes(_first_event(file)[:4], "little")
+        created_s = int.from_bytes(first_event(file)[:4], "little")
     if created_s != place.created_s:
         raise PositionNotFound(
             f"{path} was created {utc_text(created_s)}, and the cursor is in a file of "
@@ -276,9 +275,3 @@ def _is_newer(name: str, than: str) -> bool:
     base, number = journal_key(name)
     last_base, last_number = journal_key(than)
     return base == last_base and number > last_number >= 0
-
-
-def _first_event(file: FileIO) -> bytes:
-    file.seek(BINLOG_START)
-    event = file.read(_FORMAT_EVENT_BYTES_MAX)
-    return event[: int.from_bytes(event[9:13], "little")]

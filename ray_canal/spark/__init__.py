@@ -12,14 +12,15 @@ from __future__ import annotations
 
 try:
     import pyspark as _pyspark  # noqa: F401
-    import raydp as _raydp  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f'ray_canal.spark needs pyspark and raydp ({error}): pip install "ray-canal[spark]"'
+        f'ray_canal.spark needs pyspark ({error}): pip install "ray-canal[spark]"'
     ) from error
 
 from ray_canal.spark.door import open_door
 from ray_canal.spark.frames import Frames, to_frames
+from ray_canal.spark.history import scd2
+from ray_canal.spark.mirrors import mirror
 from ray_canal.spark.prepared import Prepared
 from ray_canal.spark.session import provide_java, session, stop
 from ray_canal.spark.source_jar import jar
@@ -34,10 +35,12 @@ __all__ = [
     "jar",
     "key_columns",
     "latest",
+    "mirror",
     "open_door",
     "provide_java",
     "release_changes",
     "run",
+    "scd2",
     "session",
     "stop",
     "to_frames",

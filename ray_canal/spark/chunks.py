@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -54,11 +54,18 @@ class MemoryFile:
         self._sink: Any = None
 
     def put(self, streams: Sequence[Sequence[pa.RecordBatch]]) -> str:
+        return self._place(lambda sink: _write(sink, streams))
+
+    def put_bytes(self, streams: bytes) -> str:
+        """The place of a new chunk of streams that are written already."""
+        return self._place(lambda sink: sink.write(streams))
+
+    def _place(self, write: Callable[[Any], object]) -> str:
         if self._handle is None:
             self._handle = os.memfd_create(self._name)
             self._sink = pa.OSFile(f"/proc/self/fd/{self._handle}", "wb")
         begin = self._sink.tell()
-        _write(self._sink, streams)
+        write(self._sink)
         length = self._sink.tell() - begin
         return f"memory:/proc/{os.getpid()}/fd/{self._handle}:{self._name}:{begin}:{length}"
 
@@ -92,9 +99,14 @@ class StoreObjects:
 def stored(data: bytes) -> tuple[Any, bytes]:
     """The reference of a new object of Ray's, and the address of its owner, this process."""
     reference = ray.put(data)
+    return reference, owner_of(reference)
+
+
+def owner_of(reference: Any) -> bytes:
+    """The address of the process that owns an object of Ray's."""
     this_process: Any = ray_worker.global_worker
     owner: bytes = this_process.core_worker.get_owner_address(reference)
-    return reference, owner
+    return owner
 
 
 def write_chunks(
@@ -141,6 +153,11 @@ def _streams(batches: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
         else:
             found.append([batch])
     return found
+
+
+def write_streams(sink: Any, batches: Sequence[pa.RecordBatch]) -> None:
+    """Append batches, which `shipped` has made, as Arrow IPC streams."""
+    _write(sink, _streams(batches))
 
 
 def _write(sink: Any, streams: Sequence[Sequence[pa.RecordBatch]]) -> None:

@@ -1,4 +1,4 @@
-"""The door by which `readStream.format("ray_canal")` asks the driver's Python for changes.
+"""The door by which `format("ray_canal")` asks the driver's Python for changes.
 
 Spark's source (java/ChangesStream.java) is in the driver's JVM, the connector in the driver's
 Python. A request is a connection over loopback with three lines: the session's token and a word,
@@ -17,13 +17,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import ray_canal
 from ray_canal.errors import CanalError, ConfigError
+from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema
 from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema, table_filter
+from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema, schema_json
 from ray_canal.spark.stream_options import StreamOptions
 from ray_canal.spark.ways import chosen_way, cores_of
@@ -56,6 +59,11 @@ class Door:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._streams: dict[str, _Open] = {}
+        self._reads = BatchReads(
+            lambda: chosen_way(spark),
+            lambda: cores_of(spark),
+            lambda: spark.sparkContext.master.startswith("ray"),
+        )
         self._lock = threading.Lock()
         self.token = secrets.token_hex(16)
         self._server = _Server(self)
@@ -70,11 +78,17 @@ class Door:
         self._server.server_close()
         for name in list(self._streams):
             self._close_stream(name)
+        self._reads.close()
 
     def answer(self, what: str, first: str, second: str) -> str:
         """The answer to a request. Raises CanalError kinds."""
         if what == "SCHEMA":
-            return self._schema(StreamOptions.of(json.loads(first)))
+            return self._schema(json.loads(first))
+        if what == "READ":
+            return self._read(ReadOptions.of(json.loads(first)), second)
+        if what == "RELEASE":
+            self._reads.release(first)
+            return "released"
         if what == "OPEN":
             return self._open(StreamOptions.of(json.loads(first)), second)
         if what == "CLOSE":
@@ -85,7 +99,14 @@ class Door:
             raise ConfigError("this stream is closed: another query reads with its client_id")
         return opened.answer(what, second)
 
-    def _schema(self, options: StreamOptions) -> str:
+    def _schema(self, given: dict[str, str]) -> str:
+        """Of a stream, whose options have a client id, or of a batch read."""
+        if "client_id" not in given and "clientid" not in given:
+            read = ReadOptions.of(given)
+            if read.paths:
+                return schema_json(self._reads.schema(read))
+            return schema_json(log_schema(_log_of(read), read))
+        options = StreamOptions.of(given)
         self._await_free(options)
         connector = _connected(options)
         try:
@@ -100,6 +121,14 @@ class Door:
             )
         finally:
             connector.close()
+
+    def _read(self, options: ReadOptions, schema: str) -> str:
+        """The read's name, and the places of its partitions."""
+        if options.paths:
+            name, places = self._reads.open(options, _readable(schema))
+        else:
+            name, places = self._reads.open_log(options, _readable(schema), _log_of(options))
+        return ";".join([name, *places])
 
     def _await_free(self, options: StreamOptions) -> None:
         """Raises ConfigError: another query of this session has the cursor. One that ends may take
@@ -119,10 +148,7 @@ class Door:
 
     def _open(self, options: StreamOptions, schema: str) -> str:
         self._await_free(options)
-        columns = spark_types.StructType.fromJson(json.loads(schema))
-        table = Table(
-            options.table, readable_schema(to_arrow_schema(columns)), options.statements
-        )
+        table = Table(options.table, _readable(schema), options.statements)
         sizes = Sizes(
             chosen_way(self._spark),
             cores_of(self._spark),
@@ -171,6 +197,18 @@ class _Open:
     def close(self) -> None:
         self._stream.close()
         self._connector.close()
+
+
+def _log_of(options: ReadOptions) -> list[pa.RecordBatch]:
+    """What the log holds, read from aside: no cursor moves."""
+    with ray_canal.connect(options.destination, client_id=None) as connector:
+        connector.subscribe(table_filter(options.table), start="head")
+        return log_batches(connector, options, _caught_up(options.destination))
+
+
+def _readable(schema: str) -> pa.Schema:
+    columns = spark_types.StructType.fromJson(json.loads(schema))
+    return readable_schema(to_arrow_schema(columns))
 
 
 def _connected(options: StreamOptions) -> Any:

@@ -19,7 +19,8 @@ from ray_canal.spark.versions import in_one_schema
 from ray_canal.views.row_places import TIMELINE, Place
 
 _SQL, _RENAMED_FROM, _ = NOTES
-_ENDS = (TRUNCATE, ERASE, RENAME)
+ENDS = (TRUNCATE, ERASE, RENAME)
+"""Changes of a table as a whole behind which no row from before is left."""
 
 
 class _Event(NamedTuple):
@@ -53,8 +54,8 @@ def _segments(
         rows = rows.where(~is_above(before, frame.columns) & ~_is_at(before, frame.columns))
     if _SQL not in frame.columns:
         return [rows]
-    events = [e for e in _events(frame) if before is None or e.place.key < before.key]
-    ends = [event for event in events if event.kind in _ENDS]
+    events = [e for e in table_events(frame) if before is None or e.place.key < before.key]
+    ends = [event for event in events if event.kind in ENDS]
     last = ends[-1] if ends else None
     behind = [e for e in events if last is None or e.place.key > last.place.key]
     if statements == "error" and behind:
@@ -62,7 +63,7 @@ def _segments(
             f"at {behind[0].place} rows were changed by a statement of which the log has the text "
             f'alone: {behind[0].sql[:200]}; the table must be read anew, or statements="ignore"'
         )
-    rows = rows.where(~F.col("event_type").isin(*_ENDS, STATEMENT)).drop(*NOTES)
+    rows = rows.where(~F.col("event_type").isin(*ENDS, STATEMENT)).drop(*NOTES)
     if last is None:
         return [rows]
     found = [rows.where(is_above(last.place, frame.columns))]
@@ -77,12 +78,12 @@ def _segments(
     return found
 
 
-def _events(frame: DataFrame) -> list[_Event]:
+def table_events(frame: DataFrame) -> list[_Event]:
     """Changes of the table as a whole, in order."""
     columns = [name for name in (TIMELINE,) if name in frame.columns]
     columns += ["journal_name", "position", "row", "event_type", _SQL, _RENAMED_FROM]
     found = []
-    for row in frame.where(F.col("event_type").isin(*_ENDS, STATEMENT)).select(columns).collect():
+    for row in frame.where(F.col("event_type").isin(*ENDS, STATEMENT)).select(columns).collect():
         fields: dict[str, Any] = row.asDict()
         journal = str(fields["journal_name"])
         place = Place(

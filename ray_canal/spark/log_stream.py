@@ -293,7 +293,11 @@ class _Held:
 
 def stream_schema(batches: list[pa.RecordBatch]) -> pa.Schema:
     """The columns that a stream of a table has, from its first changes."""
-    found = common_schema(batches)
+    return with_note_columns(common_schema(batches))
+
+
+def with_note_columns(found: pa.Schema) -> pa.Schema:
+    """A schema with the columns of changes of a table as a whole."""
     for name in NOTES:
         if name not in found.names:
             found = found.append(pa.field(name, pa.string()))

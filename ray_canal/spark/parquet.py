@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,10 +29,12 @@ from ray_canal.errors import ConfigError
 from ray_canal.spark.commits import Commit, Commits, Files, last_commit, staged, unfinished
 from ray_canal.spark.frames import is_statement, table_name
 from ray_canal.spark.hadoop_files import HadoopFiles
+from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from ray_canal.spark.place import file_name, is_above, order_of, read_file_name
 from ray_canal.spark.prepared import outcomes
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
+from ray_canal.spark.ways import cores_of
 from ray_canal.views.row_places import Place, place_at, rows_above
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
@@ -59,6 +62,9 @@ def change_counts(batches: list[pa.RecordBatch]) -> Counts:
 @dataclass
 class ParquetSink:
     """A function for `ray_canal.spark.run`: writes each batch, and counts what it wrote.
+
+    Into a folder of a local or shared disk Ray tasks write, several times as fast as Spark, which
+    writes to any other file system.
 
     Each row is there once, whatever is repeated: a call, a run, a process that died at any moment.
     Not for two consumers at once on one `path`.
@@ -106,11 +112,16 @@ class ParquetSink:
             return
         commit = self._begun = commits.begin()
         ends = {table_name(batch): place_at(batch, -1) for batch in new}
-        for number, table in enumerate(sorted(ends)):
-            frame, written = frames[table], last.get(table)
-            if written is not None and _overlaps(found, table, written):
-                frame = frame.where(is_above(written, frame.columns))
-            self._stage(table, frame, f"{commit.staging}/{number}")
+        folder = task_folder(self.path)
+        if folder is not None:
+            tables = {name: [b for b in new if table_name(b) == name] for name in ends}
+            self._stage_by_tasks(folder / commit.staging, tables)
+        else:
+            for number, table in enumerate(sorted(ends)):
+                frame, written = frames[table], last.get(table)
+                if written is not None and _overlaps(found, table, written):
+                    frame = frame.where(is_above(written, frame.columns))
+                self._stage(table, frame, f"{commit.staging}/{number}")
         prepared = copy.deepcopy(commits.last.prepared)
         prepared.take(told)
         commit = Commit(
@@ -139,6 +150,9 @@ class ParquetSink:
         for table, kinds in commit.counts.items():
             for kind, count in kinds.items():
                 self._counts[table, kind] += count
+
+    def _stage_by_tasks(self, folder: Path, tables: dict[str, list[pa.RecordBatch]]) -> None:
+        stage_by_tasks(folder, tables, cores_of(self.spark))
 
     def _stage(self, table: str, frame: DataFrame, folder: str) -> None:
         schema_name, _, name = table.partition(".")

@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import ray
-import raydp
 from pyspark.sql import SparkSession
 from ray.exceptions import RayTaskError
 
@@ -83,11 +83,13 @@ def session(
     """The Spark session of this process; made on the Ray cluster if there is none (13 to 20 s).
 
     Joins Ray the way `canal.connect` does. Timestamps are in UTC. `configs` win over what is set
-    here, Java options are added to. Raises ConfigError: no Java here or on the cluster's nodes.
+    here, Java options are added to. Raises ConfigError: no RayDP, or no Java here or on the
+    cluster's nodes.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    raydp = _raydp()
     provide_java()
     if not ray.is_initialized():
         from ray_canal.client.joining import connect_ray
@@ -118,7 +120,19 @@ def session(
 def stop() -> None:
     """Stop the session and its executors. Ray and the destinations go on."""
     close_doors()
-    raydp.stop_spark()
+    _raydp().stop_spark()
+
+
+def _raydp() -> Any:
+    """Raises ConfigError: it is not installed. Spark sessions of one's own do without it."""
+    try:
+        import raydp
+    except ImportError as error:
+        raise ConfigError(
+            f"a Spark session on Ray needs RayDP ({error}): pip install "
+            '"ray-canal[spark]" (pyspark 3.5); or make a session yourself (docs/how-to/spark.md)'
+        ) from error
+    return raydp
 
 
 def _with_jar(given: dict[str, str]) -> dict[str, str]:
@@ -138,6 +152,8 @@ def _merged(given: dict[str, str]) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # A batch is small: Spark's 200 shuffle partitions would cost seconds for each.
         "spark.sql.shuffle.partitions": "4",
+        # It plans again behind every stage: a quarter of what a small job takes.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Microseconds in UTC, which every reader knows, instead of Hive's INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -59,13 +59,13 @@ class StreamOptions:
         start, statements = options.get("start"), options.get("statements", "error")
         return cls(
             options["destination"],
-            _table(options["table"]),
-            _number("client_id", options["client_id"]),
-            _number("batch_size", options.get("batch_size", "16384")),
-            _bytes("maxBytesPerTrigger", options.get("maxBytesPerTrigger", "128m")),
-            float(_number("schemaTimeout", options.get("schemaTimeout", "60"))),
+            table_of(options["table"]),
+            number_option("client_id", options["client_id"]),
+            number_option("batch_size", options.get("batch_size", "16384")),
+            bytes_option("maxBytesPerTrigger", options.get("maxBytesPerTrigger", "128m")),
+            float(number_option("schemaTimeout", options.get("schemaTimeout", "60"))),
             None if start is None else _start(start),
-            _statements(statements),
+            statements_of(statements),
         )
 
 
@@ -77,19 +77,19 @@ _WHY = {
 }
 
 
-def _table(value: str) -> str:
+def table_of(value: str) -> str:
     if value.count(".") != 1 or not all(value.split(".")):
         raise ConfigError(f"option table is {value!r}: give one table, as schema.table")
     return value
 
 
-def _number(name: str, value: str) -> int:
+def number_option(name: str, value: str) -> int:
     if not value.isdigit():
         raise ConfigError(f"option {name} is {value!r}: give a number")
     return int(value)
 
 
-def _bytes(name: str, value: str) -> int:
+def bytes_option(name: str, value: str) -> int:
     found = _BYTES.match(value.strip())
     if found is None:
         raise ConfigError(f"option {name} is {value!r}: give bytes, such as 64m")
@@ -104,7 +104,7 @@ def _start(value: str) -> Literal["head", "tail"]:
     raise ConfigError(f"option start is {value!r}: head or tail")
 
 
-def _statements(value: str) -> Statements:
+def statements_of(value: str) -> Statements:
     if value == "error":
         return "error"
     if value == "ignore":

@@ -3,7 +3,7 @@ which row of one, goes to which topic and partition, and the bytes that a messag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,12 +48,20 @@ def entry_messages(
     return split.placed(*_cut(rendered, owners, split, rows))
 
 
-def packets(found: FlatMessages) -> Iterator[tuple[str, int, bytes]]:
-    """(topic, partition, message) for each topic and partition: Canal's `Packet` of their entries,
-    as its consumers read it."""
-    for topic, partition, group in by_place(found):
-        entries = [bytes(found[index]) for index in group.tolist()]
-        yield found.topic_names[topic], partition, packet(entries)
+def packets(found: FlatMessages) -> FlatMessages:
+    """For each topic and partition one message: Canal's `Packet` of its entries, as its consumers
+    read it. Its entry is the first one's."""
+    groups = list(by_place(found))
+    values = [packet([bytes(found[index]) for index in group.tolist()]) for _, _, group in groups]
+    return FlatMessages(
+        np.frombuffer(b"".join(values), np.uint8),
+        np.cumsum([0, *map(len, values)]),
+        np.array([topic for topic, _, _ in groups], np.int32),
+        found.topic_names,
+        np.array([partition for _, partition, _ in groups], np.int32),
+        np.array([found.entries[group].min() for _, _, group in groups], np.int32),
+        np.array([found.rows[group].sum() for _, _, group in groups], np.int32),
+    )
 
 
 def packet(entries: Sequence[bytes]) -> bytes:

@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -33,6 +35,7 @@ class RayNodes:
     def __init__(self, folder: Path, redis: str) -> None:
         self.folder = folder
         self.port = free_port()
+        self.temp = Path(tempfile.mkdtemp(prefix="rr"))  # sockets need short names
         self.env = {
             **os.environ,
             "RAY_AUTH_MODE": "token",
@@ -62,8 +65,14 @@ class RayNodes:
             node.wait()
 
     def head(self) -> Any:
+        # Where a worker of the cluster runs, Ray would take the head for running, too.
+        (self.temp / "ray_current_cluster").unlink(missing_ok=True)
         return self.running(
-            "--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false"
+            "--head",
+            f"--port={self.port}",
+            f"--temp-dir={self.temp}",
+            "--num-cpus=0",
+            "--include-dashboard=false",
         )
 
     def worker(self) -> Any:
@@ -111,6 +120,7 @@ def test_destinations_go_on_while_the_head_is_away(mysql97: Server, tmp_path: Pa
 
     with start_redis(tmp_path / "redis") as redis, contextlib.ExitStack() as stack:
         nodes = RayNodes(tmp_path, redis.address)
+        stack.callback(shutil.rmtree, nodes.temp, ignore_errors=True)
         head = contextlib.ExitStack()
         stack.enter_context(head)
         head.enter_context(nodes.head())

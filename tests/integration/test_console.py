@@ -127,7 +127,8 @@ def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Serv
     assert "alter table" in site.ask(f"/destinations/{NAME}/schemas?table={NAME}.t")
     wait_for(lambda: bool(destination(site)["status"]["tables"]), 60, "tables by rate")
     assert destination(site)["status"]["tables"][0]["table"] == f"{NAME}.t"
-    assert destination(site)["status"]["largest_transactions"][0]["rows"] == 2
+    largest = destination(site)["status"]["largest_transactions"]
+    assert max(each["rows"] for each in largest) == 2
     site.ask(of_7, method="DELETE")
     assert canal.subscribers(NAME, namespace=NAMESPACE)[NAME] == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,17 @@ from pyarrow import flight
 
 import ray_canal as canal
 from ray_canal.demo import binlog_files
-from ray_canal.errors import ConfigError
+from ray_canal.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    BatchNotFirst,
+    ConfigError,
+    ConnectionLost,
+    InstanceNotFound,
+    InstanceRestarted,
+    NotSubscribed,
+    SubscriberReplaced,
+)
 from tests.certificates import make_certificate
 
 NAME, TABLE = "flight-shop", "shop.orders"
@@ -206,3 +217,98 @@ def test_a_port_that_is_open_is_left_or_opened_again_when_it_changed(port: Port)
     assert canal.serve_flight(port.config).endswith(f":{before}")
     with pytest.raises(ConfigError, match=r"\[flight\]"):
         canal.serve_flight({**port.config, "flight": None})
+
+
+def connected(port: Port, client_id: int | None, name: str = "all", password: str = "p") -> Any:
+    return canal.connect(
+        NAME,
+        client_id,
+        address=port.location,
+        username=name,
+        password=password,
+        tls={"ca": str(port.cert)},
+    )
+
+
+def everything(connector: canal.Connector) -> dict[str, Any]:
+    """All that messages tell, in each of their views."""
+    found: dict[str, Any] = {"rows": [], "entries": [], "transactions": [], "changes": []}
+    with connector:
+        connector.subscribe(r"shop\..*")
+        for message in connector.messages(200):
+            found["rows"] += [(b.schema, b.to_pylist()) for b in message.batches]
+            found["entries"] += [entry.SerializeToString() for entry in message.entries]
+            found["transactions"] += message.transactions.to_pylist()
+            found["changes"] += message.schema_changes
+    return found
+
+
+def test_our_connector_has_over_flight_what_it_has_over_ray(port: Port) -> None:
+    over_ray = everything(canal.connect(NAME, 61))
+    over_flight = everything(connected(port, 62))
+    assert len(over_ray["entries"]) > 1000
+    assert over_ray["changes"]
+    for view, seen in over_ray.items():
+        assert over_flight[view] == seen, view
+    assert everything(connected(port, 62))["rows"] == []  # acked, durably
+
+
+def test_get_ack_and_rollback_over_flight(port: Port, expected: list[dict[str, Any]]) -> None:
+    with connected(port, 63) as connector:
+        with pytest.raises(NotSubscribed):
+            connector.get_without_ack()
+        connector.subscribe(r"shop\.orders")
+        first, second = (connector.get_without_ack(16, timeout=5.0) for _ in range(2))
+        assert connector.list_batch_ids() == [first.id, second.id]
+        with pytest.raises(BatchNotFirst):
+            connector.ack(second.id)
+        rows = rows_of(first.batches)
+        connector.rollback()
+        with pytest.raises(InstanceRestarted):
+            assert second.batches
+        again = connector.get_without_ack(16, timeout=5.0)
+        assert rows_of(again.batches) == rows == expected[: len(rows)]
+        connector.ack(again.id)
+        acked = connector.get(16, timeout=5.0)
+        assert rows_of(acked.batches)[0] == expected[len(rows)]
+        assert connector.list_batch_ids() == []
+    with connected(port, 63) as connector:
+        connector.subscribe(r"shop\.orders", where="after.id > 0", columns=["id"])
+        message = connector.get_without_ack(16, timeout=5.0)
+        row = rows_of(message.batches)[0]
+        assert row["position"] > acked.start.position
+        assert set(row["after"]) == {"id"}
+        taken_over = connected(port, 63)
+        with taken_over:
+            taken_over.subscribe(r"shop\.orders")
+            with pytest.raises(SubscriberReplaced):
+                connector.ack(message.id)
+            taken_over.unsubscribe()
+
+
+def test_a_connector_over_flight_is_awaited_and_may_be_ephemeral(port: Port) -> None:
+    async def read() -> int:
+        login = {"username": "all", "password": "p", "tls": {"ca": str(port.cert)}}
+        address = port.location
+        async with canal.connect_async(NAME, client_id=None, address=address, **login) as connector:
+            await connector.subscribe(r"shop\.orders", start="head")
+            message = await connector.get(timeout=5.0)
+            return sum(batch.num_rows for batch in message.batches)
+
+    assert asyncio.run(read()) > 0
+
+
+def test_rights_hold_for_our_connector(port: Port) -> None:
+    with pytest.raises(AuthenticationFailed, match="log in with"):
+        connected(port, 64, "all", "wrong")
+    with connected(port, 64, "looker", "q") as connector, pytest.raises(AccessDenied):
+        connector.subscribe(r"shop\.orders")
+    with pytest.raises(InstanceNotFound, match="nothing-here"):
+        canal.connect(
+            "nothing-here", address=port.location, username="all", password="p",
+            tls={"ca": str(port.cert)},
+        )  # fmt: skip
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
+        canal.connect(NAME, address="grpc://127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"grpc\+tls"):
+        canal.connect(NAME, address="grpc://127.0.0.1:1", tls={"ca": "x"})

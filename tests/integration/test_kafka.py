@@ -64,12 +64,20 @@ def sender(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def kafka(address: str, topic: str, *, partitions: int = PARTITIONS, **more: Any) -> Any:
+def kafka(
+    address: str,
+    topic: str,
+    *,
+    partitions: int = PARTITIONS,
+    message: dict[str, Any] | None = None,
+    **more: Any,
+) -> Any:
     settings = {"properties": {"bootstrap.servers": address}, "timeout_s": 30, **more}
     routing = {"topic": topic, "partitions": partitions, "partition_hash": r".*\..*:$pk$"}
     return sink_config(
-        "kafka", name=f"k{uuid.uuid4().hex}", kafka=settings, routing=routing, batch_size=8
-    )
+        "kafka", name=f"k{uuid.uuid4().hex}", kafka=settings, routing=routing, batch_size=8,
+        message=message or {},
+    )  # fmt: skip
 
 
 def read(address: str, topic: str, isolation: str = "read_committed") -> list[list[bytes]]:
@@ -140,7 +148,7 @@ def test_a_partition_that_is_not_there_is_named(mock: str, demo: None, sender: s
 def test_protobuf_and_arrow(mock: str, demo: None) -> None:
     counts = []
     for number, form in enumerate(("protobuf", "arrow")):
-        config = kafka(mock, form, transactional=False, format=form, message_bytes_max=4096)
+        config = kafka(mock, form, transactional=False, message={"format": form, "bytes_max": 4096})
         config = config.model_copy(update={"client_id": 20 + number})
         runner = runner_of(config)
         runner.run(threading.Event())

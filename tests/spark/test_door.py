@@ -98,7 +98,7 @@ def test_who_has_no_token_gets_nothing(door: Door) -> None:
 
 
 def test_errors_are_one_line(door: Door, subscriber: Subscriber) -> None:
-    assert ask(door, "SCHEMA", "{}").startswith('!give .option("destination"')
+    assert ask(door, "SCHEMA", "{}").startswith('!give .option("table"')
     assert "does not know DANCE" in ask(door, "DANCE", opened(door))
     assert ask(door, "OPEN", "no json").startswith("!JSONDecodeError")
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from ray_canal.demo import BINLOGS, expected
 from ray_canal.demo.truth import KEYS, digest
@@ -136,7 +137,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def _configuration(meta: Path) -> str:
-    """The demo's files twice: a new subscriber finds only what the others have not acked."""
+    """The demo's files for each reader, who then finds all of them."""
     files = json.dumps([str(path) for path in BINLOGS])
     instances = "".join(
         f"""
@@ -148,7 +149,7 @@ def _configuration(meta: Path) -> str:
         [instance.filter]
         tables = 'shop\\..*'
         """
-        for name in ("for_tail", "for_spark")
+        for name in ("for_tail", "for_spark", "for_mirror")
     )
     return f'[meta]\npath = "{meta}"\n{instances}'
 
@@ -169,6 +170,7 @@ def serving(cluster: Cluster) -> Cluster:
     output = cluster.submit("jobs/serve.py", "canal.toml", "--detach")
     assert "for_tail: running" in output
     assert "for_spark: running" in output
+    assert "for_mirror: running" in output
     return cluster
 
 
@@ -204,6 +206,18 @@ def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: 
         rows = _replayed(out, table)
         assert len(rows) == held["rows"]
         assert digest(table, rows, held["columns"]) == held["digest"]
+
+
+def test_mirror_holds_the_rows_that_the_server_holds(serving: Cluster, tmp_path: Path) -> None:
+    arguments = ("--destination", "for_mirror", "--path", str(tmp_path / "lake"))
+    truth = expected()
+    output = serving.submit("jobs/mirror.py", *arguments, "--commit-interval-s", "0")
+    assert f"{truth['changes']} changes written" in output
+    for table, held in truth["tables"].items():
+        found = DeltaTable(str(tmp_path / "lake" / "shop" / table)).to_pyarrow_table().to_pylist()
+        rows = [{name: _unsigned(value) for name, value in row.items()} for row in found]
+        assert digest(table, rows, held["columns"]) == held["digest"]
+    assert "0 changes written" in serving.submit("jobs/mirror.py", *arguments)
 
 
 def _replayed(out: Path, table: str) -> list[dict]:

@@ -31,7 +31,14 @@ def ids(path: Path, table: str = "item") -> list[int]:
     return sorted(row["after"]["id"] for f in files for row in pq.read_table(f).to_pylist())
 
 
-def test_partitions_and_counts(spark, tmp_path: Path) -> None:
+@pytest.fixture(params=["tasks", "spark"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes the files: Ray tasks, or Spark, as where the folder is on no shared disk."""
+    if request.param == "spark":
+        monkeypatch.setattr("ray_canal.spark.parquet.task_folder", lambda path: None)
+
+
+def test_partitions_and_counts(spark, by: None, tmp_path: Path) -> None:
     delete = change_batch([("DELETE", {"id": 0, "name": "x"}, None)], ITEM, position=3000)
     log = Log(
         [
@@ -66,9 +73,16 @@ def test_partitions_and_counts(spark, tmp_path: Path) -> None:
 
 
 class FailsOnce(ParquetSink):
-    """The Spark job of a batch's second table fails the first time: an executor is lost."""
+    """The writing of a batch's second table fails the first time: an executor or a node is lost."""
 
     failed = False
+
+    def _stage_by_tasks(self, folder: Path, tables: Any) -> None:
+        if not self.failed and self._commits.last.number:
+            self.failed = True
+            super()._stage_by_tasks(folder, {"shop.item": tables["shop.item"]})
+            raise RuntimeError("executor lost")
+        super()._stage_by_tasks(folder, tables)
 
     def _stage(self, table, frame, folder) -> None:
         if not self.failed and table == "shop.order" and self._commits.last.number:
@@ -86,7 +100,7 @@ def two_batches() -> list[list[pa.RecordBatch]]:
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_batch_that_fails_in_the_middle_is_written_once(
-    spark, tmp_path: Path, retries: int
+    spark, by: None, tmp_path: Path, retries: int
 ) -> None:
     """A2: by `retries`, and by another call of `run` with the same sink."""
     sink, log = FailsOnce(spark, str(tmp_path / "out")), Log(two_batches())

@@ -97,5 +97,5 @@ def test_what_is_wrong_is_told(spark, destination: str) -> None:
         spark.readStream.format("ray_canal").option("tabel", TABLE).load()
     with pytest.raises(Exception, match="no_such_destination"):
         reader.option("destination", "no_such_destination").load()
-    with pytest.raises(Exception, match="no option `places`"):
+    with pytest.raises(Exception, match="a DataFrame has one table"):
         spark.read.format("ray_canal").schema("n INT").load().collect()

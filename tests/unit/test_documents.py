@@ -30,6 +30,7 @@ NO_DEFAULT = {
     "sink.type",
     "sink.client_id",
     "sink.mirror.address",
+    "sink.rabbitmq.address",
     "server.user.password",
     "flight.user.username",
     "flight.user.password",

@@ -76,6 +76,8 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
   private final StructType table;
   private final CaseInsensitiveStringMap options;
   private StructType schema;
+  private InputPartition[] partitions;
+  private String read;
 
   ChangesScan(StructType table, CaseInsensitiveStringMap options) {
     this.table = table;
@@ -93,7 +95,28 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
 
   public Batch toBatch() { return this; }
 
-  public InputPartition[] planInputPartitions() { return Place.all(options.get("places")); }
+  /** Of a batch that was written already (`places`), or of a read that the door begins. */
+  public InputPartition[] planInputPartitions() {
+    if (partitions == null && options.get("places") != null) {
+      partitions = Place.all(options.get("places"));
+    } else if (partitions == null) {
+      String answer = new Door(options).ask("READ", Door.text(options), schema.json());
+      int end = answer.indexOf(';');
+      read = end < 0 ? answer : answer.substring(0, end);
+      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1));
+    }
+    return partitions;
+  }
+
+  /** Spark has no call for the end of a scan: what the read holds goes with its last user. */
+  protected void finalize() {
+    if (read == null) { return; }
+    try {
+      new Door(options).ask("RELEASE", read, "");
+    } catch (RuntimeException e) {
+      return; // the session has ended, and everything with it
+    }
+  }
 
   public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
 
@@ -110,11 +133,6 @@ class Place implements InputPartition {
 
   /** Of a list with semicolons between; empty: none. */
   static InputPartition[] all(String texts) {
-    if (texts == null) {
-      throw new IllegalArgumentException(
-          "spark.read.format(\"ray_canal\") has no option `places`; read a destination with "
-              + "spark.readStream, or with ray_canal.spark.run");
-    }
     if (texts.length() == 0) { return new InputPartition[0]; }
     String[] each = texts.split(";");
     InputPartition[] found = new InputPartition[each.length];

@@ -112,6 +112,41 @@ SUBSCRIBER: dict[str, Any] = {
     "paused_at": None,
 }
 
+SINK: dict[str, Any] = {
+    "type": "delta",
+    "client_id": 2001,
+    "state": "running",
+    "rows": 120_000,
+    "skipped_entries": 0,
+    "commits": 41,
+    "commit_seconds": 3.1,
+    "retries": 0,
+    "dead_letters": 0,
+    "error": "",
+    "cursor": "mysql-bin.000001:930",
+    "node": "10.0.0.2",
+}
+SNAPSHOT: dict[str, Any] = {
+    "client_id": 7,
+    "id": "s1",
+    "state": "running",
+    "reason": None,
+    "error": None,
+    "rows": 1_200_000,
+    "rows_estimate": 4_000_000,
+    "tables": 3,
+    "tables_done": 1,
+    "table_rows": {},
+    "began_at": 1795490000,
+    "ended_at": None,
+    "place": None,
+    "rows_per_s": 41_000.0,
+    "left_s": 68.3,
+    "waits_for": None,
+    "chunks_waiting": 0,
+    "bytes_unacked": 0,
+    "readers": 2,
+}
 SCHEMA_CHANGE: dict[str, Any] = {
     "journal_name": "mysql-bin.000001",
     "position": 930,
@@ -144,6 +179,16 @@ class Played:
 
     def subscribers(self, destination: str) -> list[dict[str, Any]]:
         return [SUBSCRIBER]
+
+    def sinks(self) -> dict[str, dict[str, Any]]:
+        return {"lake": {**SINK, "destination": "d000"}}
+
+    def steer_sink(self, name: str, action: str) -> None:
+        self.done.append((f"{action} sink", name))
+
+    def steer_snapshot(self, destination: str, client_id: int, action: str) -> dict[str, Any]:
+        self.done.append((f"{action} snapshot", destination, client_id))
+        return SNAPSHOT
 
     def schema_history(self, destination: str, table: str) -> dict[str, Any]:
         return {"tables": ["shop.t"], "changes": [SCHEMA_CHANGE] if table == "shop.t" else []}

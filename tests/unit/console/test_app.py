@@ -19,7 +19,7 @@ from ray_canal.config import ConsoleConfig
 from ray_canal.console.app import Console
 from ray_canal.console.first_source import SourceFiles
 from tests.processes import wait_for
-from tests.unit.console.played import Played
+from tests.unit.console.played import SNAPSHOT, Played
 
 USERS = [
     {"username": "vera", "password": "see", "rights": ["read"]},
@@ -217,6 +217,22 @@ def test_roles(site: Site, cluster: Played) -> None:
         ("unsubscribe", "d000", 7),
         ("stop", "d000"),
     ]
+
+
+def test_sinks_and_snapshots_are_shown_and_steered(site: Site, cluster: Played) -> None:
+    cluster.statuses["d000"]["snapshots"] = [SNAPSHOT]
+    where = "/api/v1/destinations/d000"
+    wait_for(lambda: site.json(f"{where}/sinks", "vera") != {}, 30, "sinks")
+    wait_for(lambda: "30 percent" in site.ask("/destinations/d000", "vera")[1], 30, "progress")
+    body = site.ask("/destinations/d000", "vera")[1]
+    assert "41.0 k" in body
+    assert "pause-sink" not in body
+    assert "pause-sink" in site.ask("/destinations/d000", "otto")[1]
+    assert site.send(f"{where}/sinks/lake/pause", None, "vera") == 403
+    assert site.send(f"{where}/sinks/lake/pause", None, "otto") == 200
+    assert site.send(f"{where}/sinks/none/pause", None, "otto") == 404
+    assert site.send(f"{where}/subscribers/7/snapshot/cancel", None, "otto") == 200
+    assert cluster.done == [("pause sink", "lake"), ("cancel snapshot", "d000", 7)]
 
 
 def test_a_user_sees_its_own_destinations_alone(site: Site) -> None:

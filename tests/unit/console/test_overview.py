@@ -59,6 +59,7 @@ def test_a_page_of_200_destinations_is_small_and_fast() -> None:
         status=every[0].status,
         problems=[],
         stages=stages(every[0].status),
+        sinks={},
         limit="decode",
         why=why(every[0]),
         state="running",

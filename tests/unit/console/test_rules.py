@@ -16,6 +16,7 @@ from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
 from ray_canal.model.conditions import CONDITIONS, Condition
 from ray_canal.model.metrics import METRICS, PREFIX
+from tests.record_outages import OUTAGES
 from tests.servers.fetch import FetchError, fetch_tree
 from tests.unit.console.played import STATUS
 from tests.unit.test_tidy import ROOT
@@ -113,6 +114,99 @@ def test_promtool_fires_each_alert_in_its_outage_and_in_no_quiet_time(
             [promtool, *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+FIRES = {
+    "the source is away": {"CanalDown", "CanalLagging", "CanalSourceErrors"},
+    "a subscriber does not read": {"CanalLogFull"},
+    "a cursor lies in an old file": {"CanalPurgeNear"},
+    "the log of a cursor is purged": {"CanalSubscriberFailed"},
+    "the user is locked": {"CanalDown", "CanalErrors"},
+    "the destination does not answer": {"CanalNoAnswer", "CanalDown"},
+}
+"""In each recorded outage (tests/record_outages.py). There is none of quarantine, a failing disk
+and a log that is nearly full; the test above has their values made up."""
+MAY_FIRE_TOO = {
+    "a subscriber does not read": {"CanalLagging", "CanalLogNearlyFull"},
+    "the user is locked": {"CanalLagging", "CanalSourceErrors"},
+}
+
+
+def test_promtool_fires_in_recorded_outages_what_is_wrong_and_nothing_else(
+    promtool: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.yml").write_text(rules())
+    told = json.loads(OUTAGES.read_text())
+    step_s, begins, ends = told["step_s"], told["begins"], told["ends"]
+    assert told["outages"].keys() == FIRES.keys()
+    tests = []
+    for name, series in told["outages"].items():
+        may = MAY_FIRE_TOO.get(name, set())
+        judged: list[dict[str, object]] = []
+        for condition in CONDITIONS:
+            quiet = {"eval_time": f"{(begins - 1) * step_s}s", "alertname": condition.alert}
+            judged.append({**quiet, "exp_alerts": []})
+            if condition.alert not in may:
+                fires = condition.alert in FIRES[name]
+                about = [each for each in series if _is_wrong(condition, each, series, ends)]
+                labels = [_labels_of(condition, each) for each in about] if fires else []
+                assert bool(list(filter(None, labels))) is fires, (name, condition.alert)
+                judged.append(
+                    {
+                        "eval_time": f"{(ends - 1) * step_s}s",
+                        "alertname": condition.alert,
+                        "exp_alerts": [_fired(condition, each) for each in labels if each],
+                    }
+                )
+            if not condition.increase_s and condition.alert not in may:
+                last = max(map(len, series.values())) - 1
+                over = {"eval_time": f"{last * step_s}s", "alertname": condition.alert}
+                judged.append({**over, "exp_alerts": []})
+        values = [
+            {"series": each, "values": " ".join("_" if v is None else f"{v:g}" for v in found)}
+            for each, found in series.items()
+        ]
+        tests.append(
+            {
+                "name": name,
+                "interval": f"{step_s}s",
+                "input_series": values,
+                "alert_rule_test": judged,
+            }
+        )
+    judgement = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": tests}
+    (tmp_path / "tests.yml").write_text(json.dumps(judgement))
+    done = subprocess.run(
+        [promtool, "test", "rules", "tests.yml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _is_wrong(
+    condition: Condition, name: str, series: dict[str, list[float | None]], ends: int
+) -> bool:
+    """Whether one of several series (a subscriber of two, say) is the one that is wrong."""
+    value = series[name][ends - 1]
+    return bool(condition.increase_s) or (value is not None and condition.beyond(value))
+
+
+def _labels_of(condition: Condition, series: str) -> dict[str, str] | None:
+    """The labels of a series, if the condition is about it."""
+    name, _, rest = series.partition("{")
+    if name != PREFIX + condition.metric:
+        return None
+    return dict(re.findall(r'(\w+)="([^"]*)"', rest))
+
+
+def _fired(condition: Condition, labels: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {
+        "exp_labels": {**labels, "severity": condition.severity},
+        "exp_annotations": {
+            "summary": f"{labels['destination']}: {condition.summary}",
+            "description": condition.advice,
+        },
+    }
 
 
 def test_promtool_reads_the_page(promtool: str) -> None:

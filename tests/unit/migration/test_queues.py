@@ -41,7 +41,7 @@ def test_kafka_mode_becomes_a_sink(tmp_path: Path) -> None:
     assert "s3cret" not in text
     (tmp_path / "canal.toml").write_text(text)
     sink = load(tmp_path / "canal.toml").sink_named("orders-kafka")
-    assert (sink.destination, sink.client_id, sink.kafka.format) == ("orders", 1001, "flat")
+    assert (sink.destination, sink.client_id, sink.message.format) == ("orders", 1001, "flat")
     assert "k1:9092" not in repr(sink)
     assert found.tree["sink"][0]["kafka"]["properties"] == {
         "bootstrap.servers": "k1:9092,k2:9092", "acks": "all", "message.max.bytes": "2097152"
@@ -59,4 +59,43 @@ def test_kafka_mode_without_servers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "canal.properties").write_text(server)
     (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers"):
+        import_canal(tmp_path / "canal.properties")
+
+
+RABBIT = """
+canal.destinations = orders
+canal.serverMode = rabbitMQ
+canal.mq.flatMessage = false
+rabbitmq.host = mq:5673
+rabbitmq.virtual.host = shop
+rabbitmq.exchange = canal
+rabbitmq.deliveryMode = topic
+rabbitmq.queue = changes
+rabbitmq.routingKey = shop_#
+rabbitmq.username = canal
+rabbitmq.password = s3cret
+"""
+
+
+def test_rabbitmq_mode_becomes_a_sink(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "canal.properties").write_text(RABBIT)
+    (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
+    found = import_canal(tmp_path / "canal.properties")
+    assert not found.refused
+    text = render(found, ["canal.properties"])
+    assert "s3cret" not in text
+    (tmp_path / "canal.toml").write_text(text)
+    sink = load(tmp_path / "canal.toml").sink_named("orders-rabbitmq")
+    told = sink.rabbitmq
+    assert (told.address, told.virtual_host, told.username) == ("mq:5673", "shop", "canal")
+    assert (told.exchange, told.exchange_type, told.queue) == ("canal", "topic", "changes")
+    assert (told.binding_key, told.routing_key) == ("shop_#", "{topic}")
+    assert sink.message.format == "protobuf"
+    assert sink.routing.dynamic_topic == r"orders:shop\..*"
+    assert sink.routing.partition_hash == ""
+    assert any(each.key == "canal.mq.partitionHash" for each in found.findings)
+    nowhere = RABBIT.replace("rabbitmq.host", "rabbitmq.hostname")
+    (tmp_path / "canal.properties").write_text(nowhere)
+    with pytest.raises(ConfigError, match=r"rabbitmq\.host"):
         import_canal(tmp_path / "canal.properties")

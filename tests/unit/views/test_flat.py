@@ -174,9 +174,10 @@ def test_entries_of_partitions(hash_rule: str) -> None:
         theirs = [entry for place, entry in expected if place == partition]
         assert [parsed(entry) for entry in mine] == [parsed(entry) for entry in theirs]
     sent = 0
-    for topic, partition, data in packets(found):
-        body = protocol.Packet.FromString(data).body
-        assert topic == "example"
+    sent_packets = packets(found)
+    assert sent_packets.topic_names == ("example",)
+    for number, partition in enumerate(sent_packets.partitions.tolist()):
+        body = protocol.Packet.FromString(bytes(sent_packets[number])).body
         messages = list(protocol.Messages.FromString(body).messages)
         assert messages == [
             bytes(found[index]) for index, place in enumerate(places) if place == partition

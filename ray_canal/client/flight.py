@@ -1,0 +1,289 @@
+"""A connector's transport over Arrow Flight: outside the cluster, without Ray, with all that the
+Ray handle has.
+
+The destination sees the same calls as over Ray (flight/remote_calls.py passes them on), so batches
+have Arrow rows and entries, and what was lost on the way comes again by the same rules. Chunks of a
+message are fetched side by side when it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client.flight_wire import Answer, chunk_of, packed_call
+from ray_canal.client.message import Message
+from ray_canal.destination.api import (
+    BatchRequest,
+    ClientRequest,
+    GetRequest,
+    Method,
+    Q,
+    R,
+    SubscribeRequest,
+    is_repeatable,
+)
+from ray_canal.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    InstanceNotFound,
+    InstanceNotRunning,
+    InstanceRestarted,
+    MetaUnavailable,
+    NotSubscribed,
+)
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+
+T = TypeVar("T")
+
+_REPEAT_S = 60.0
+_ANSWER_S = 60.0
+_PAUSE_S, _PAUSE_S_MAX = 0.1, 1.0
+_FETCHES = 4
+"""So many chunks of a message are fetched at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlightAddress:
+    """Where the Flight port is, and how a client comes in. `ca`, `cert`, `key`: files with PEM."""
+
+    location: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    @classmethod
+    def of(cls, address: str, username: str, password: str, tls: Any) -> FlightAddress:
+        """Raises ConfigError: `tls` is no dict of files, or does not belong to the address."""
+        files = {} if tls is None else tls
+        if not isinstance(files, dict) or set(files) - {"ca", "cert", "key"}:
+            raise ConfigError(
+                f'for {address} give tls={{"ca": FILE}}, and "cert" and "key" where the port asks '
+                "for a client's certificate"
+            )
+        if files and not address.startswith("grpc+tls://"):
+            raise ConfigError(f"tls belongs to an address grpc+tls://…, not to {address}")
+        return cls(address.rstrip("/"), username, password, **files)
+
+    def opened(self) -> flight.FlightClient:
+        """Raises ConfigError: a file cannot be read."""
+        try:
+            read = {name: Path(getattr(self, name)).read_bytes() for name in _files(self)}
+        except OSError as error:
+            raise ConfigError(f"tls: {error.filename}: {error.strerror}") from error
+        return flight.FlightClient(
+            self.location,
+            tls_root_certs=read.get("ca"),
+            cert_chain=read.get("cert"),
+            private_key=read.get("key"),
+        )
+
+
+def _files(address: FlightAddress) -> list[str]:
+    return [name for name in ("ca", "cert", "key") if getattr(address, name)]
+
+
+class FlightTransport:
+    """Calls from any thread; see Transport."""
+
+    has_batches = True
+    untracked = False
+
+    def __init__(
+        self, destination: str, address: FlightAddress, repeat_s: float = _REPEAT_S
+    ) -> None:
+        """Raises ConnectionLost, AuthenticationFailed; InstanceNotFound: there is no such
+        destination that the user may read."""
+        self.destination = destination
+        self._address = address
+        self._repeat_s = repeat_s
+        self._holder = ""
+        self._caller = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
+        self._lock = threading.Lock()
+        self._client: flight.FlightClient | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._fetchers = ThreadPoolExecutor(_FETCHES, "ray_canal flight")
+        known = json.loads(self._made(lambda: self._act("destinations", b"")))["destinations"]
+        if destination not in known:
+            raise InstanceNotFound(
+                f"no destination {destination!r} at {address.location} that this user may read "
+                f"(there: {', '.join(known) or 'none'})"
+            )
+
+    # --- what connectors call -------------------------------------------------------------------
+
+    def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:
+        """Call and wait; what is repeatable is made again, over a new connection, up to a minute.
+        Raises InstanceRestarted: the connection broke during a call that may not be repeated."""
+        repeat = is_repeatable(method) and not once
+        deadline, pause_s = time.monotonic() + self._repeat_s, _PAUSE_S
+        while True:
+            try:
+                answer: R = self._exchange(method, self._prepared(request))
+                return self._arrived(request, answer)
+            except CanalError as error:
+                self._after(error, repeat, time.monotonic() < deadline, request)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
+
+    async def call_async(self, method: Method[Q, R], request: Q) -> R:
+        """The same, awaited. What a get that is cancelled brings comes again with the next one."""
+        return await asyncio.to_thread(self.call, method, request)
+
+    def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
+        """Return those of a client's outstanding batches that have arrived here."""
+        _, received = self._received.get(client_id, (0, 0))
+        return [each for each in batch_ids if each <= received]
+
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        """This batch, and those after it, come again with the next get if they are outstanding."""
+        epoch, received = self._received.get(client_id, (0, 0))
+        self._received[client_id] = (epoch, min(received, batch_id - 1))
+
+    def message(self, head: MessageHead) -> Message:
+        return Message(head, self._load)
+
+    def close(self) -> None:
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _prepared(self, request: Q) -> Q:
+        if isinstance(request, SubscribeRequest):
+            self._holder = self._holder or uuid.uuid4().hex
+        elif not self._holder:
+            raise NotSubscribed(
+                f"clientId:{request.client_id} should subscribe first: this connector has not. "
+                "subscribe() goes on at the client's cursor and takes over from whoever has it"
+            ).at(destination=self.destination)
+        if isinstance(request, GetRequest):
+            received = self._received.get(request.client_id, (0, 0))
+            caller = Caller(self._caller, next(self._numbers), *received)
+            request = replace(request, caller=caller)
+        return replace(request, holder=self._holder)
+
+    def _exchange(self, method: Callable[..., Any], request: ClientRequest) -> Any:
+        body = packed_call(self.destination, method, request)
+        limit_s: float | None = _ANSWER_S
+        if isinstance(request, GetRequest):  # a timeout of 0 waits for a full batch
+            limit_s = None if request.timeout == 0 else _ANSWER_S + (request.timeout or 0.0)
+        data = self._made(lambda: self._act("call", body, limit_s))
+        return Answer.model_validate_json(data).result()
+
+    def _arrived(self, request: ClientRequest, answer: R) -> R:
+        if isinstance(answer, MessageHead) and answer.id != EMPTY_BATCH:
+            self._received[request.client_id] = (answer.epoch, answer.id)
+        return answer
+
+    def _after(
+        self, error: CanalError, repeat: bool, in_time: bool, request: ClientRequest
+    ) -> None:
+        """Return if the call should be repeated, else raise what the caller should see."""
+        lost = isinstance(error, ConnectionLost | InstanceNotRunning | InstanceNotFound)
+        undone = isinstance(error, MetaUnavailable)
+        if in_time and (undone or (repeat and (lost or error.retryable))):
+            return
+        if not lost or undone:
+            raise error
+        if isinstance(request, BatchRequest):  # it may have been carried out
+            self.not_received(request.client_id, request.batch_id or 0)
+        raise InstanceRestarted(
+            f"the call was not answered; what was not acked will be delivered again: {error}"
+        ).at(destination=self.destination) from error
+
+    def _load(self, names: list[Any]) -> list[DecodedChunk]:
+        """Fetch the chunks of a message. Raises InstanceRestarted: they are not there any more."""
+        try:
+            return list(self._fetchers.map(self._fetched, names))
+        except (AccessDenied, AuthenticationFailed, InstanceRestarted):
+            raise
+        except CanalError as error:
+            raise InstanceRestarted(
+                f"a chunk of this message cannot be fetched, and comes again: {error}"
+            ).at(destination=self.destination) from error
+
+    def _fetched(self, name: str) -> DecodedChunk:
+        ticket = flight.Ticket(b'{"chunk":' + json.dumps(name).encode() + b"}")
+
+        def fetch() -> DecodedChunk:
+            client, options = self._connected(_ANSWER_S)
+            reader = client.do_get(ticket, options)
+            return chunk_of(reader.schema, (each.data for each in reader))
+
+        return self._made(fetch)
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def _act(self, name: str, body: bytes, limit_s: float | None = _ANSWER_S) -> bytes:
+        client, options = self._connected(limit_s)
+        (answer,) = client.do_action(flight.Action(name, body), options)
+        data: bytes = answer.body.to_pybytes()
+        return data
+
+    def _connected(self, limit_s: float | None) -> tuple[flight.FlightClient, Any]:
+        with self._lock:
+            if self._client is None:
+                client = self._address.opened()
+                self._headers = []
+                if self._address.password:
+                    login = self._address.username, self._address.password
+                    self._headers = [client.authenticate_basic_token(*login)]
+                self._client = client
+            options = flight.FlightCallOptions(timeout=limit_s, headers=self._headers)
+            return self._client, options
+
+    def _made(self, step: Callable[[], T]) -> T:
+        """What a step over the connection gives; a login that has expired is made again. Raises
+        CanalError kinds."""
+        for attempt in (1, 2):
+            try:
+                return step()
+            except flight.FlightUnauthenticatedError as error:
+                self._drop()
+                if attempt == 2 or not self._address.password:
+                    raise AuthenticationFailed(_text(error)) from error
+            except flight.FlightUnauthorizedError as error:
+                raise AccessDenied(_text(error)) from error
+            except (pa.ArrowException, OSError) as error:
+                if isinstance(error, pa.ArrowInvalid) and not isinstance(error, flight.FlightError):
+                    raise ConfigError(_text(error)) from error
+                self._drop()
+                raise ConnectionLost(
+                    f"Arrow Flight at {self._address.location}: {_text(error)}"
+                ) from error
+        raise AssertionError("unreachable")
+
+    def _drop(self) -> None:
+        """The next call opens a new connection."""
+        with self._lock:
+            self._client = None
+
+
+def _text(error: Exception) -> str:
+    """Flight's text without the part for developers of gRPC."""
+    lines = str(error).strip().splitlines()
+    return lines[0].partition(". gRPC client debug context")[0] if lines else repr(error)

@@ -1,0 +1,70 @@
+"""What goes to message queues, and where they are: [sink.message], [sink.routing], [sink.kafka],
+[sink.rabbitmq]."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ray_canal.config.section import SecretText, Section, TlsConfig
+
+MessageFormat = Literal["flat", "protobuf", "arrow"]
+KafkaSender = Literal["auto", "batch", "message"]
+
+
+class MessageConfig(Section):
+    """What messages are made of. `old` is of FlatMessages; `bytes_max` of format "arrow"."""
+
+    format: MessageFormat = "flat"
+    old: Literal["canal", "exact"] = "canal"
+    bytes_max: int = Field(default=900_000, ge=1024)
+
+
+class RoutingConfig(Section):
+    """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`)."""
+
+    topic: str = "example"
+    partition: int = Field(default=0, ge=0)
+    partitions: int = Field(default=1, ge=1)
+    partition_hash: str = ""
+    dynamic_topic: str = ""
+    dynamic_topic_partitions: str = ""
+    database_hash: bool = True
+
+
+class KafkaConfig(Section):
+    """A Kafka cluster. `properties` are librdkafka's. `sender`: "batch" hands messages to
+    librdkafka as they lie in a buffer, "message" one by one; "auto" does the first where it can."""
+
+    properties: dict[str, SecretText] = Field(default={})
+    sender: KafkaSender = "auto"
+    transactional: bool = True
+    cursor_topic: str = "canal.cursors"
+    timeout_s: float = Field(default=60.0, gt=0)
+
+
+class QueueTlsConfig(TlsConfig):
+    """TLS where it cannot be offered by the server: it is asked for, or not."""
+
+    mode: Literal["disabled", "required", "verify_ca", "verify_identity"] = "disabled"
+
+
+class RabbitConfig(Section):
+    """A RabbitMQ. Messages go to `exchange` ("": the default one, whose routing keys are queues'
+    names) by `routing_key`, in which {topic} and {partition} stand for where Canal's routing sends.
+    With `queue`, a durable queue is declared; with `exchange_type` the exchange; with `binding_key`
+    one is bound to the other."""
+
+    address: str = ""
+    virtual_host: str = "/"
+    username: str = "guest"
+    password: SecretText = "guest"
+    tls: QueueTlsConfig = QueueTlsConfig()
+    exchange: str = ""
+    exchange_type: Literal["", "direct", "topic", "fanout", "headers"] = ""
+    routing_key: str = "{topic}"
+    queue: str = ""
+    queue_type: Literal["classic", "quorum"] = "classic"
+    binding_key: str = ""
+    timeout_s: float = Field(default=60.0, gt=0)

@@ -1,0 +1,51 @@
+"""Binlog files as a Ray Dataset, decoded in parallel over files and over ranges within a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray.data import Dataset
+
+from ray_canal.client.joining import connect_ray
+from ray_canal.datasets.batch_source import BatchSource, dataset_of
+from ray_canal.file_parts import PART_BYTES, plan_parts
+from ray_canal.offline import ALL_TABLES, PathLike
+
+_ARROW_PER_BINLOG = 2
+"""Bytes of Arrow batches for one of the binlog, about: images are there twice, envelopes too."""
+
+
+def read_binlogs(
+    paths: Sequence[PathLike],
+    *,
+    tables: str = ALL_TABLES,
+    schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
+    json_diff: bool = False,
+    part_bytes: int = PART_BYTES,
+) -> Dataset:
+    """The changes in binlog files (or in directories of them) as a Ray Dataset.
+
+    Rows are those of `decode_files`, which has the parameters, too, with the table's name as a
+    first column, `table`. A read task has about `part_bytes` of a file, whole transactions; it runs
+    on any node, which must see the file under the same path. Blocks come in the log's order where
+    Ray Data keeps order (`DataContext.execution_options.preserve_order`).
+
+    Files are looked through here for event headers; up to the last statement that changes tables
+    they are parsed. Raises ConfigError, PositionNotFound, DecodeError kinds; what a read task finds
+    is raised by the Dataset, with file and offset.
+    """
+    parts = plan_parts(
+        paths,
+        tables=tables,
+        schema_sql=schema_sql,
+        lower_case_table_names=lower_case_table_names,
+        skip_events=skip_events,
+        json_diff=json_diff,
+        part_bytes=part_bytes,
+    )
+    connect_ray()
+    size_bytes = sum(part.range.size_bytes for part in parts) * _ARROW_PER_BINLOG
+    source = BatchSource("ReadBinlogs", [part.batches for part in parts], size_bytes)
+    return dataset_of(source, len(parts))

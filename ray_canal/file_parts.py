@@ -1,0 +1,120 @@
+"""Binlog files in parts that are decoded each by itself, on any core or machine that sees them.
+
+A part is a range of a file (source/file_ranges.py) and the parser as it stands there. What the
+parser knows comes from the log before: so the ranges before a statement that changes schemas are
+parsed once, and only they.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.decode import decode
+from ray_canal.config import InstanceConfig
+from ray_canal.filter import TableFilter
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.offline import (
+    ALL_TABLES,
+    PathLike,
+    batches_of,
+    decode_raw,
+    files_config,
+    new_parser,
+)
+from ray_canal.schema.event_parser import EventParser
+from ray_canal.source.binlog_files import list_binlogs
+from ray_canal.source.file_ranges import FileRange, range_chunks, ranges_of
+from ray_canal.views.arrow import arrow_schema
+
+PART_BYTES = 32 << 20
+"""About so many bytes of binlog are in a part, if nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Whole transactions of one file. `parser`: an EventParser that stands where they begin."""
+
+    range: FileRange
+    parser: bytes = field(repr=False)
+    config: InstanceConfig = field(repr=False)
+    tables: str = ALL_TABLES
+    json_diff: bool = False
+
+    def batches(self) -> Iterator[list[pa.RecordBatch]]:
+        """The part's rows, as `decode_batches` gives them. Raises DecodeError kinds."""
+        parser: EventParser = pickle.loads(self.parser)
+        decoded = decode_raw(_chunks(self.range, self.config), parser)
+        yield from batches_of(decoded, self.tables, self.json_diff)
+
+    def schemas(self, table: str) -> list[pa.Schema]:
+        """The columns of a table's (`schema.table`) versions that have rows in the part; of its
+        first rows, with those that tell which columns the images have. Few rows are decoded.
+        Raises DecodeError kinds."""
+        parser: EventParser = pickle.loads(self.parser)
+        found: dict[TableMeta, pa.Schema] = {}
+        images: list[pa.Schema] = []
+        for raw in _chunks(self.range, self.config):
+            parsed = parser.parse(raw)
+            if parsed.failure is not None:
+                raise parsed.failure
+            metas = [each.meta for each in parsed.tables]
+            metas = [meta for meta in metas if f"{meta.schema}.{meta.table}" == table]
+            if metas and not images:
+                shown = batches_of([decode(raw, parsed)], self.tables, False)
+                images = [batch.schema for batches in shown for batch in batches]
+            found.update({meta: arrow_schema(meta) for meta in metas if meta not in found})
+        return [*images, *found.values()]
+
+
+def plan_parts(
+    paths: Sequence[PathLike],
+    *,
+    tables: str = ALL_TABLES,
+    schema_sql: PathLike | None = None,
+    lower_case_table_names: int | None = None,
+    skip_events: Sequence[str] = (),
+    json_diff: bool = False,
+    part_bytes: int = PART_BYTES,
+) -> list[FilePart]:
+    """Files and directories as parts, in the log's order; the rows of all parts are those of
+    `decode_files`, which has the parameters, too.
+
+    Raises as `decode_files`: what cannot be read before a statement that changes schemas is told
+    here, everything else by its part.
+    """
+    TableFilter(tables)  # raises ConfigError: a bad one
+    config = files_config(paths, skip_events)
+    parser = new_parser(schema_sql, lower_case_table_names)
+    limit = config.source.event_bytes_max
+    ranges, told = list[FileRange](), 0
+    for path in list_binlogs(tuple(map(Path, config.source.files))):
+        file = ranges_of(path, part_bytes, limit)
+        if file.statements_end:
+            told = len(ranges) + sum(each.begin < file.statements_end for each in file.ranges)
+        ranges += file.ranges
+    state, parts = pickle.dumps(parser), list[FilePart]()
+    for number, each in enumerate(ranges):
+        parts.append(FilePart(each, state, config, tables, json_diff))
+        if number < min(told, len(ranges) - 1):
+            _parse(parser, each, config)
+            state = pickle.dumps(parser)
+    return parts
+
+
+def _parse(parser: EventParser, wanted: FileRange, config: InstanceConfig) -> None:
+    """Take the parser through a range, for what is in it of schemas."""
+    for raw in _chunks(wanted, config):
+        failure = parser.parse(raw).failure
+        if failure is not None:
+            raise failure
+
+
+def _chunks(wanted: FileRange, config: InstanceConfig) -> Iterator[RawChunk]:
+    source = config.source
+    return range_chunks(wanted, config.chunk_bytes, source.event_bytes_max, source.skipped_places)

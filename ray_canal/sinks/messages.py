@@ -1,0 +1,105 @@
+"""What a queue gets: changes as messages with their topics and partitions, in the chosen format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ray_canal.config.queue import MessageConfig, RoutingConfig
+from ray_canal.filter import FieldFilter
+from ray_canal.model.arrays import Bytes
+from ray_canal.sinks.port import Changes
+from ray_canal.views.entry_messages import entry_messages, packets
+from ray_canal.views.flat import FlatOptions, flat_messages
+from ray_canal.views.routed import FlatMessages
+from ray_canal.views.routing import Routing
+
+
+class MessageMaker:
+    """Makes the messages of a sink. Those of one topic and partition are in log order; `entries` of
+    the result has the first entry that a message is of."""
+
+    def __init__(self, message: MessageConfig, routing: RoutingConfig) -> None:
+        self._config = message
+        self._routing = Routing(**routing.model_dump())
+
+    def make(self, changes: Changes) -> FlatMessages:
+        if self._config.format == "arrow":
+            return self._arrow(changes)
+        head, part = changes.message.head, changes.part
+        options = FlatOptions(
+            id=head.id,
+            routing=self._routing,
+            time_zone=head.time_zone,
+            gtid=head.gtid,
+            old=self._config.old,
+            fields=FieldFilter(head.fields, head.black_fields),
+        )
+        render = flat_messages if self._config.format == "flat" else entry_messages
+        found = render(
+            changes.chunk, part.first, part.last, part.mask, options, gtid_set=part.gtid_set
+        )
+        return found if self._config.format == "flat" else packets(found)
+
+    def topic(self, name: str) -> str:
+        """The name that is sent to: Canal's producers put _ for the dots of topics that tables
+        name."""
+        return name if name == self._routing.topic else name.replace(".", "_")
+
+    def _arrow(self, changes: Changes) -> FlatMessages:
+        """An IPC stream for each run of rows of one table version; a long one in halves."""
+        values: list[bytes] = []
+        entries: list[int] = []
+        rows: list[int] = []
+        for batch in changes.batches:
+            for piece, value in self._streams(batch):
+                values.append(value)
+                entries.append(_entry_of(changes, piece))
+                rows.append(piece.num_rows)
+        return joined(
+            values, topic=self._routing.topic, partition=self._routing.partition, entries=entries,
+            rows=rows,
+        )  # fmt: skip
+
+    def _streams(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        waiting = [batch]
+        while waiting:
+            piece = waiting.pop()
+            value = _stream(piece)
+            if len(value) > self._config.bytes_max and piece.num_rows > 1:
+                middle = piece.num_rows // 2
+                waiting += [piece.slice(middle), piece.slice(0, middle)]
+            else:
+                yield piece, value
+
+
+def _entry_of(changes: Changes, piece: pa.RecordBatch) -> int:
+    """The number of the first entry of a batch; of one without positions the first of all."""
+    first = changes.part.first
+    if "position" not in piece.schema.names:
+        return first
+    positions = changes.chunk.events["position"][first : changes.part.last]
+    return first + int(np.searchsorted(positions, piece["position"][0].as_py()))
+
+
+def _stream(batch: pa.RecordBatch) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(out.getvalue())
+
+
+def joined(
+    values: Sequence[bytes], *, topic: str, partition: int, entries: Sequence[int],
+    rows: Sequence[int],
+) -> FlatMessages:  # fmt: skip
+    """Messages of their own bytes, all to one place."""
+    buffer: Bytes = np.frombuffer(b"".join(values), np.uint8)
+    count = len(values)
+    return FlatMessages(
+        buffer, np.cumsum([0, *map(len, values)]), np.zeros(count, np.int32), (topic,),
+        np.full(count, partition, np.int32), np.asarray(entries, np.int32),
+        np.asarray(rows, np.int32),
+    )  # fmt: skip

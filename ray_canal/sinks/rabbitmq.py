@@ -1,0 +1,178 @@
+"""RabbitMQ: messages to an exchange, each confirmed by the broker before the log is acknowledged.
+
+At least once. What was confirmed when a connection broke is not sent again by this runner: `open`
+returns the last entry whose messages all are. A runner that died repeats its last batch; messages
+carry an id that is the same then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from pika import spec
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.config import SinkConfig, secret
+from ray_canal.config.section import host_port_of
+from ray_canal.sinks.amqp_link import AmqpLink, LinkError, Publish, parameters
+from ray_canal.sinks.messages import MessageMaker
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
+from ray_canal.source.connection import tls_context
+from ray_canal.views.routed import FlatMessages
+
+_PORT = 5672
+_FATAL = {spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.NOT_ALLOWED, spec.INVALID_PATH}
+_IN_FLIGHT = 2000
+"""So many messages are put together at once."""
+
+
+class _Written(NamedTuple):
+    """Changes that were published: the number of the first message, the entry of each."""
+
+    first: int
+    entries: list[int]
+    changes: Changes
+
+
+class RabbitSink:
+    guarantee: Guarantee = "at_least_once"
+
+    def __init__(self, config: SinkConfig) -> None:
+        self._config = config.rabbitmq
+        self._maker = MessageMaker(config.message, config.routing)
+        self._link: AmqpLink | None = None
+        self._written: list[_Written] = []
+        self._place: Cursor | None = None  # all up to it is in queues
+        self._confirmed: Cursor | None = None  # the same, of a batch that comes again
+
+    def open(self) -> Cursor | None:
+        config = self._config
+        host, port = host_port_of(config.address, _PORT, "rabbitmq.address")
+        given = parameters(
+            host, port, config.virtual_host, config.username, secret(config.password),
+            context=tls_context(config.tls, "rabbitmq.tls"), timeout_s=config.timeout_s,
+        )  # fmt: skip
+        try:
+            self._link = AmqpLink(given, config.timeout_s)
+            self._declare(self._link)
+        except LinkError as error:
+            raise _error(error) from None
+        return self._place
+
+    def _declare(self, link: AmqpLink) -> None:
+        config = self._config
+        if config.exchange_type:
+            link.do(
+                lambda channel, answer: channel.exchange_declare(
+                    config.exchange, config.exchange_type, durable=True, callback=answer
+                )
+            )
+        if config.queue:
+            arguments = {} if config.queue_type == "classic" else {"x-queue-type": "quorum"}
+            link.do(
+                lambda channel, answer: channel.queue_declare(
+                    config.queue, durable=True, arguments=arguments, callback=answer
+                )
+            )
+        if config.queue and config.exchange and config.binding_key:
+            link.do(
+                lambda channel, answer: channel.queue_bind(
+                    config.queue, config.exchange, config.binding_key, callback=answer
+                )
+            )
+
+    def write(self, changes: Changes) -> None:
+        link, changes = self._opened(), changes.after(self._confirmed)
+        if not len(changes):
+            return
+        found = self._maker.make(changes)
+        self._written.append(_Written(link.sent, found.entries.tolist(), changes))
+        messages = self._messages(changes, found)
+        try:
+            while run := list(itertools.islice(messages, _IN_FLIGHT)):
+                link.publish(self._config.exchange, run)
+        except LinkError as error:
+            raise _error(error) from None
+
+    def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
+        topics = [self._maker.topic(name) for name in found.topic_names]
+        prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
+        places = places_of(changes.chunk)
+        for number in range(len(found)):
+            topic, partition = topics[found.topics[number]], int(found.partitions[number])
+            key = self._config.routing_key.replace("{topic}", topic)
+            key = key.replace("{partition}", str(partition))
+            place = places[found.entries[number]]
+            yield Publish(key, f"{prefix}:{place}:{partition}", found[number])
+
+    def commit(self, upto: Cursor) -> None:
+        link = self._opened()
+        try:
+            link.wait_confirmed()
+        except LinkError as error:
+            raise _error(error) from None
+        self._written.clear()
+        self._place, self._confirmed = upto, None
+
+    def abort(self) -> None:
+        """What is under way cannot be called back: of what is written again, only entries with a
+        message that is not confirmed are sent again."""
+        self._note_confirmed()
+        if self._link is not None and self._link.is_broken:
+            self._link.close()
+            self.open()
+
+    def close(self) -> None:
+        self._note_confirmed()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _note_confirmed(self) -> None:
+        """Keep the last entry before the first whose message is not confirmed."""
+        written, self._written = self._written, []
+        if self._link is None or not written:
+            return
+        unconfirmed = np.array(self._link.unconfirmed(), np.int64)
+        for first, entries, changes in written:
+            low, high = np.searchsorted(unconfirmed, [first, first + len(entries)])
+            missing = [entries[n - first] for n in unconfirmed[low:high].tolist()]
+            missing += entries[max(self._link.sent - first, 0) :]
+            part = changes.part
+            reached = changes.between(part.first, min([*missing, part.last]))
+            if len(reached):
+                self._place = self._confirmed = reached.cursor
+            if missing:
+                return
+
+    def _opened(self) -> AmqpLink:
+        if self._link is None:
+            raise SinkError("RabbitMQ: not connected", "retry")
+        return self._link
+
+
+def places_of(chunk: DecodedChunk) -> list[str]:
+    """For each entry of a chunk POSITION:INNER:ORDINAL, which with the log's file names it."""
+    events = chunk.events
+    position, inner = events["position"].astype(np.int64), events["inner"].astype(np.int64)
+    numbers = np.arange(len(position))
+    is_first = np.ones(len(position), np.bool_)
+    is_first[1:] = (position[1:] != position[:-1]) | (inner[1:] != inner[:-1])
+    ordinals = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
+    return [
+        f"{p}:{i}:{o}"
+        for p, i, o in zip(position.tolist(), inner.tolist(), ordinals.tolist(), strict=True)
+    ]
+
+
+def _error(error: LinkError) -> SinkError:
+    kind: Kind = "retry"
+    if error.code in _FATAL:
+        kind = "fatal"
+    elif error.code == spec.PRECONDITION_FAILED:
+        kind = "poison" if "size" in str(error) else "fatal"
+    hint = ": bind one; the sink waits" if error.code == spec.NO_ROUTE else ""
+    return SinkError(f"RabbitMQ: {error}{hint}", kind)

@@ -1,0 +1,163 @@
+"""Ranges of binlog files that can be read each by itself: they begin where a transaction does.
+
+Finding them looks at event headers alone (kernels/framing/scan.py), in the file as it is mapped. No
+transaction spans two files, and none two ranges: so nothing has to be carried into a range but the
+file's format, and the schemas of its tables.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+
+from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.cutter import ChunkCutter, learn_format
+from ray_canal.binlog.events import parse_format_description
+from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound
+from ray_canal.kernels.base import event_types
+from ray_canal.kernels.framing import scan as walk
+from ray_canal.model.arrays import Bytes, Int64s
+from ray_canal.model.position import BINLOG_START
+from ray_canal.source.binlog_files import MAGIC, check_magic, first_event
+
+_READ_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes [begin, end) of a binlog file: whole transactions."""
+
+    path: str
+    begin: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class FileRanges:
+    """A file's ranges, in order. `statements_end`: behind its last statement that may change
+    schemas; 0: it has none."""
+
+    ranges: tuple[FileRange, ...]
+    statements_end: int
+
+
+def ranges_of(path: Path, range_bytes: int, event_bytes_max: int) -> FileRanges:
+    """Divide a file into ranges of about `range_bytes`; a longer transaction is in one.
+
+    From the first event on that cannot be walked the file is one range: whoever reads that finds
+    out what is wrong with it. Raises PositionNotFound, CorruptEvent, UnsupportedEvent: it is no
+    binlog file that can be read.
+    """
+    try:
+        with FileIO(path) as file:
+            check_magic(path, file.read(len(MAGIC)))
+            # A private mapping that could be written: kernels are compiled for such arrays.
+            data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    except OSError as error:
+        raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
+    ends, statements_end = _walked(data, range_bytes, event_bytes_max)
+    begins = [BINLOG_START, *ends]
+    found = zip(begins, [*ends, data.size], strict=True)
+    return FileRanges(
+        tuple(FileRange(str(path), begin, end) for begin, end in found if begin < end),
+        statements_end,
+    )
+
+
+def _walked(data: Bytes, range_bytes: int, event_bytes_max: int) -> tuple[list[int], int]:
+    """Where ranges end, but the last one; and where the last statement ends that changes
+    schemas."""
+    state = np.zeros(walk.STATE_SIZE, np.int64)
+    state[walk.AT] = state[walk.POSITION] = BINLOG_START
+    state[walk.EVENT_BYTES_MAX] = event_bytes_max
+    state[walk.CONTIGUOUS] = 1
+    state[walk.ROWS_HEADER_BYTES] = 8
+    carry = np.zeros((256, 2), np.int64)
+    ends, statements_end, full_at = list[int](), 0, BINLOG_START + range_bytes
+    while True:
+        code = walk.scan(data, data.size, full_at, data.size + 1, state, carry)
+        at = int(state[walk.AT])
+        if code == walk.CARRY_FULL:
+            carry = np.concatenate([carry, np.zeros_like(carry)])
+        elif code == walk.CUT:
+            statements_end = at
+            is_between = not state[walk.IN_TRANSACTION] and not carry[0, 1]
+            if at < full_at or not is_between:
+                continue
+            ends.append(at)
+            full_at = at + range_bytes
+        elif code == walk.FULL:
+            ends.append(at)
+            full_at = at + range_bytes
+        elif code != walk.SPECIAL or not _passed(data, state):
+            return ends, statements_end
+
+
+def _passed(data: Bytes, state: Int64s) -> bool:
+    """Pass over an event that the kernel leaves to its caller; False: nothing behind it can be
+    walked."""
+    at = int(state[walk.AT])
+    length = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
+    kind = int(data[at + 4])
+    if kind == event_types.FORMAT_DESCRIPTION:
+        try:
+            learn_format(state, parse_format_description(data[at : at + length].tobytes()))
+        except DecodeError:
+            return False
+    elif kind == event_types.MARIADB_START_ENCRYPTION:
+        return False
+    state[walk.AT] += length
+    state[walk.POSITION] += length
+    return True
+
+
+def range_chunks(
+    wanted: FileRange,
+    chunk_bytes: int,
+    event_bytes_max: int,
+    skips: tuple[tuple[str, int], ...] = (),
+) -> Iterator[RawChunk]:
+    """Raw chunks of a range, in order. Raises as a source of files (source/files.py)."""
+    path = Path(wanted.path)
+    cutter = ChunkCutter(chunk_bytes, event_bytes_max, contiguous=True, skips=skips)
+    cutter.begin_file(path.name, wanted.begin)
+    try:
+        file = FileIO(path)
+    except OSError as error:
+        raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
+    with file:
+        if os.fstat(file.fileno()).st_size < wanted.end:
+            raise PositionNotFound(
+                f"{path} has become shorter than {wanted.end} bytes since its ranges were found"
+            ).at(path.name, wanted.begin)
+        if wanted.begin > BINLOG_START:
+            cutter.set_format(first_event(file))
+        file.seek(wanted.begin)
+        left = wanted.size_bytes
+        while left:
+            target = cutter.reserve(_READ_BYTES)
+            count = file.readinto(target[: min(left, _READ_BYTES)].data) or 0
+            if not count:
+                break
+            cutter.commit(count, time.time())
+            left -= count
+            while (chunk := cutter.next()) is not None:
+                yield chunk
+                del chunk  # its memory is the next one's
+        while (chunk := cutter.flush()) is not None:
+            yield chunk
+    if cutter.partial_bytes:
+        raise CorruptEvent(
+            f"the file ends inside an event: {cutter.partial_bytes} bytes of it are there"
+        ).at(cutter.journal_name, cutter.position)

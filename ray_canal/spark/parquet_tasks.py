@@ -1,0 +1,93 @@
+"""Parquet files written by Ray tasks with Arrow, as Spark writes them and several times as fast.
+
+For folders that every node sees under the same path. Names and layout are those of Spark's
+`partitionBy`; the files carry Spark's own schema, so that it reads each column as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import ray
+
+from ray_canal.spark.chunks import divided
+from ray_canal.spark.frames import common_schema, with_notes
+from ray_canal.spark.schema import readable_batch, schema_json
+from ray_canal.spark.tasks import results
+
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
+"""What Spark writes as %XX in names of folders (ExternalCatalogUtils)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one table version, and the folder and number of their files."""
+
+    batches: list[pa.RecordBatch]
+    schema: pa.Schema
+    folder: Path
+    number: int
+
+
+def task_folder(path: str) -> Path | None:
+    """The folder in which Ray tasks can write; None: the path is of another file system, or there
+    is no Ray, and Spark writes."""
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file") or not ray.is_initialized():
+        return None
+    return Path(os.path.abspath(unquote(parts.path) if parts.scheme else path))
+
+
+def stage_by_tasks(
+    folder: Path, tables: Mapping[str, Sequence[pa.RecordBatch]], width: int
+) -> None:
+    """Write each table's rows (`schema.table`) to `folder/NUMBER-SHAPE/schema_name=…/…`, `width`
+    tasks at once. Raises what a task raised."""
+    parts = []
+    for number, (name, batches) in enumerate(sorted(tables.items())):
+        shown = [with_notes(batch) for batch in batches]
+        schema = _storable(common_schema(shown))
+        shape = hashlib.sha256(schema_json(schema).encode()).hexdigest()[:8]
+        schema_name, _, table = name.partition(".")
+        below = f"schema_name={_escaped(schema_name)}/table_name={_escaped(table)}"
+        where = folder / f"{number}-{shape}" / below
+        parts += [
+            _Part(rows, schema, where, part) for part, rows in enumerate(divided(shown, width))
+        ]
+    results(_write, parts, width)
+
+
+def _storable(schema: pa.Schema) -> pa.Schema:
+    """Parquet has no structs without fields: of a table whose columns are not known."""
+    kept = [f for f in schema if not (pa.types.is_struct(f.type) and not f.type.num_fields)]
+    return pa.schema(kept, schema.metadata)
+
+
+def _write(given: _Part) -> None:
+    """A task: a file for each day."""
+    schema, part = given.schema, given.number
+    notes = {_SPARK_SCHEMA: schema_json(schema).encode()}
+    table = pa.Table.from_batches([readable_batch(batch, schema) for batch in given.batches])
+    days = pc.cast(table["execute_time"].cast(pa.timestamp("us")), pa.date32())
+    for day in pc.unique(days):
+        whole = pc.all(pc.equal(days, day)).as_py()
+        rows = table if whole else table.filter(pc.equal(days, day))
+        where = given.folder / f"date={day.as_py().isoformat()}"
+        where.mkdir(parents=True, exist_ok=True)
+        # Under a hidden name until it is whole: a task that was killed is run again.
+        hidden = where / f".{part:04}-{os.getpid()}"
+        pq.write_table(rows.replace_schema_metadata(notes), hidden, compression="snappy")
+        hidden.replace(where / f"part-{part:04}.parquet")
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)

@@ -1,0 +1,239 @@
+"""RabbitMQ, a real one: each message in its queue in log order, confirmed before the ack, whatever
+is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_canal.demo import binlog_files
+from ray_canal.offline import decode_messages
+from ray_canal.sinks.amqp_link import Publish
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.rabbitmq import RabbitSink
+from ray_canal.views.flat import FlatOptions
+from ray_canal.views.routing import Routing
+from tests.in_process_sink import destination, runner_of, sink_config, until
+from tests.proxy import Proxy
+from tests.servers.rabbitmq import RabbitServer
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[None]:
+    with destination(tmp_path, held=True, source={"files": [str(binlog_files()[0])]}, tsdb={}):
+        yield
+
+
+def rabbit(address: str, queue: str, *, more: Any = None, routing: Any = None, **keys: Any) -> Any:
+    settings = {"address": address, "queue": queue, "timeout_s": 30, **keys}
+    return sink_config(
+        "rabbitmq", name="r", rabbitmq=settings, routing=routing or {"topic": queue},
+        batch_size=64, **(more or {}),
+    )  # fmt: skip
+
+
+def read(server: RabbitServer, queue: str) -> list[tuple[str, Any]]:
+    """(message id, message without what differs from run to run) of a queue, in its order."""
+    found = []
+    connection = server.connect()
+    channel = connection.channel()
+    while True:
+        method, properties, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            break
+        assert properties.delivery_mode == 2
+        assert properties.content_type == "text/plain"
+        message = json.loads(body)
+        del message["id"], message["ts"]
+        found.append((properties.message_id, message))
+    connection.close()
+    return found
+
+
+def expected() -> list[Any]:
+    found = []
+    for line in decode_messages([binlog_files()[0]], FlatOptions(routing=Routing())):
+        message = json.loads(line)["message"]
+        del message["id"], message["ts"]
+        found.append(message)
+    return found
+
+
+def without_repeats(found: list[tuple[str, Any]]) -> list[Any]:
+    """Messages in their order, each once: a sink may go back and send again what follows, without a
+    gap; what comes again has its first id and is the same."""
+    order: dict[str, int] = {}
+    messages: list[Any] = []
+    at = 0
+    for name, message in found:
+        number = order.setdefault(name, len(order))
+        assert number <= at, "a gap, or something new in the midst of what comes again"
+        if number == len(messages):
+            messages.append(message)
+        assert messages[number] == message
+        at = number + 1
+    return messages
+
+
+def test_each_message_is_there_in_order(rabbitmq_server: RabbitServer, demo: None) -> None:
+    queue = f"q{uuid.uuid4().hex}"
+    runner = runner_of(rabbit(rabbitmq_server.address, queue))
+    runner.run(threading.Event())
+    found = read(rabbitmq_server, queue)
+    assert [message for _, message in found] == expected()
+    assert len({name for name, _ in found}) == len(found) > 300
+
+
+def test_exchange_binding_and_routing_as_canals(rabbitmq_server: RabbitServer, demo: None) -> None:
+    """Canal declares and binds what its properties name; a dynamic topic is the routing key, with _
+    for dots. Quorum queues are as good, and long messages are cut into frames."""
+    name = f"x{uuid.uuid4().hex}"
+    routing = {"topic": "rest", "dynamic_topic": r".*\..*"}
+    keys = {"exchange": name, "exchange_type": "topic", "queue_type": "quorum",
+            "binding_key": "shop_#"}  # fmt: skip
+    sink = rabbit(rabbitmq_server.address, name, routing=routing, **keys)
+    connection = rabbitmq_server.connect()
+    channel = connection.channel()
+    channel.exchange_declare(name, "topic", durable=True)
+    channel.queue_declare(f"{name}-rest")
+    for key in ("rest", "shop_customers", "#"):
+        channel.queue_bind(f"{name}-rest", name, key)
+    channel.queue_declare(f"{name}-one")
+    channel.queue_bind(f"{name}-one", name, "shop_customers")
+    connection.close()
+    runner = runner_of(sink)
+    runner.run(threading.Event())
+    everything = [message for _, message in read(rabbitmq_server, f"{name}-rest")]
+    assert sorted(map(repr, everything)) == sorted(map(repr, expected()))
+    mine = [message for _, message in read(rabbitmq_server, f"{name}-one")]
+    assert mine == [m for m in expected() if (m["database"], m["table"]) == ("shop", "customers")]
+    assert read(rabbitmq_server, name) == []  # "shop_#" is one word: it matches nothing
+
+
+def test_a_long_message_is_cut_into_frames(rabbitmq_server: RabbitServer, demo: None) -> None:
+    queue = f"q{uuid.uuid4().hex}"
+    config = rabbit(rabbitmq_server.address, queue, more={"message": {"format": "arrow"}})
+    sink = RabbitSink(config)
+    sink.open()
+    link = sink._opened()
+    body = random.Random(1).randbytes(1_000_000)
+    link.publish("", [Publish(queue, "1", body), Publish(queue, "2", b"")])
+    link.wait_confirmed()
+    sink.close()
+    connection = rabbitmq_server.connect()
+    channel = connection.channel()
+    assert [channel.basic_get(queue, auto_ack=True)[2] for _ in range(2)] == [body, b""]
+    connection.close()
+
+
+def test_without_a_queue_the_sink_waits(rabbitmq_server: RabbitServer, demo: None) -> None:
+    """A message that nobody takes comes back, and is not lost."""
+    queue = f"q{uuid.uuid4().hex}"
+    config = rabbit(rabbitmq_server.address, "", routing={"topic": queue})
+    runner = runner_of(config)
+    stopped = threading.Event()
+    thread = threading.Thread(target=runner.run, args=[stopped])
+    thread.start()
+    until(lambda: "no queue takes" in runner.status.error)
+    assert queue in runner.status.error
+    connection = rabbitmq_server.connect()
+    connection.channel().queue_declare(queue, durable=True)
+    connection.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert without_repeats(read(rabbitmq_server, queue)) == expected()
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"password": "wrong"}, "ACCESS_REFUSED"),
+        ({"virtual_host": "none"}, "not found|NOT_ALLOWED|InvalidVhost|none"),
+        ({"exchange": "missing"}, "missing"),
+    ],
+)
+def test_what_a_person_has_to_put_right_ends_the_sink(
+    rabbitmq_server: RabbitServer, demo: None, keys: dict[str, str], text: str
+) -> None:
+    config = rabbit(rabbitmq_server.address, f"q{uuid.uuid4().hex}", **keys)
+    with pytest.raises(SinkError, match=text) as caught:
+        runner_of(config).run(threading.Event())
+    assert caught.value.kind == "fatal"
+
+
+def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo: None) -> None:
+    """The connection is cut again and again: messages come in order, and repeats are few."""
+    queue = f"q{uuid.uuid4().hex}"
+    with Proxy(("127.0.0.1", rabbitmq_server.port)) as proxy:
+        config = rabbit(proxy.address, queue, more={"retry_max_s": 0.3})
+        runner = runner_of(config)
+        stopped = threading.Event()
+        thread = threading.Thread(target=runner.run, args=[stopped])
+        thread.start()
+        cuts = 0
+        while thread.is_alive() and cuts < 6:
+            time.sleep(random.Random(cuts).uniform(0.05, 0.4))
+            proxy.cut()
+            cuts += 1
+        thread.join(60)
+        assert not thread.is_alive()
+    found = read(rabbitmq_server, queue)
+    assert without_repeats(found) == expected()
+    assert runner.status.retries > 0
+    assert len(found) < 2 * len(expected())
+
+
+def killed(server: RabbitServer, folder: Path, steps: list[str]) -> list[tuple[str, Any]]:
+    queue = f"q{uuid.uuid4().hex}"
+    tree = rabbit(server.address, queue).model_dump(mode="json")
+    instance = {"source": {"files": [str(binlog_files()[0])]}, "tsdb": {}}
+    (folder / "sink.json").write_text(json.dumps(tree))
+    (folder / "instance.json").write_text(json.dumps(instance))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
+         folder / "instance.json", *steps],
+        capture_output=True, text=True, timeout=3000, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    ends = [line.split()[1] for line in done.stdout.splitlines()]
+    assert ends[-1] == "0", done.stdout + done.stderr[-3000:]
+    assert "-9" in ends
+    return read(server, queue)
+
+
+def test_a_killed_sink_loses_nothing(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
+    steps = ["write:2:after", "commit:1:before", "commit:1:after", "commit:2:after"]
+    found = killed(rabbitmq_server, tmp_path, steps)
+    assert without_repeats(found) == expected()
+    assert len(found) > len(expected())  # what was not acknowledged came again
+
+
+@pytest.mark.soak
+def test_killed_at_100_random_moments(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
+    moments = [str(random.Random(number).randrange(300, 3000)) for number in range(100)]
+    assert without_repeats(killed(rabbitmq_server, tmp_path, moments)) == expected()
+
+
+def test_a_killed_broker_has_all_that_was_confirmed(
+    rabbitmq_server: RabbitServer, demo: None
+) -> None:
+    queue = f"q{uuid.uuid4().hex}"
+    runner = runner_of(rabbit(rabbitmq_server.address, queue, more={"retry_max_s": 1.0}))
+    thread = threading.Thread(target=runner.run, args=[threading.Event()])
+    thread.start()
+    until(lambda: runner.status.commits > 1)
+    rabbitmq_server.kill()
+    rabbitmq_server.start()
+    thread.join(120)
+    assert not thread.is_alive()
+    assert without_repeats(read(rabbitmq_server, queue)) == expected()

@@ -1,0 +1,118 @@
+"""One real RabbitMQ, from Debian's packages: own folder, node name and ports, on loopback alone.
+
+Erlang is started without its scripts, which know only where a package installs it; the port mapper
+daemon that its nodes want is one of our own, and ends with the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+from pika.exceptions import AMQPError
+
+from tests.servers.fetch import cache_dir, fetch_tree
+from tests.servers.run import free_port, loader
+
+
+class RabbitServer:
+    """`address` is host:port; user and password are guest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self._mapper_port, self._own_port = free_port(), free_port(), free_port()
+        self._mapper: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, timeout_s: float = 120.0) -> None:
+        """Start (again) on the same folder and ports; returns when it answers."""
+        tree = cache_dir() / "rabbitmq"
+        erlang = tree / "root" / "usr" / "lib" / "erlang"
+        programs = next(erlang.glob("erts-*")) / "bin"
+        rabbit = next((tree / "root/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
+        own = self.folder
+        environment = {
+            **os.environ, "HOME": str(own), "ROOTDIR": str(erlang), "BINDIR": str(programs),
+            "EMU": "beam", "PROGNAME": "erl", "ERL_LIBS": str(rabbit / "plugins"),
+            "ERL_EPMD_PORT": str(self._mapper_port), "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_HOME": str(rabbit), "RABBITMQ_NODENAME": "rabbit@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self._own_port), "RABBITMQ_MNESIA_BASE": str(own / "data"),
+            "RABBITMQ_LOG_BASE": str(own / "log"), "RABBITMQ_CONFIG_FILE": str(own / "none"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "plugins"), "RABBITMQ_LOGS": "-",
+            "RABBITMQ_PID_FILE": str(own / "pid"), "LANG": "C.UTF-8",
+        }  # fmt: skip
+        options = [
+            "--", "-root", str(erlang), "-bindir", str(programs), "-progname", "erl",
+            "--", "-home", str(own), "--", "-noshell", "-noinput",
+            "-epmd_port", str(self._mapper_port),
+            "-s", "rabbit", "boot", "-boot", "start_sasl", "-syslog", "logger", "[]", "-syslog",
+            "syslog_error_logger", "false", "-kernel", "prevent_overlapping_partitions", "false",
+            "inet_dist_use_interface", "{127,0,0,1}",
+        ]  # fmt: skip
+        code = next(path for path in rabbit.glob("plugins/rabbit-*") if path.is_dir()) / "ebin"
+        with (own / "rabbitmq.log").open("ab") as log:
+            mapper = [
+                *loader(tree), str(programs / "epmd"), "-port", str(self._mapper_port),
+                "-address", "127.0.0.1",
+            ]  # fmt: skip
+            self._mapper = subprocess.Popen(mapper, stdout=log, stderr=log, env=environment)
+            command = [
+                *loader(tree), str(programs / "beam.smp"), *options, "-pa", str(code),
+            ]  # fmt: skip
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, cwd=own
+            )
+        self._wait(time.monotonic() + timeout_s)
+
+    def _wait(self, deadline: float) -> None:
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 5):
+                    pass
+                self.connect().close()
+                return
+            except (AMQPError, OSError) as error:
+                ended = self.process is None or self.process.poll() is not None
+                if ended or time.monotonic() > deadline:
+                    self.kill()
+                    text = (self.folder / "rabbitmq.log").read_text(errors="replace")[:2500]
+                    raise RuntimeError(f"RabbitMQ did not start: {error!r}\n{text}") from None
+                time.sleep(0.2)
+
+    def connect(self) -> pika.BlockingConnection:
+        parameters = pika.ConnectionParameters(
+            "127.0.0.1", self.port, heartbeat=0, blocked_connection_timeout=30, socket_timeout=5
+        )
+        return pika.BlockingConnection(parameters)
+
+    def kill(self) -> None:
+        """SIGKILL: as in a crash."""
+        for process in (self.process, self._mapper):
+            if process is not None:
+                process.kill()
+                process.wait()
+        self.process = self._mapper = None
+
+
+@contextlib.contextmanager
+def start_rabbitmq(folder: Path) -> Iterator[RabbitServer]:
+    """A running RabbitMQ in `folder`. Raises FetchError."""
+    fetch_tree("rabbitmq")
+    folder.mkdir(parents=True, exist_ok=True)
+    server = RabbitServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,142 @@
+"""spark.read.format("ray_canal"): binlog files, and what the log of a destination holds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import ray_canal as canal
+from ray_canal.demo import BINLOGS
+from ray_canal.errors import ConfigError
+from ray_canal.file_parts import plan_parts
+from ray_canal.spark.batch_read import BatchReads, pruned
+from ray_canal.spark.frames import to_frames
+from ray_canal.spark.read_options import ReadOptions
+from ray_canal.spark.schema import readable_schema
+from tests.spark.conftest import inserts
+
+TABLE = "shop.orders"
+PLACE = ("journal_name", "position", "row")
+
+
+def places(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in PLACE) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def truth() -> list[pa.RecordBatch]:
+    return list(canal.decode_files(BINLOGS, tables=r"shop\.orders"))
+
+
+def reader(spark: Any, **options: Any) -> Any:
+    made = spark.read.format("ray_canal").option("table", TABLE).option("part_bytes", "40k")
+    for name, value in options.items():
+        made = made.option(name, value)
+    return made
+
+
+def test_files_have_the_rows_and_columns_that_run_gives(spark, truth: Any) -> None:
+    frame = reader(spark).load([str(path) for path in BINLOGS])
+    assert frame.rdd.getNumPartitions() > 3
+    with to_frames(spark, truth) as made:
+        wanted = made.by_table[TABLE]
+        names = [field for field in wanted.columns if field in frame.columns]
+        assert names == wanted.columns
+        order = [*PLACE, "event_type"]
+        assert frame.select(names).orderBy(order).collect() == wanted.orderBy(order).collect()
+    assert frame.count() == sum(batch.num_rows for batch in truth)
+
+
+def test_a_query_reads_its_columns_alone(spark, truth: Any) -> None:
+    frame = reader(spark).load(str(Path(BINLOGS[0]).parent))
+    paid = frame.where("event_type = 'UPDATE'").groupBy("after.status").count().collect()
+    after = [
+        row["after"]["status"]
+        for batch in truth
+        for row in batch.to_pylist()
+        if row["event_type"] == "UPDATE"
+    ]
+    assert {row["status"]: row["count"] for row in paid} == {s: after.count(s) for s in after}
+
+
+def test_a_table_without_changes_is_named(spark) -> None:
+    with pytest.raises(Exception, match=r"no change of shop\.nothing in"):
+        reader(spark, table="shop.nothing").load([str(path) for path in BINLOGS])
+    with pytest.raises(Exception, match="part_bytes is 'many'"):
+        reader(spark, part_bytes="many").load(str(BINLOGS[0]))
+    with pytest.raises(Exception, match="no binlog file /nowhere"):
+        reader(spark).load("/nowhere")
+
+
+@pytest.fixture
+def destination(local_ray: None) -> Iterator[str]:
+    name = f"read_{uuid.uuid4().hex[:8]}"
+    source = {"files": [str(path) for path in BINLOGS], "start": "earliest"}
+    instance = {"destination": name, "source": source}
+    canal.start({"meta": {"backend": "memory"}, "instance": [instance]})
+    yield name
+    canal.stop(name)
+
+
+def test_what_a_log_holds(spark, destination: str, truth: Any) -> None:
+    made = spark.read.format("ray_canal").option("table", TABLE).option("destination", destination)
+    frame = made.load()
+    expected = places([row for batch in truth for row in batch.to_pylist()])
+    assert places(frame.select(*PLACE).collect()) == expected
+    assert places(frame.select(*PLACE).collect()) == expected  # nothing was acked
+    assert canal.subscribers(destination)[destination] == []
+
+
+def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
+    reads = BatchReads(lambda: "memory", lambda: 2, lambda: False)
+    options = ReadOptions.of({"table": TABLE, "path": str(Path(BINLOGS[0]).parent)})
+    schema = reads.schema(options)
+    assert {"sql", "renamed_from", "after"} <= set(schema.names)
+    name, places = reads.open(options, schema)
+    rows = 0
+    for place in places:
+        path, _, begin, length = place.removeprefix("memory:").rsplit(":", 3)
+        with open(path, "rb") as file:
+            file.seek(int(begin))
+            data = pa.py_buffer(file.read(int(length)))
+        stream = pa.BufferReader(data)
+        while stream.tell() < data.size:
+            rows += sum(batch.num_rows for batch in pa.ipc.open_stream(stream))
+    assert rows == sum(batch.num_rows for batch in truth)
+    reads.release(name)
+    with pytest.raises(FileNotFoundError):
+        open(path, "rb")  # noqa: SIM115
+
+
+def test_pruning() -> None:
+    batch = inserts(1, 3)
+    only_id = pa.schema([("after", pa.struct([("id", pa.int64())]))])
+    assert pruned(batch, only_id).to_pylist() == [{"after": {"id": n}} for n in (1, 2, 3)]
+    nothing = pruned(batch, pa.schema([]))
+    assert (nothing.num_rows, nothing.schema.names) == (3, ["position"])
+    narrow = pa.schema([("after", pa.struct([("id", pa.int16())]))])
+    with pytest.raises(ConfigError, match="other types"):
+        pruned(batch, narrow)
+    whole = readable_schema(batch.schema)
+    assert pruned(batch, whole).to_pylist() == batch.to_pylist()
+
+
+def test_options_that_do_not_go_together() -> None:
+    with pytest.raises(ConfigError, match="no option client_id"):
+        ReadOptions.of({"table": TABLE, "destination": "d", "client_id": "3"})
+    with pytest.raises(ConfigError, match="give "):
+        ReadOptions.of({"table": TABLE})
+    with pytest.raises(ConfigError, match="a DataFrame has one table"):
+        ReadOptions.of({"path": "x"})
+
+
+def test_columns_of_a_part_are_those_of_its_rows(truth: Any) -> None:
+    parts = plan_parts(BINLOGS, tables=r"shop\.orders", part_bytes=40_000)
+    rows = {str(batch.schema.field("after").type) for batch in truth if batch.num_rows}
+    schemas = {str(s.field("after").type) for part in parts for s in part.schemas(TABLE)}
+    assert rows <= schemas

@@ -1,0 +1,179 @@
+"""Where destinations are put and moved, on nodes and places that are given; without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ray_canal.actors import homes as module
+from ray_canal.actors.balance import Node
+from ray_canal.actors.homes import Homes
+from ray_canal.actors.placement_table import Home, Place
+from ray_canal.config import load
+from ray_canal.errors import ConfigError
+
+HEAD = Node("head" * 14, 0, 8e9, is_head=True)
+ONE, TWO = (Node(letter * 56, 4, 8e9, {"zone": letter}) for letter in "ab")
+
+
+class Table:
+    """A PlacementTable in memory."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+
+    def all(self) -> dict[str, Place]:
+        return dict(self.places)
+
+    def get(self, name: str) -> Place | None:
+        return self.places.get(name)
+
+    def put(self, name: str, place: Place) -> None:
+        self.places[name] = place
+
+
+class World:
+    """A cluster whose nodes are listed, and the controller's part of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.nodes = [HEAD, ONE, TWO]
+        self.asked = 0
+        self.started: list[Place] = []
+        self.table = Table()
+        monkeypatch.setattr(module, "cluster_nodes", self._listed)
+        self.homes = Homes("ns", self.table, self.started.append)  # type: ignore[arg-type]
+
+    def _listed(self) -> list[Node]:
+        self.asked += 1
+        return self.nodes
+
+    def start(self, share: int = 1, **nodes: str) -> None:
+        source = {"address": "127.0.0.1:3306"}
+        config = load(
+            {
+                "meta": {"backend": "mysql", "address": "127.0.0.1:3306"},
+                "instance": [
+                    {"destination": name, "node": node, "source": source}
+                    for name, node in nodes.items()
+                ],
+            }
+        )
+        chosen = self.homes.choose(config.instance, self.table.all(), share)
+        for instance in config.instance:
+            place = Place.of(chosen[instance.destination], instance, config.meta)
+            self.table.put(instance.destination, place)
+
+    def look(self) -> bool:
+        async def run() -> bool:
+            await self.homes.look()
+            return await self.homes.changed()
+
+        return asyncio.run(run())
+
+    def where(self) -> dict[str, str]:
+        return {name: place.node for name, place in self.table.places.items()}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_what_is_on_the_head_asks_nobody(world: World) -> None:
+    world.start(a="head", b="head")
+    assert set(world.where().values()) == {""}
+    assert world.look() is False
+    assert world.asked == 0
+
+
+def test_any_is_spread_and_a_label_is_kept_to(world: World) -> None:
+    world.start(a="any", b="any", c="zone=b", d="zone=b", e="head")
+    where = world.where()
+    assert (where["c"], where["d"], where["e"]) == (TWO.id, TWO.id, "")
+    assert {where["a"], where["b"]} == {ONE.id}  # the other one has two already
+    with pytest.raises(ConfigError, match="no node of the cluster has node = 'zone=x'"):
+        world.start(f="zone=x")
+
+
+def test_a_dead_nodes_destinations_are_placed_again_and_started(world: World) -> None:
+    world.start(share=2, a="any", b="any", c="any", d="any")
+    lost = {name for name, node in world.where().items() if node == TWO.id}
+    assert len(lost) == 2
+    before = world.table.all()
+    world.nodes = [HEAD, ONE]
+    assert world.look() is False
+    assert set(world.where().values()) == {ONE.id}
+    assert {name for name in before if world.table.places[name] != before[name]} == lost
+    assert {place.process for place in world.started} == {
+        world.table.places[name].process for name in lost
+    }
+    # All that it was told stays: whose it is, and what it reads.
+    for name in lost:
+        assert world.table.places[name].owner == before[name].owner
+
+
+def test_where_no_node_fits_it_waits(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.start(a="zone=b")
+    world.nodes = [HEAD, ONE]
+    for _ in range(3):
+        world.look()
+    assert world.where() == {"a": TWO.id}
+    assert not world.started
+    assert caplog.text.count("no node fits its `node`") == 1
+    world.nodes = [HEAD, ONE, Node("c" * 56, 4, 8e9, {"zone": "b"})]
+    world.look()
+    assert world.where() == {"a": "c" * 56}
+
+
+class Actor:
+    """Notes what it is told."""
+
+    def __init__(self, name: str, calls: list[tuple[str, str, Any]]) -> None:
+        self.name = name
+        for method in ("hold", "drop"):
+            setattr(self, method, self._remote(method, calls))
+
+    def _remote(self, method: str, calls: list[tuple[str, str, Any]]) -> Any:
+        class Remote:
+            @staticmethod
+            def remote(argument: Any) -> tuple[str, str, Any]:
+                return self.name, method, argument
+
+        return Remote
+
+
+def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process stands before the destination ends, which ends before it begins there."""
+    world.start(a="zone=a")
+    calls: list[Any] = []
+    ended: list[Any] = []
+
+    async def answered(limit_s: float, reply: Any) -> None:
+        calls.append((*reply, world.table.places["a"].node[:1]))
+
+    monkeypatch.setattr(module, "answered", answered)
+    monkeypatch.setattr(
+        module.registry, "find_store_process", lambda process, namespace: Actor("old", calls)
+    )
+    monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
+    next_node = Node("c" * 56, 4, 8e9, {"zone": "a"})
+    draining = Node(ONE.id, 4, 8e9, {"zone": "a"}, draining=True)
+    world.nodes = [HEAD, draining, next_node]
+    world.homes._ensure = lambda place: Actor("new", calls)
+
+    async def run() -> None:
+        await world.homes.look()
+        await asyncio.gather(*world.homes._moving.values())
+        await world.homes.look()
+
+    asyncio.run(run())
+    assert world.table.places["a"].home == Home("canal-store:a@cccccccccccc", 1, next_node.id)
+    assert calls == [
+        ("new", "hold", [], "a"),
+        ("old", "drop", "a", "c"),
+        ("new", "hold", ["a"], "c"),
+    ]
+    assert ended == ["old"]
+    assert not world.homes._moving

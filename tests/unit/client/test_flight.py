@@ -1,0 +1,125 @@
+"""The Flight transport against a real port: broken connections, and what may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ray_canal.client.connector import Connector
+from ray_canal.client.flight import FlightAddress, FlightTransport
+from ray_canal.config import FlightConfig
+from ray_canal.demo import binlog_files
+from ray_canal.destination.api import ClientRequest, GetRequest, SubscribeRequest
+from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning, InstanceRestarted
+from ray_canal.flight.door import FlightDoor
+from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.offline import decode_chunks
+
+(_, CHUNK), *_ = [each for each in decode_chunks(binlog_files()) if each[1].layout.tables]
+
+
+class Store:
+    """Hands out the demo's chunk; counts calls by their method's name."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.callers: list[Any] = []
+        self.errors: list[Exception] = []
+
+    def submit(self, destination: str, method: Any, request: ClientRequest) -> Any:
+        self.calls.append(method.__name__)
+        if self.errors:
+            raise self.errors.pop()
+        if isinstance(request, GetRequest):
+            self.callers.append(request.caller)
+            part = MessagePart("here", 0, CHUNK.layout.event_count, None)
+            return MessageHead(len(self.callers), 1, (part, part))
+        return 1 if isinstance(request, SubscribeRequest) else None
+
+    def opened(self, port: int = 0) -> FlightDoor:
+        remote = RemoteCalls(self.submit, lambda payloads: [CHUNK for _ in payloads], 10)
+        config = FlightConfig(host="127.0.0.1", port=port)
+        return FlightDoor(config, lambda *_: Connector(None), lambda: ["d"], remote)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def door(store: Store) -> Iterator[FlightDoor]:
+    with store.opened() as opened:
+        yield opened
+
+
+def transport(door: FlightDoor, repeat_s: float = 20.0) -> FlightTransport:
+    return FlightTransport("d", FlightAddress(f"grpc://127.0.0.1:{door.port}"), repeat_s)
+
+
+def test_a_message_is_fetched_chunk_by_chunk(door: FlightDoor) -> None:
+    with Connector(transport(door), 7) as connector:
+        connector.subscribe()
+        message = connector.get_without_ack()
+        assert [chunk.arena.tobytes() for chunk in message.chunks] == [CHUNK.arena.tobytes()] * 2
+        assert sum(batch.num_rows for batch in message.batches) > 0
+
+
+def test_a_port_that_was_away_is_called_again_and_chunks_come_again(store: Store) -> None:
+    door = store.opened()
+    connector = Connector(transport(door), 7)
+    connector.subscribe()
+    message = connector.get_without_ack()
+    port = door.port
+    door.close()
+    door = store.opened(port)
+    try:
+        with pytest.raises(InstanceRestarted, match="delivered again"):
+            assert message.batches
+        connector.get_without_ack()
+        assert store.callers[-1].received == message.id - 1  # it did not arrive
+    finally:
+        connector.close()
+        door.close()
+
+
+def test_what_may_not_be_repeated_is_told(store: Store) -> None:
+    door = store.opened()
+    connector = Connector(transport(door, repeat_s=0.5), 7)
+    connector.subscribe()
+    message = connector.get_without_ack()
+    door.close()
+    with pytest.raises(InstanceRestarted, match="delivered again"):
+        connector.ack(message.id)
+    with pytest.raises(InstanceRestarted, match="not answered"):
+        connector.get_without_ack()
+    connector.close()
+
+
+def test_a_destination_that_restarts_is_waited_for(door: FlightDoor, store: Store) -> None:
+    with Connector(transport(door), 7) as connector:
+        connector.subscribe()
+        store.errors = [InstanceNotRunning("starting"), InstanceNotRunning("starting")]
+        assert connector.get_without_ack().id == 1
+        assert store.calls == ["subscribe", *["get_without_ack"] * 3]
+        store.errors = [InstanceNotRunning("starting")]
+        with pytest.raises(InstanceRestarted):
+            connector.ack(1)
+        connector.get_without_ack()
+        assert store.callers[-1].received == 0
+
+
+def test_addresses() -> None:
+    with pytest.raises(ConfigError, match="give tls="):
+        FlightAddress.of("grpc+tls://h:1", "", "", {"root": "x"})
+    with pytest.raises(ConfigError, match="belongs to"):
+        FlightAddress.of("grpc://h:1", "", "", {"ca": "x"})
+    address = FlightAddress.of("grpc+tls://h:1/", "u", "secret", {"ca": "/nowhere/ca.pem"})
+    assert "secret" not in repr(address)
+    with pytest.raises(ConfigError, match=r"/nowhere/ca\.pem"):
+        address.opened()
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1:"):
+        FlightTransport("d", FlightAddress("grpc://127.0.0.1:1"))
