@@ -217,7 +217,6 @@ def test_mirror_holds_the_rows_that_the_server_holds(serving: Cluster, tmp_path:
         found = DeltaTable(str(tmp_path / "lake" / "shop" / table)).to_pyarrow_table().to_pylist()
         rows = [{name: _unsigned(value) for name, value in row.items()} for row in found]
         assert digest(table, rows, held["columns"]) == held["digest"]
-    assert "0 changes written" in serving.submit("jobs/mirror.py", *arguments)
 
 
 def _replayed(out: Path, table: str) -> list[dict]:

@@ -100,7 +100,7 @@ def two_batches() -> list[list[pa.RecordBatch]]:
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_batch_that_fails_in_the_middle_is_written_once(
-    spark, by: None, tmp_path: Path, retries: int
+    spark, tmp_path: Path, retries: int
 ) -> None:
     """A2: by `retries`, and by another call of `run` with the same sink."""
     sink, log = FailsOnce(spark, str(tmp_path / "out")), Log(two_batches())
