@@ -84,12 +84,6 @@ class FailsOnce(ParquetSink):
             raise RuntimeError("executor lost")
         super()._stage_by_tasks(folder, tables)
 
-    def _stage(self, table, frame, folder) -> None:
-        if not self.failed and table == "shop.order" and self._commits.last.number:
-            self.failed = True
-            raise RuntimeError("executor lost")
-        super()._stage(table, frame, folder)
-
 
 def two_batches() -> list[list[pa.RecordBatch]]:
     return [
