@@ -14,11 +14,11 @@ import ray_canal as canal
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import plan_parts
-from ray_canal.spark.batch_read import BatchReads, pruned
+from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema
-from tests.spark.conftest import inserts
+from tests.spark.conftest import ITEM, Log, change_batch, inserts
 
 TABLE = "shop.orders"
 PLACE = ("journal_name", "position", "row")
@@ -98,19 +98,49 @@ def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
     schema = reads.schema(options)
     assert {"sql", "renamed_from", "after"} <= set(schema.names)
     name, places = reads.open(options, schema)
-    rows = 0
-    for place in places:
-        path, _, begin, length = place.removeprefix("memory:").rsplit(":", 3)
-        with open(path, "rb") as file:
-            file.seek(int(begin))
-            data = pa.py_buffer(file.read(int(length)))
-        stream = pa.BufferReader(data)
-        while stream.tell() < data.size:
-            rows += sum(batch.num_rows for batch in pa.ipc.open_stream(stream))
-    assert rows == sum(batch.num_rows for batch in truth)
+    rows = [row for place in places for row in read(place)]
+    assert len(rows) == sum(batch.num_rows for batch in truth)
     reads.release(name)
     with pytest.raises(FileNotFoundError):
-        open(path, "rb")  # noqa: SIM115
+        read(places[0])
+
+
+def read(place: str) -> list[dict[str, Any]]:
+    """The rows in a chunk of a memory file."""
+    path, _, begin, length = place.removeprefix("memory:").rsplit(":", 3)
+    with open(path, "rb") as file:
+        file.seek(int(begin))
+        data = pa.py_buffer(file.read(int(length)))
+    stream, rows = pa.BufferReader(data), []
+    while stream.tell() < data.size:
+        try:
+            rows += pa.ipc.open_stream(stream).read_all().to_pylist()
+        except pa.ArrowInvalid:  # the end alone, where there are no rows
+            break
+    return rows
+
+
+def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
+    wider = pa.struct([*ITEM, ("price", pa.float64())])
+    later = change_batch([("INSERT", None, {"id": 9, "name": "n", "price": 2.5})], wider)
+    log = Log([[inserts(1, 2)], [inserts(3, 1, table="order")], [inserts(5, 1), later]])
+    options = ReadOptions.of({"table": "shop.item", "destination": "d"})
+    batches = log_batches(log, options, lambda: True)
+    schema = log_schema(batches, options)
+    assert schema.field("after").type.get_field_index("price") == 2
+    reads = BatchReads(lambda: "memory", lambda: 1, lambda: True)
+    name, places = reads.open_log(options, pa.schema([schema.field("after")]), batches)
+    rows = [row["after"] for place in places for row in read(place)]
+    assert [(row["id"], row.get("price")) for row in rows] == [
+        (1, None),
+        (2, None),
+        (5, None),
+        (9, 2.5),
+    ]
+    reads.release(name)
+    assert log.acked == 0
+    with pytest.raises(ConfigError, match=r"holds no change of shop\.item"):
+        log_schema([], options)
 
 
 def test_pruning() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,31 @@ from deltalake import DeltaTable
 
 import ray_canal as canal
 from ray_canal import spark as canal_spark
+from ray_canal.client.connector import Connector
+from ray_canal.client.transport import RayTransport
 from ray_canal.config import SinkConfig
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
 from ray_canal.sinks.open import lake_of
+from ray_canal.spark import mirrors
 from ray_canal.spark.mirrors import compact, mirror
 from ray_canal.spark.parquet import read_rows
+from tests import in_process_sink
 
 TABLES = r"shop\.(orders|items)"
 
 
 @pytest.fixture
-def destination(local_ray: None) -> Iterator[str]:
-    name = f"mirror_{uuid.uuid4().hex[:8]}"
+def destination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The demo's files as a destination of this process."""
+    monkeypatch.setattr(mirrors, "connect", lambda name, number, **_: _connected(name, number))
     source = {"files": [str(path) for path in BINLOGS], "start": "earliest"}
-    instance = {"destination": name, "source": source}
-    canal.start({"meta": {"backend": "memory"}, "instance": [instance]})
-    yield name
-    canal.stop(name)
+    with in_process_sink.destination(tmp_path / "x", held=True, source=source):
+        yield "x"
+
+
+def _connected(name: str, client_id: int) -> Connector:
+    return Connector(RayTransport(name), client_id)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,9 @@ def test_what_comes_again_is_left_out(
     lake = str(tmp_path)
     assert mirror(destination, lake, r"shop\.items", commit_interval_s=0.0) > 100
     version = DeltaTable(f"{lake}/shop/items").version()
-    canal.unsubscribe(destination, 1003)
+    with _connected(destination, 1003) as connector:
+        connector.subscribe(r"shop\.items")
+        connector.unsubscribe()
     mirror(destination, lake, r"shop\.items", commit_interval_s=0.0)
     assert DeltaTable(f"{lake}/shop/items").version() == version
     found = DeltaTable(f"{lake}/shop/items").to_pyarrow_table().to_pylist()
