@@ -8,6 +8,7 @@ cursors, so that only the opening of its source is a pause.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,7 +18,7 @@ import ray
 from ray.exceptions import RayError
 
 from ray_canal.actors import registry
-from ray_canal.actors.answers import answered
+from ray_canal.actors.answers import ACTOR_AWAY, answered
 from ray_canal.actors.balance import Demand, Node, assign
 from ray_canal.actors.loads import Loads
 from ray_canal.actors.placement import HEAD_RESOURCE
@@ -69,6 +70,7 @@ class Homes:
         self._ensure = ensure
         self.loads = Loads()
         self._moving: dict[str, asyncio.Task[None]] = {}
+        self._leaving: dict[str, str] = {}  # of those: the process that they leave
         self._homeless: set[str] = set()
         self._known: frozenset[tuple[str, bool]] = frozenset()
         self._spread = False  # some destination may run elsewhere than on the head
@@ -164,29 +166,34 @@ class Homes:
             place = self._table.get(name)
             if place is None:  # it was stopped
                 return
+            self._leaving[name] = place.process
             self._table.put(name, place.at(home))
             stopped_s = time.monotonic()
             old = registry.find_store_process(place.process, self._namespace)
             if old is not None:
-                await answered(_DROP_S, old.drop.remote(name))
+                with contextlib.suppress(*ACTOR_AWAY):  # then it has ended there, too
+                    await answered(_DROP_S, old.drop.remote(name))
             await answered(_DROP_S, actor.hold.remote([name]))
             now_s = time.monotonic()
             logger.warning(
                 "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",
                 name, home.node[:12] or "of the head", now_s - began_s, now_s - stopped_s,
             )  # fmt: skip
+            del self._leaving[name]
             self._end_if_empty(place)
         except (RayError, asyncio.TimeoutError) as error:
             # The next look finds where it is now.
             logger.warning("destination %s could not be handed over: %s", name, error)
         finally:
+            self._leaving.pop(name, None)
             self.loads.moved(name)
             del self._moving[name]
 
     def _end_if_empty(self, left: Place) -> None:
-        """End the process that a destination has left, if it holds no other."""
+        """End the process that a destination has left, if it holds no other, and none is just
+        leaving it."""
         old = registry.find_store_process(left.process, self._namespace)
-        others = [each.process for each in self._table.all().values()]
+        others = {each.process for each in self._table.all().values()} | {*self._leaving.values()}
         if old is not None and left.process not in others:
             ray.kill(old, no_restart=True)
 

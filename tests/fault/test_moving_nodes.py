@@ -40,7 +40,9 @@ def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    # Ray may say goodbye after it.
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    told: dict[str, Any] = json.loads(lines[-1])
     print(told)
     assert not told["failures"]
     assert not told["wrong"]

@@ -177,3 +177,47 @@ def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.Monk
     ]
     assert ended == ["old"]
     assert not world.homes._moving
+
+
+def test_a_process_that_several_leave_ends_after_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is still to be ended there is not cut off."""
+    world.start(share=2, a="zone=a", b="zone=a")
+    assert world.table.places["a"].process == world.table.places["b"].process
+    ended: list[str] = []
+    dropped: list[str] = []
+    slow = asyncio.Event()
+
+    async def answered(limit_s: float, reply: Any) -> None:
+        _, method, argument = reply
+        if (method, argument) == ("drop", "b"):
+            await slow.wait()
+        if method == "drop":
+            assert not ended
+            dropped.append(argument)
+
+    monkeypatch.setattr(module, "answered", answered)
+    monkeypatch.setattr(
+        module.registry, "find_store_process", lambda process, namespace: Actor("old", [])
+    )
+    monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
+    world.nodes = [
+        HEAD,
+        Node(ONE.id, 4, 8e9, {"zone": "a"}, draining=True),
+        Node("c" * 56, 4, 8e9, {"zone": "a"}),
+    ]
+    world.homes._ensure = lambda place: Actor("new", [])
+
+    async def run() -> None:
+        await world.homes.look()
+        tasks = list(world.homes._moving.values())
+        while "a" in world.homes._moving:
+            await asyncio.sleep(0)
+        assert not ended
+        slow.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert dropped == ["a", "b"]
+    assert ended == ["old"]
