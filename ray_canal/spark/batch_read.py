@@ -84,6 +84,7 @@ class BatchReads:
         carrier = carrier_of(self._way())
         try:
             shown = [pruned(batch, schema) for batch in batches]
+            schema = schema if len(schema) or not shown else readable_schema(shown[0].schema)
             places = write_chunks(shown, schema, carrier, self._cores()) if shown else []
         except BaseException:
             carrier.release()
@@ -200,11 +201,16 @@ def _rows_of(part: FilePart, options: ReadOptions, schema: pa.Schema) -> bytes:
     sink, wanted = pa.BufferOutputStream(), frozenset({options.table})
     for batches in part.batches():
         found = tables_batches(batches, wanted, options.statements).get(options.table, [])
-        write_streams(sink, [shipped(pruned(batch, schema), schema) for batch in found])
+        write_streams(sink, [_shipped(batch, schema) for batch in found])
     # `bytes` on purpose: Ray stores them raw, so that a JVM can read them; but not if there are
     # none.
     rows: bytes = sink.getvalue().to_pybytes()
     return rows or _END_OF_STREAM
+
+
+def _shipped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    shown = pruned(batch, schema)
+    return shipped(shown, schema if len(schema) else readable_schema(shown.schema))
 
 
 def pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -103,6 +103,9 @@ def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
     reads.release(name)
     with pytest.raises(FileNotFoundError):
         read(places[0])
+    name, places = reads.open(options, pa.schema([]))  # they are counted
+    assert sum(len(read(place)) for place in places) == len(rows)
+    reads.release(name)
 
 
 def read(place: str) -> list[dict[str, Any]]:
@@ -137,6 +140,9 @@ def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
         (5, None),
         (9, 2.5),
     ]
+    reads.release(name)
+    name, places = reads.open_log(options, pa.schema([]), batches)  # they are counted
+    assert sum(len(read(place)) for place in places) == 4
     reads.release(name)
     assert log.acked == 0
     with pytest.raises(ConfigError, match=r"holds no change of shop\.item"):
