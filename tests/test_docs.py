@@ -31,7 +31,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Spark's Python side leaves its sockets to the JVM to close.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning",
-    "ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning",  # Ray Data asks itself
+    "ignore:`use_:DeprecationWarning",  # Ray Data's own settings, which it asks itself
 )
 
 NOT_RUN_MAX = 1
