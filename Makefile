@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-snapshot soak-tcp soak-memory soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -82,6 +82,10 @@ soak-tcp: setup
 ## make soak-console  a flooded console beside a destination, delays of its rows printed (two minutes)
 soak-console: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
+
+## make soak-sinks  mirrors and a Delta table whose sink is killed 100 times at random (half an hour)
+soak-sinks: setup servers
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py $(PYTEST_ARGS)
 
 ## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them from FIRST=0 on
 simulate: setup

@@ -11,6 +11,7 @@ import typer
 
 from ray_canal.cli.options import NAMESPACE, ConfigPath, Namespace
 from ray_canal.cli.signals import until_signal
+from ray_canal.cli.status import sink_line
 
 if TYPE_CHECKING:
     from ray_canal.config import CanalConfig
@@ -141,7 +142,10 @@ def resume(name: Name, namespace: Namespace = NAMESPACE) -> None:
 @sink_app.command("seek")
 def seek(
     name: Name,
-    place: Annotated[str, typer.Argument(help="head, tail, FILE:POSITION, a GTID set or a time.")],
+    place: Annotated[
+        str,
+        typer.Argument(help="head, tail, earliest, latest, FILE:POSITION, a GTID set or a time."),
+    ],
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Move a sink to a place of the log. What a mirror has by key is written again."""
@@ -167,13 +171,7 @@ def status(
     if not found:
         typer.echo("no sink runs in this cluster; start one with `ray-canal sink start CONFIG`")
     for each, told in found.items():
-        line = f"{each}: {told['destination']} -> {told['type']}, {told['state']}"
-        if "rows" in told:
-            line += f", {told['rows']} rows in {told['commits']} commits"
-        line += f", at {told['cursor']}" if told.get("cursor") else ""
-        typer.echo(line)
-        if told.get("error"):
-            typer.echo(f"  {told['error']}")
+        typer.echo(sink_line(each, told))
 
 
 @sink_app.command("compact")

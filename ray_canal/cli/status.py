@@ -47,9 +47,24 @@ def status(
                 typer.echo(waits)
             else:
                 _show(found, details=details, as_json=as_json, again=watch)
+            if not as_json:
+                for name, told in canal.sink_status(namespace=namespace).items():
+                    if destination in (None, told["destination"]):
+                        typer.echo(sink_line(name, told))
             if not watch:
                 return
             time.sleep(every)
+
+
+def sink_line(name: str, told: Mapping[str, Any]) -> str:
+    """Return a sink's state as a line, and what keeps it as a second one."""
+    line = f"sink {name}: {told['destination']} -> {told['type']}, {told['state']}"
+    if "rows" in told:
+        line += f", {told['rows']} rows in {told['commits']} commits"
+    line += f", at {told['cursor']}" if told.get("cursor") else ""
+    if told.get("tables_aside"):
+        line += f"; set aside: {', '.join(told['tables_aside'])}"
+    return line + (f"\n  {told['error']}" if told.get("error") else "")
 
 
 def _show(

@@ -33,6 +33,7 @@ from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, Instance
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
+from ray_canal.sinks.port import Cursor
 from ray_canal.sinks.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -48,28 +49,41 @@ class SinkActor:
 
     def __init__(self, name: str, namespace: str) -> None:
         keep_freed_memory()
-        self._record = SinkRecords(namespace).get(name)
-        config = SinkConfig.model_validate(self._record["config"])
+        self._name = name
+        self._places = CommittedPlaces(namespace)
         self._stopped = threading.Event()
-        self._runner = Runner(
+        self._threads: list[threading.Thread] = []
+        self._runner: Runner | None = None
+        self._failure = ""
+        record = SinkRecords(namespace).get(name)
+        config = SinkConfig.model_validate(record["config"])
+        try:
+            runner = self._made(config, namespace)
+        except CanalError as error:  # a package that this node lacks, a file that it cannot read
+            self._failure = str(error)
+            return
+        self._runner = runner
+        if record["paused"]:
+            runner.pause()
+        metrics = SinkMetrics(config.destination, name)
+        for call in (lambda: self._run(runner), lambda: self._publish(runner, metrics)):
+            self._threads.append(threading.Thread(target=call, name=f"sink-{name}", daemon=True))
+            self._threads[-1].start()
+
+    def _made(self, config: SinkConfig, namespace: str) -> Runner:
+        return Runner(
             config,
             lambda: connect(config.destination, config.client_id, namespace=namespace),
             make_sink(config),
             transform_of(config),
+            self._places.get(config.name),
         )
-        if self._record["paused"]:
-            self._runner.pause()
-        self._metrics = SinkMetrics(config.destination, config.name)
-        self._thread = threading.Thread(target=self._run, name=f"sink-{name}", daemon=True)
-        self._thread.start()
 
-        threading.Thread(target=self._publish, name=f"metrics-{name}", daemon=True).start()
-
-    def _run(self) -> None:
-        status = self._runner.status
+    def _run(self, runner: Runner) -> None:
+        status = runner.status
         while not self._stopped.is_set():
             try:
-                self._runner.run(self._stopped)
+                runner.run(self._stopped)
                 return
             except InstanceNotFound as error:  # stopped, or not started yet
                 status.state, status.error = "waiting", str(error)
@@ -77,30 +91,39 @@ class SinkActor:
             except Exception as error:
                 # Whatever it is, it is told in the status, and this process goes on to answer.
                 status.state, status.error = "failed", str(error)
-                logger.error("sink %s has ended: %s", self._record["config"]["name"], error)
+                logger.error("sink %s has ended: %s", self._name, error)
                 return
 
-    def _publish(self) -> None:
+    def _publish(self, runner: Runner, metrics: SinkMetrics) -> None:
         while not self._stopped.wait(METRICS_PERIOD_S):
-            self._metrics.publish(self._runner.status)
+            metrics.publish(runner.status)
+            self._places.put(self._name, runner.committed)
 
     def alive(self) -> None:
         """Answer: this process is not stopped."""
 
     def status(self) -> dict[str, Any]:
         """Return its state, counters, and where it is."""
-        return {**self._runner.status.as_dict(), "node": ray.util.get_node_ip_address()}
+        told = {"state": "failed", "error": self._failure}
+        if self._runner is not None:
+            told = self._runner.status.as_dict()
+        return {**told, "node": ray.util.get_node_ip_address()}
 
     def pause(self) -> None:
-        self._runner.pause()
+        if self._runner is not None:
+            self._runner.pause()
 
     def resume(self) -> None:
-        self._runner.resume()
+        if self._runner is not None:
+            self._runner.resume()
 
     def stop(self) -> None:
         """Return when what is in hand is committed, or soon after."""
         self._stopped.set()
-        self._thread.join(_STOP_S)
+        for thread in self._threads:
+            thread.join(_STOP_S)
+        if self._runner is not None:
+            self._places.put(self._name, self._runner.committed)
 
 
 class SinkRecords:
@@ -129,6 +152,25 @@ class SinkRecords:
 
     def names(self) -> list[str]:
         return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
+
+
+class CommittedPlaces:
+    """Where each sink's target has been, now and then: it tells a target that was set back, as by a
+    restored backup."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"ray_canal:sink-place:{namespace}:"
+
+    def put(self, name: str, place: Cursor | None) -> None:
+        if place is not None:
+            kv_put(self._prefix + name, place.to_json())
+
+    def get(self, name: str) -> Cursor | None:
+        found = kv_get(self._prefix + name)
+        return None if found is None else Cursor.from_json(found)
+
+    def forget(self, name: str) -> None:
+        kv_delete(self._prefix + name)
 
 
 Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
@@ -247,7 +289,7 @@ def resume_sink(name: str, *, namespace: str = NAMESPACE) -> None:
 
 
 def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
-    """Move a sink to a place of the log (`head`, `tail`, FILE:POSITION, a GTID set, a time), and
+    """Move a sink to a place of the log (`head`, `tail`, `earliest`, FILE:POSITION, …), and
     start it over there; what a mirror has by key is written again.
 
     Raises ConfigError: the target keeps its place where it cannot be moved; InstanceNotFound,
@@ -268,6 +310,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
         _end(name, handle, namespace)
     try:
         subscriber(config.destination, config.client_id, namespace=namespace).seek(to)
+        CommittedPlaces(namespace).forget(name)
         if forget is not None:
             forget()
     finally:

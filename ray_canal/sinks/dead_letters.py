@@ -5,10 +5,55 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray_canal.sinks.port import Changes
+import pyarrow as pa
+
+from ray_canal.sinks.port import Changes, SinkError
+
+_TABLE = (b"canal.schema", b"canal.table")
+
+
+class TablesAside:
+    """The tables that do not fit the target, in a file next to the dead letters, by SCHEMA.TABLE:
+    why, and since which place. They stay there over restarts, until a person takes them out."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises SinkError: the file cannot be read."""
+        self._path = path
+        self.reasons: dict[str, str] = {}
+        self._since: dict[str, str] = {}
+        if path.exists():
+            try:
+                tree = json.loads(path.read_text(encoding="utf-8"))
+                self.reasons = {name: each["error"] for name, each in tree.items()}
+                self._since = {name: each["since"] for name, each in tree.items()}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise SinkError(f"{path} cannot be read: {error}") from None
+
+    @property
+    def tables(self) -> frozenset[tuple[str, str]]:
+        return frozenset(
+            (schema, table) for schema, _, table in (name.partition(".") for name in self.reasons)
+        )
+
+    def add(self, table: tuple[str, str], reason: str, since: str) -> None:
+        """Keep one more. Raises OSError."""
+        name = ".".join(table)
+        self.reasons[name], self._since[name] = reason, since
+        tree = {
+            each: {"error": text, "since": self._since[each]}
+            for each, text in self.reasons.items()
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_name(self._path.name + ".new")
+        with written.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(tree, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(self._path)
 
 
 class DeadLetters:
@@ -20,17 +65,35 @@ class DeadLetters:
 
     def add(self, sink: str, changes: Changes, reason: str) -> None:
         """Write one entry. Raises OSError."""
+        self._add(sink, changes, changes.batches, lambda _: reason)
+
+    def add_aside(self, sink: str, changes: Changes, reasons: Mapping[str, str]) -> int:
+        """Write what there is of tables that are set aside; return how many batches. `reasons`: by
+        table. Raises OSError."""
+        batches = changes.batches_aside
+        if batches:
+            self._add(sink, changes, batches, lambda table: reasons.get(table, ""))
+        return len(batches)
+
+    def _add(
+        self,
+        sink: str,
+        changes: Changes,
+        batches: Sequence[pa.RecordBatch],
+        reason: Callable[[str], str],
+    ) -> None:
         lines = []
-        for batch in changes.batches:
+        for batch in batches:
             notes = batch.schema.metadata or {}
+            schema, table = (notes.get(key, b"").decode() for key in _TABLE)
             lines.append(
                 {
                     "sink": sink,
                     "time": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
                     "place": str(changes.cursor),
-                    "schema": notes.get(b"canal.schema", b"").decode(),
-                    "table": notes.get(b"canal.table", b"").decode(),
-                    "error": reason,
+                    "schema": schema,
+                    "table": table,
+                    "error": reason(f"{schema}.{table}"),
                     "rows": batch.to_pylist(),
                 }
             )

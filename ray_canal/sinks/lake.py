@@ -7,7 +7,7 @@ whatever is repeated, by whom ever.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ import pyarrow as pa
 from ray_canal.client.message import ALTER
 from ray_canal.config.sink import LakeConfig
 from ray_canal.model.position import journal_key
-from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
+from ray_canal.model.table_event import RENAME
 from ray_canal.sinks.net_change import net_change
-from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError
+from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
 from ray_canal.views.row_places import Place, place_at, rows_above
 
+_PLACE = ("timeline", "journal_name", "position", "row")
 _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gtid", "transaction")
 
 
@@ -63,6 +64,7 @@ class Lake(Tables, Protocol):
 class _Run:
     """Rows of one table version that are to be written."""
 
+    source: tuple[str, str]
     key: list[str]
     columns: list[str]
     schema: pa.Schema
@@ -80,8 +82,8 @@ class LakeSink:
         self._appends = config.mode == "append"
         self._follower = SchemaFollower(config, lake)
         self._runs: dict[TableName, list[_Run]] = defaultdict(list)
-        self._done_at: tuple[int, str, int] = (-1, "", -1)
-        self._ordinal = 0
+        self._at: tuple[int, str, int] = (-1, "", -1)
+        self._done_there: Counter[TableName] = Counter()
 
     def open(self) -> Cursor | None:
         """Tables have places of their own: there is none of all."""
@@ -105,9 +107,11 @@ class LakeSink:
         for step in changes.steps():
             if isinstance(step, Changed):
                 self._flush()
-                self._follow(step, changes.message.timeline)
+                with naming(step.change.schema, step.change.table):
+                    self._follow(step, changes.message.timeline)
             else:
-                self._stage(step)
+                with naming(step.schema, step.table):
+                    self._stage(step)
 
     def commit(self, upto: Cursor) -> None:
         self._flush()
@@ -118,6 +122,11 @@ class LakeSink:
         if self._follower.leaves_out(rows):
             return
         name = self._follower.name(rows.schema, rows.table)
+        if gone := [column for column in _PLACE if column not in rows.batch.schema.names]:
+            raise SinkError(
+                f"{rows.schema}.{rows.table}: `transform` has left out {', '.join(gone)}, by which "
+                "a lake tells what it has already; keep these columns"
+            )
         count = rows_above(rows.batch, self._lake.place(name))
         if not count:
             return
@@ -129,7 +138,8 @@ class LakeSink:
         if runs and runs[-1].schema == batch.schema:
             runs[-1].batches.append(batch)
         else:
-            runs.append(_Run(rows.key, columns, batch.schema, [batch]))
+            source = rows.schema, rows.table
+            runs.append(_Run(source, rows.key, columns, batch.schema, [batch]))
 
     def _flush(self) -> None:
         """Commit what is staged, several tables at once. Raises SinkError."""
@@ -145,29 +155,33 @@ class LakeSink:
     def _write_table(self, name: TableName, runs: list[_Run]) -> None:
         for run in runs:
             upto = place_at(run.batches[-1], -1)
-            if self._appends:
-                self._lake.append(name, _changes_of(run.batches), upto)
-                continue
-            net = net_change(run.batches, run.key, run.columns)
-            self._lake.merge(name, run.key, net.deletes, net.upserts, upto)
+            with naming(*run.source):
+                if self._appends:
+                    self._lake.append(name, _changes_of(run.batches), upto)
+                    continue
+                net = net_change(run.batches, run.key, run.columns)
+                self._lake.merge(name, run.key, net.deletes, net.upserts, upto)
 
     # --- tables ----------------------------------------------------------------------------------
 
     def _follow(self, step: Changed, timeline: int) -> None:
         change = step.change
-        at = timeline, change.journal_name, change.position
-        self._ordinal = self._ordinal + 1 if at == self._done_at else 0
-        self._done_at = at
-        number = journal_key(change.journal_name)[1]
-        now = Place(timeline, number, change.position, self._ordinal, change.journal_name)
-        self._lake.now = now
         name = self._follower.name(change.schema, change.table)
+        at = timeline, change.journal_name, change.position
+        if at != self._at:
+            self._at = at
+            self._done_there.clear()
+        ordinal = self._done_there[name]  # one statement may drop a table and make it
+        self._done_there[name] += 1
+        number = journal_key(change.journal_name)[1]
+        now = Place(timeline, number, change.position, ordinal, change.journal_name)
+        self._lake.now = now
         if self._appends:
             if change.kind != ALTER and self._is_new(name, now):
                 self._lake.append(name, _change_of_table(now, change.kind), now)
         elif change.kind == RENAME and self._config.schema_change in ("add", "evolve"):
             self._rename(change.renamed_from, name, now)
-        elif change.kind not in (TRUNCATE, ERASE) or self._is_new(name, now):
+        elif self._is_new(name, now):
             self._follower.follow(step)
 
     def _is_new(self, name: TableName, now: Place) -> bool:

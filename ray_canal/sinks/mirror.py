@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
-from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError
+from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
 
 
@@ -47,6 +47,7 @@ class Database(Tables, Protocol):
 class _Run:
     """Rows of one table version that are to be written."""
 
+    source: tuple[str, str]
     name: TableName
     key: list[str]
     columns: list[str]
@@ -99,25 +100,31 @@ class Mirror:
     def write(self, changes: Changes) -> None:
         for step in changes.steps():
             if isinstance(step, Changed):
-                self._follower.follow(step)
+                with naming(step.change.schema, step.change.table):
+                    self._follower.follow(step)
             else:
-                self._stage(step)
+                with naming(step.schema, step.table):
+                    self._stage(step)
 
     def commit(self, upto: Cursor) -> None:
         database = self._database
         self._begin()
         for run in self._runs:
-            if run.key:
-                net = net_change(run.batches, run.key, run.columns)
-                if net.deletes.num_rows:
-                    database.delete(run.name, net.deletes)
-                if net.upserts.num_rows:
-                    database.upsert(run.name, run.key, net.upserts)
-            else:
-                self._without_key(run)
+            with naming(*run.source):
+                self._write_run(run)
         database.commit(self._sink, upto.to_json())
         self._begun = False
         self._runs = []
+
+    def _write_run(self, run: _Run) -> None:
+        if not run.key:
+            self._without_key(run)
+            return
+        net = net_change(run.batches, run.key, run.columns)
+        if net.deletes.num_rows:
+            self._database.delete(run.name, net.deletes)
+        if net.upserts.num_rows:
+            self._database.upsert(run.name, run.key, net.upserts)
 
     def _begin(self) -> None:
         """Begin a transaction, unless one is open. Raises SinkError: another runner has taken
@@ -134,8 +141,12 @@ class Mirror:
         self._begun = True
 
     def _begin_ddl(self) -> None:
-        if self._database.ddl_in_transaction:
-            self._begin()
+        """Before a table is changed: in the transaction, or, where that cannot be, right after a
+        look at who may write. Raises SinkError: another runner has taken over."""
+        self._begin()
+        if not self._database.ddl_in_transaction:
+            self._database.rollback()
+            self._begun = False
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -150,7 +161,8 @@ class Mirror:
                     run.batches.append(rows.batch)
                     return
                 break
-        self._runs.append(_Run(name, rows.key, columns, schema, [rows.batch]))
+        source = rows.schema, rows.table
+        self._runs.append(_Run(source, name, rows.key, columns, schema, [rows.batch]))
 
     def _without_key(self, run: _Run) -> None:
         """A table without a key: what comes is added first, then what goes is found by its values.

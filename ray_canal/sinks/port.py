@@ -7,6 +7,7 @@ by a commit. A target that keeps that place in the transaction of its rows gets 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -37,16 +38,29 @@ class SinkError(CanalError):
     `kind` says what the runner does. "retry": open the target again after a pause. "poison": find
     the entry that the target cannot take. "fenced": another runner has the target. "schema": the
     target's tables do not fit, and the policy does not change them. "fatal": a person is needed.
-    All but "retry" and "poison" end the runner.
+    All but "retry" and "poison" end the runner, unless a "schema" error names its `source_table`,
+    (schema, table), and there is a file of dead letters: then that table alone is set aside.
     """
 
     def __init__(self, message: str = "", kind: Kind = "fatal") -> None:
         super().__init__(message)
         self.kind = kind
         self.retryable = kind == "retry"
+        self.source_table: tuple[str, str] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (*self.args, self.kind), self.__dict__)
+
+
+@contextlib.contextmanager
+def naming(schema: str, table: str) -> Iterator[None]:
+    """Name the source's table in a "schema" error of the block."""
+    try:
+        yield
+    except SinkError as error:
+        if error.kind == "schema" and table and error.source_table is None:
+            error.source_table = schema, table
+        raise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +76,15 @@ class Cursor:
     position: int
     inner: int = 0
     ordinal: int = 0
+
+    def is_before(self, other: Cursor) -> bool:
+        """Return whether the log has this place first."""
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        number = journal_key(self.journal_name)[1]
+        return self.timeline, number, self.position, self.inner, self.ordinal
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -126,6 +149,7 @@ class Changes:
     part: MessagePart
     chunk: DecodedChunk
     transform: Transform | None = None
+    aside: frozenset[tuple[str, str]] = frozenset()
 
     def __len__(self) -> int:
         return max(self.part.last - self.part.first, 0)
@@ -181,6 +205,15 @@ class Changes:
         """Batches of rows as `Message.batches` has them, transformed; and those of statements of
         which the log has the text alone. (What else happens to whole tables is in
         `schema_changes`.)"""
+        return [batch for batch in self._shown if _table_of(batch) not in self.aside]
+
+    @property
+    def batches_aside(self) -> list[pa.RecordBatch]:
+        """Batches of the tables that are set aside."""
+        return [batch for batch in self._shown if _table_of(batch) in self.aside]
+
+    @cached_property
+    def _shown(self) -> list[pa.RecordBatch]:
         found = []
         for batch in self._view.batches:
             if is_of_table(batch):
@@ -215,7 +248,8 @@ class Changes:
 
     @property
     def schema_changes(self) -> list[TableChange]:
-        return self._view.schema_changes
+        found = self._view.schema_changes
+        return [change for change in found if (change.schema, change.table) not in self.aside]
 
     def steps(self) -> Iterator[Rows | Changed]:
         """Yield rows and DDL as they follow each other in the log."""
@@ -231,6 +265,10 @@ class Changes:
             yield Changed(change, news.get((change.position, change.schema, change.table)))
             low = change.position
         yield from _within(batches, low, None)
+
+
+def _table_of(batch: pa.RecordBatch) -> tuple[str, str]:
+    return _note(batch, "schema"), _note(batch, "table")
 
 
 def _note(batch: pa.RecordBatch, name: str) -> str:

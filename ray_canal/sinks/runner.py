@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.config import SinkConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.dead_letters import DeadLetters
+from ray_canal.sinks.dead_letters import DeadLetters, TablesAside
 from ray_canal.sinks.port import Changes, Cursor, Sink, SinkError, Transform
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ class SinkStatus:
     dead_letters: int = 0
     error: str = ""
     cursor: str = ""
+    tables_aside: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +61,9 @@ class Runner:
         connect: Connect,
         sink: Sink,
         transform: Transform | None = None,
+        committed: Cursor | None = None,
     ) -> None:
+        """`committed`: a place that this target had before, if one is known."""
         self._config = config
         self._connect = connect
         self._sink = sink
@@ -68,7 +71,12 @@ class Runner:
         self._going = threading.Event()
         self._going.set()
         self._failing_since: float | None = None
-        self._dead = DeadLetters(Path(config.dead_letters)) if config.dead_letters else None
+        self._dead: DeadLetters | None = None
+        self._aside: TablesAside | None = None
+        if config.dead_letters:
+            self._dead = DeadLetters(Path(config.dead_letters))
+            self._aside = TablesAside(Path(f"{config.dead_letters}.tables.json"))
+        self.committed = committed
         self.status = SinkStatus()
 
     def pause(self) -> None:
@@ -117,6 +125,7 @@ class Runner:
         config = self._config
         try:
             place = self._sink.open()
+            self._refuse_a_target_set_back(place)
             with self._connect() as subscriber:
                 subscriber.subscribe(
                     config.tables,
@@ -136,11 +145,26 @@ class Runner:
         finally:
             self._sink.close()
 
+    def _refuse_a_target_set_back(self, place: Cursor | None) -> None:
+        """Raises SinkError: the target had more once, which was acked and does not come again."""
+        committed = self.committed
+        if committed is None or not hasattr(self._sink, "forget_place"):
+            return
+        if place is None or place.is_before(committed):
+            has, to = (f"is at {place}", place) if place else ("has no place", "earliest")
+            name = self._config.name
+            raise SinkError(
+                f"sink {name}: the target was set back: it {has}, and had been at {committed}. "
+                "What lies between does not come by itself. "
+                f"`ray-canal sink seek {name} {to}` writes it again from there, as "
+                "far as the log or the server has it"
+            )
+
     def _take(self, message: Message, place: Cursor | None) -> Cursor | None:
         """Write what the target does not have yet of a message, and commit it."""
         run: list[Changes] = []
         for part, chunk in message.chunks_by_part():
-            whole = Changes(message, part, chunk, self._transform)
+            whole = Changes(message, part, chunk, self._transform, self._tables_aside)
             changes = whole.after(place)
             self.status.skipped_entries += len(whole) - len(changes)
             if not len(changes):
@@ -155,14 +179,25 @@ class Runner:
         self._failing_since, self.status.error = None, ""
         return place
 
-    def _write(self, run: Sequence[Changes]) -> Cursor:
-        """Write and commit, if need be in smaller pieces. Returns the place reached."""
+    @property
+    def _tables_aside(self) -> frozenset[tuple[str, str]]:
+        tables = frozenset() if self._aside is None else self._aside.tables
+        self.status.tables_aside = [".".join(table) for table in sorted(tables)]
+        return tables
+
+    def _write(self, run: Sequence[Changes], told: bool = False) -> Cursor:
+        """Write and commit, if need be in smaller pieces. Returns the place reached. `told`: what
+        is set aside of it is among the dead letters."""
         upto = run[-1].cursor
         try:
             for changes in run:
                 self._sink.write(changes)
+            if not told:
+                self._tell_aside(run)
             self._commit(upto)
         except SinkError as error:
+            if error.kind == "schema" and error.source_table and self._aside is not None:
+                return self._write(self._without(error.source_table, error, run))
             if error.kind != "poison":
                 raise
             self._sink.abort()
@@ -171,10 +206,29 @@ class Runner:
                 self._commit(upto)
             else:
                 for half in _halves(run):
-                    self._write(half)
+                    self._write(half, told=True)
             return upto
         self.status.rows += sum(changes.row_count for changes in run)
         return upto
+
+    def _without(
+        self, table: tuple[str, str], error: SinkError, run: Sequence[Changes]
+    ) -> Sequence[Changes]:
+        """Set a table aside; return the run without it."""
+        self._sink.abort()
+        if self._aside is not None:
+            self._aside.add(table, str(error), str(run[0].cursor))
+        name = ".".join(table)
+        logger.error("sink %s: table %s is set aside: %s", self._config.name, name, error)
+        aside = self._tables_aside
+        return [replace(changes, aside=aside) for changes in run]
+
+    def _tell_aside(self, run: Sequence[Changes]) -> None:
+        if self._dead is not None and self._aside is not None and self._aside.reasons:
+            for changes in run:
+                self.status.dead_letters += self._dead.add_aside(
+                    self._config.name, changes, self._aside.reasons
+                )
 
     def _commit(self, upto: Cursor) -> None:
         began = time.monotonic()
@@ -182,6 +236,7 @@ class Runner:
         self.status.commit_seconds += time.monotonic() - began
         self.status.commits += 1
         self.status.cursor = str(upto)
+        self.committed = upto
 
     def _set_aside(self, changes: Changes, error: SinkError) -> None:
         """Write an entry that the target cannot take to the dead letters. Raises SinkError: there

@@ -25,9 +25,8 @@ STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
     "delete_like:1:before", "commit:2:before", "delete:1:after", "commit:1:after", "commit:2:after",
 )  # fmt: skip
-POSTGRES_STEPS = ("create:2:after", "upsert:3:after", "commit:2:before", "delete_like:1:after",
-                  "commit:3:after")  # fmt: skip
-LAKE_STEPS = ("append:1:before", "append:1:after", "append:4:after", "append:30:before")
+POSTGRES_STEPS = ("create:2:after", "delete_like:1:after", "commit:3:before", "commit:3:after")
+LAKE_STEPS = ("append:1:after", "append:4:after", "append:30:before")
 
 
 def workload(server: Server, source: str) -> None:

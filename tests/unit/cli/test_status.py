@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_canal.cli.status import overview
+from ray_canal.cli.status import overview, sink_line
 from tests.unit.destination.test_diagnosis import place, running, stages
 
 
@@ -30,3 +30,14 @@ def test_a_destination_that_is_well_has_a_line_alone() -> None:
     assert len(overview({"orders": running()})) == 2
     assert overview({"orders": running()})[1].split()[:3] == ["orders", "running", "0"]
     assert "disconnected" in overview({"orders": running(connected=False)})[1]
+
+
+def test_a_line_for_a_sink() -> None:
+    told = {"destination": "orders", "type": "mysql", "state": "failed", "rows": 3, "commits": 2,
+            "cursor": "b.000001:4", "tables_aside": ["shop.t"], "error": "no"}  # fmt: skip
+    assert sink_line("s", told) == (
+        "sink s: orders -> mysql, failed, 3 rows in 2 commits, at b.000001:4; set aside: shop.t\n"
+        "  no"
+    )
+    told = {"destination": "orders", "type": "mysql", "state": "restarting"}
+    assert sink_line("s", told) == "sink s: orders -> mysql, restarting"

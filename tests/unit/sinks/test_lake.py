@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from decimal import Decimal
@@ -114,3 +117,27 @@ def test_an_appended_log_has_every_change_once(kind: str, tmp_path: Path) -> Non
         assert counted == truth["changes"]
         assert all(row["after"] for row in rows if row["event_type"] == "INSERT")
         assert all(row["before"] for row in rows if row["event_type"] == "DELETE")
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [("iceberg", ["merge:3:before", "merge:9:after"]),
+     ("duckdb", ["upsert:2:after", "commit:2:before", "commit:1:after"])],
+)  # fmt: skip
+def test_killed_it_ends_as_the_server_held_it(kind: str, steps: list[str], tmp_path: Path) -> None:
+    config = lake(kind, tmp_path, 1)
+    instance = {"source": {"files": [str(path) for path in binlog_files()]}, "tsdb": {}}
+    (tmp_path / "sink.json").write_text(config.model_dump_json())
+    (tmp_path / "instance.json").write_text(json.dumps(instance))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sink_runs", tmp_path, tmp_path / "sink.json",
+         tmp_path / "instance.json", *steps],
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    ends = [line.split()[1] for line in done.stdout.splitlines()]
+    assert ends == ["-9"] * len(steps) + ["0"], done.stdout + done.stderr[-3000:]
+    read = reader(kind, tmp_path)
+    for table, truth in expected()["tables"].items():
+        rows = [plain(row) for row in read(table)]
+        assert digest(table, rows, truth["columns"]) == truth["digest"], table

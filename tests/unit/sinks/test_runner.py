@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, sink_config
 
@@ -106,6 +107,63 @@ def test_what_a_target_cannot_take_is_found_and_set_aside(demo: Path) -> None:
     assert picky.refuse in dead
     assert sorted(picky.rows + dead) == sorted(clean.rows)
     assert all(line["error"] == "too long" and line["table"] for line in lines)
+
+
+def test_a_table_that_does_not_fit_is_set_aside_alone_also_over_restarts(demo: Path) -> None:
+    """What a target says of one table stops no other; its changes are among the dead letters."""
+
+    class NoOrders(Target):
+        def write(self, changes: Changes) -> None:
+            for step in changes.steps():
+                name = step.table if isinstance(step, Rows) else step.change.table
+                with naming("shop", name):
+                    if name == "orders":
+                        raise SinkError("orders has another key", "schema")
+            super().write(changes)
+
+    clean, picky = Target(), NoOrders()
+    run(clean, client_id=1)
+    dead = demo / "dead.jsonl"
+    with pytest.raises(SinkError, match="another key"):
+        run(NoOrders(), client_id=2, batch_size=64)
+    runner = run(picky, client_id=2, batch_size=64, dead_letters=str(dead))
+    assert runner.status.tables_aside == ["shop.orders"]
+    lines = [json.loads(line) for line in dead.read_text().splitlines()]
+    assert {(line["table"], line["error"]) for line in lines} == {
+        ("orders", "orders has another key")
+    }
+    rows = [(row["position"], row["row"]) for line in lines for row in line["rows"]]
+    assert len(set(rows)) == len(rows) > 100
+    assert sorted(picky.rows + rows) == sorted(clean.rows)
+    tables = demo / "dead.jsonl.tables.json"
+    assert json.loads(tables.read_text())["shop.orders"]["error"] == "orders has another key"
+    again = NoOrders()
+    runner = run(again, client_id=3, dead_letters=str(dead))  # it is left out from the start
+    assert runner.status.tables_aside == ["shop.orders"]
+    assert sorted(again.rows) == sorted(picky.rows)
+    tables.write_text("{")
+    with pytest.raises(SinkError, match="cannot be read"):
+        run(again, client_id=4, dead_letters=str(dead))
+
+
+def test_a_target_that_was_set_back_is_told(demo: Path) -> None:
+    class Kept(Target):
+        def forget_place(self) -> None:
+            self.place = None
+
+    target = Kept()
+    first = run(target, client_id=1)
+    committed = first.committed
+    assert committed is not None
+    assert target.place == committed
+    config = sink_config("python", target="m:T", client_id=2)
+    for place in (None, replace(committed, position=4), replace(committed, timeline=0)):
+        target.place = place
+        runner = Runner(config, lambda: None, target, committed=committed)  # type: ignore[arg-type, return-value]
+        with pytest.raises(SinkError, match="was set back"):
+            runner.run(threading.Event())
+    target.place = committed
+    assert runner_of(config, target).run(threading.Event()) is None
 
 
 def test_a_fatal_error_ends_it_and_says_so(demo: Path) -> None:

@@ -1,0 +1,125 @@
+"""Tables of a lake follow a real server's: types, keys that change, DDL; twice, and the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.in_process_sink import destination, runner_of, sink_config
+from tests.servers import Server
+from tests.unit.sinks.test_lake import options
+
+SOURCE = "lake_src"
+STATEMENTS = (
+    "SET SESSION time_zone='+00:00'",
+    "CREATE TABLE kinds (id BIGINT UNSIGNED PRIMARY KEY, t TINYINT UNSIGNED, d DECIMAL(30,10),"
+    " big DECIMAL(50,2), f FLOAT, e ENUM('a','b'), st SET('x','y'), b VARBINARY(9), dt DATE,"
+    " ts TIMESTAMP(6) NULL, dm DATETIME(3), ti TIME(2), y YEAR, bi BIT(12), j JSON, v VECTOR(2))",
+    "INSERT INTO kinds VALUES (18446744073709551615,255,'-1.0000000001','1234567890.12',1.5,'b',"
+    "'x,y',x'00FF','2026-01-31','2026-03-01 02:03:04.000005','1999-12-31 23:59:59.123',"
+    "'-838:59:59',2026,b'101','{\"a\": 1}',TO_VECTOR('[1,2]'))",
+    "INSERT INTO kinds (id) VALUES (0)",
+    "CREATE TABLE t (a INT, b VARCHAR(9), v INT, PRIMARY KEY (a, b))",
+    "INSERT INTO t VALUES (1,'x',1),(1,'y',2),(2,'x',3)",
+    "UPDATE t SET b = 'z' WHERE a = 1 AND b = 'x'",
+    "UPDATE t SET a = a + 10 ORDER BY a DESC",
+    "ALTER TABLE t ADD c VARCHAR(9)",
+    "UPDATE t SET c = 'new' WHERE a = 11",
+    "ALTER TABLE t MODIFY v BIGINT",
+    f"UPDATE t SET v = {1 << 40} WHERE b = 'z'",
+    "ALTER TABLE t DROP COLUMN c",
+    "INSERT INTO t VALUES (3,'w',4)",
+    "CREATE TABLE emptied (id INT PRIMARY KEY)",
+    "INSERT INTO emptied VALUES (1),(2)",
+    "TRUNCATE TABLE emptied",
+    "INSERT INTO emptied VALUES (3)",
+    "CREATE TABLE moved (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO moved VALUES (1,1),(2,2)",
+    "RENAME TABLE moved TO found",
+    "UPDATE found SET v = 3 WHERE id = 2",
+    "CREATE TABLE moved (id INT PRIMARY KEY, other INT)",
+    "INSERT INTO moved VALUES (7,7)",
+    "CREATE TABLE gone (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO gone VALUES (1,1)",
+    "DROP TABLE gone",
+    "CREATE TABLE gone (id INT PRIMARY KEY, w INT)",
+    "INSERT INTO gone VALUES (2,2)",
+)
+
+
+@pytest.fixture(scope="module")
+def log(mysql97: Server) -> Iterator[Path]:
+    """The binlog file with the statements."""
+    mysql97.execute("FLUSH BINARY LOGS", f"CREATE DATABASE {SOURCE}", f"USE {SOURCE}", *STATEMENTS)
+    yield mysql97.binlogs()[-1]
+    mysql97.execute(f"DROP DATABASE {SOURCE}")
+
+
+def rows_of(kind: str, folder: Path, table: str) -> list[dict[str, Any]]:
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        rows: list[dict[str, Any]] = (
+            DeltaTable(str(folder / "lake" / SOURCE / table)).to_pyarrow_table().to_pylist()
+        )
+        return rows
+    from pyiceberg.catalog import load_catalog
+
+    with load_catalog("ray_canal", **options(kind, folder)["options"]) as catalog:
+        found: list[dict[str, Any]] = (
+            catalog.load_table((SOURCE, table)).scan().to_arrow().to_pylist()
+        )
+        return found
+
+
+def as_lake(kind: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `kinds` as the lake has it."""
+    found = dict(row)
+    if row["t"] is not None:
+        utc = dt.timezone.utc
+        found["ti"] = row["ti"] // dt.timedelta(microseconds=1)
+        found["big"] = str(row["big"])
+        found["bi"] = int.from_bytes(row["bi"], "big")
+        found["ts"] = row["ts"].replace(tzinfo=utc)
+        found["dm"] = row["dm"].replace(tzinfo=utc) if kind == "delta" else row["dm"]
+        found["v"] = json.loads(row["v"])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_are_those_of_the_source(
+    kind: str, mysql97: Server, log: Path, tmp_path: Path
+) -> None:
+    settings = {**options(kind, tmp_path), "schema_change": "evolve"}
+    for client_id in (1, 2):
+        config = sink_config(kind, lake=settings, tables=rf"{SOURCE}\..*", client_id=client_id)
+        runner = runner_of(config)
+        with destination(tmp_path, source={"files": [str(log)]}, tsdb={}):
+            runner.run(threading.Event())
+        assert runner.status.retries == 0
+        for table in ("t", "emptied", "moved", "found", "gone", "kinds"):
+            with mysql97.connect(database=SOURCE) as connection, connection.cursor() as cursor:
+                cursor.execute("SET time_zone = '+00:00'")
+                columns = "*"
+                if table == "kinds":
+                    columns = "id, t, d, big, f, e, st, b, dt, ts, dm, ti, y, bi, j,"
+                    columns += " VECTOR_TO_STRING(v) AS v"
+                cursor.execute(f"SELECT {columns} FROM {table}")
+                names = [column[0] for column in cursor.description]
+                theirs = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            if table == "kinds":
+                theirs = [as_lake(kind, row) for row in theirs]
+            ours = rows_of(kind, tmp_path, table)
+            assert sorted(map(repr, map(sorted_row, ours))) == sorted(
+                map(repr, map(sorted_row, theirs))
+            )
+
+
+def sorted_row(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted((key, str(value)) for key, value in row.items())
