@@ -7,6 +7,7 @@ with it. From there a run (snapshot_run.py) is begun, and begun again after a re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -19,6 +20,7 @@ from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.snapshot_home import Void, after_acks
 from ray_canal.destination.state import DestinationState
+from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
@@ -190,7 +192,8 @@ class Snapshots:
             while True:
                 await self._reconcile()
                 self._wanted.clear()
-                await asyncio.wait({asyncio.ensure_future(self._wanted.wait())}, timeout=_TICK_S)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await wait_with_timeout(_TICK_S, self._wanted.wait())
         finally:
             for client_id in list(self._runs):
                 self._end(client_id)

@@ -20,7 +20,8 @@ from ray_canal.errors import InstanceRestarted
 from ray_canal.model.snapshot_marks import MARK_END
 from tests.servers import Server
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+# `make soak-snapshot`
+pytestmark = [pytest.mark.usefixtures("local_ray"), pytest.mark.soak]
 NAME, CLIENT, ROWS = "snapped", 7, 30_000
 
 

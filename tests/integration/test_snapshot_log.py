@@ -17,6 +17,7 @@ from tests.servers import Server, start
 from tests.snapshot_runs import CLIENT, Taker, destination_at
 
 __all__ = ["keyed"]
+pytestmark = pytest.mark.soak  # `make soak-snapshot`
 TABLES = r"keyed\..*"
 INITIAL = Subscription(snapshot="initial")
 ONE = pytest.mark.parametrize("server", ["mysql97"], indirect=True)

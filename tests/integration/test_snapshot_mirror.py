@@ -12,6 +12,7 @@ from tests.integration.test_snapshot_keyed import Writers, keyed
 from tests.servers import Server
 
 __all__ = ["keyed"]
+pytestmark = pytest.mark.soak  # `make soak-snapshot`
 TABLES = ("n", "c", "u")
 
 

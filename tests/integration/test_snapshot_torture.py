@@ -7,6 +7,8 @@ import pytest
 from tests import snapshot_torture
 from tests.servers import Server
 
+pytestmark = pytest.mark.soak  # `make soak-snapshot`
+
 
 @pytest.mark.parametrize("server", ["mysql97", "mysql56", "mariadb"])
 def test_a_run_on_each_server(server: str, request: pytest.FixtureRequest) -> None:
@@ -15,7 +17,6 @@ def test_a_run_on_each_server(server: str, request: pytest.FixtureRequest) -> No
     assert found["read"] > 300
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("rule", snapshot_torture.RULES)
 def test_each_rule_left_out_is_noticed(mysql97: Server, rule: str) -> None:
     def runs() -> None:
