@@ -1,5 +1,5 @@
-"""Decoding binlog files with no Ray and no server: the same cutter, parser and decoder, in this
-process."""
+"""Decode binlog files without Ray and without a server: the same cutter, parser and decoder, in
+this process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
@@ -28,13 +29,32 @@ from ray_canal.views.flat import FlatOptions
 from ray_canal.views.message_lines import MessageLines
 from ray_canal.views.table_events import change_batches
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 logger = logging.getLogger(__name__)
 
 PathLike = str | os.PathLike[str]
 ALL_TABLES = r".*\..*"
 _CHUNK_BYTES = 3 << 20
-"""Chunk and arena then keep to the processor's cache; what each chunk costs once speaks against
-less."""
+"""Chunk and arena stay in the processor's cache; smaller ones cost more for each chunk."""
+
+
+class FileOptions(TypedDict, total=False):
+    """How binlog files are read, as keyword arguments of every function here.
+
+    Schemas come from row metadata and from the DDL in the files. `schema_sql`: a file of CREATE
+    TABLE statements, which count before the DDL where they fit the rows. `lower_case_table_names`:
+    the server's (None: unknown; then a name in other letters is no table's, and a statement with
+    one makes the table unknown). `skip_events`: places of events to leave out if they cannot be
+    read, with a warning in the log (source.skip_events). `on_bytes`: called with the number of
+    bytes of each chunk.
+    """
+
+    schema_sql: PathLike | None
+    lower_case_table_names: int | None
+    skip_events: Sequence[str]
+    on_bytes: Callable[[int], None] | None
 
 
 def decode_chunks(
@@ -45,15 +65,11 @@ def decode_chunks(
     skip_events: Sequence[str] = (),
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
-    """Decoded chunks of binlog files, in order.
+    """Yield the decoded chunks of binlog files, in order. The parameters are those of FileOptions.
 
-    Schemas come from row metadata and from the DDL in the files. `schema_sql` is a file of CREATE
-    TABLE statements: they count before the DDL where they fit the rows. `lower_case_table_names` is
-    the server's (None: not known; then a name in other letters is no table's, and a statement that
-    has one makes the table unknown). `skip_events`: places of events that are left out if they
-    cannot be read, with a warning in the log (source.skip_events). `on_bytes` hears how many bytes
-    each chunk had. Good events before a bad one come out first; then its error is raised:
-    PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch, with file and offset.
+    Good events before a bad one come out first; then its error is raised, with file and offset:
+    PositionNotFound, CorruptEvent, UnsupportedEvent, TableMetaMismatch. Raises ConfigError: no
+    file, or a wrong option.
     """
     config = files_config(paths, skip_events)
     parser = new_parser(schema_sql, lower_case_table_names)
@@ -78,7 +94,8 @@ def decode_raw(
     parser: EventParser,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
-    """Raw chunks, decoded by a parser that stands where they begin; as `decode_chunks`."""
+    """Yield raw chunks decoded, by a parser that stands where they begin; raise as
+    `decode_chunks`."""
     for raw in chunks:
         info, chunk = parser.decode_chunk(raw)
         size_bytes, failure = raw.size_bytes, info.failure
@@ -94,7 +111,7 @@ def decode_raw(
 
 
 def files_config(paths: Sequence[PathLike], skip_events: Sequence[str] = ()) -> InstanceConfig:
-    """The configuration of a source of these files. Raises ConfigError."""
+    """Return the configuration of a source of these files. Raises ConfigError."""
     if not paths:
         raise ConfigError("no binlog file given")
     given = {"files": [str(path) for path in paths], "skip_events": tuple(skip_events)}
@@ -108,7 +125,7 @@ def files_config(paths: Sequence[PathLike], skip_events: Sequence[str] = ()) -> 
 def new_parser(
     schema_sql: PathLike | None = None, lower_case_table_names: int | None = None
 ) -> EventParser:
-    """A parser that stands at the beginning of files (see decode_chunks). Raises ConfigError."""
+    """Return a parser that stands at the beginning of files (FileOptions). Raises ConfigError."""
     sql = ""
     if schema_sql is not None:
         try:
@@ -125,28 +142,19 @@ def decode_batches(
     paths: Sequence[PathLike],
     *,
     tables: str = ALL_TABLES,
-    schema_sql: PathLike | None = None,
-    lower_case_table_names: int | None = None,
-    skip_events: Sequence[str] = (),
     json_diff: bool = False,
-    on_bytes: Callable[[int], None] | None = None,
+    **reading: Unpack[FileOptions],
 ) -> Iterator[list[pa.RecordBatch]]:
-    """The batches of `decode_files`, chunk by chunk: rows of two tables that lie mixed in the log
-    are in one list, and none behind it comes before them."""
-    decoded = decode_chunks(
-        paths,
-        schema_sql=schema_sql,
-        lower_case_table_names=lower_case_table_names,
-        skip_events=skip_events,
-        on_bytes=on_bytes,
-    )
-    yield from batches_of(decoded, tables, json_diff)
+    """Yield the batches of `decode_files`, a list for each chunk: rows of two tables that are mixed
+    in the log are in one list, and all of it comes before the next list."""
+    yield from batches_of(decode_chunks(paths, **reading), tables, json_diff)
 
 
 def batches_of(
     decoded: Iterable[tuple[ChunkInfo, DecodedChunk]], tables: str, json_diff: bool
 ) -> Iterator[list[pa.RecordBatch]]:
-    """The batches of decoded chunks, chunk by chunk; the first one begins between transactions."""
+    """Yield the batches of decoded chunks, a list for each chunk; the first one begins between
+    transactions."""
     wanted, transactions = TableFilter(tables), OpenTransactions()
     for info, chunk in decoded:
         admitted = info.admitted_tables(wanted.admits)
@@ -165,27 +173,16 @@ def decode_files(
     paths: Sequence[PathLike],
     *,
     tables: str = ALL_TABLES,
-    schema_sql: PathLike | None = None,
-    lower_case_table_names: int | None = None,
-    skip_events: Sequence[str] = (),
     json_diff: bool = False,
-    on_bytes: Callable[[int], None] | None = None,
+    **reading: Unpack[FileOptions],
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of binlog files: one table version each, rows in log order; and one for each
-    change of a table as a whole, such as TRUNCATE (docs/reference/types.md).
+    """Yield Arrow batches of binlog files: one table version each, rows in log order; and one for
+    each change of a table as a whole, such as TRUNCATE (docs/reference/types.md).
 
     `tables` is Canal's regex list over `schema.table`; `json_diff` adds a column with the diffs of
-    partial JSON updates; the others as in `decode_chunks`, which also says what is raised.
+    partial JSON updates; the others are those of FileOptions. Raises what `decode_chunks` raises.
     """
-    for batches in decode_batches(
-        paths,
-        tables=tables,
-        schema_sql=schema_sql,
-        lower_case_table_names=lower_case_table_names,
-        skip_events=skip_events,
-        json_diff=json_diff,
-        on_bytes=on_bytes,
-    ):
+    for batches in decode_batches(paths, tables=tables, json_diff=json_diff, **reading):
         yield from batches
         del batches  # their memory is the next ones'
 
@@ -194,28 +191,21 @@ def decode_entries(
     paths: Sequence[PathLike],
     *,
     tables: str = ALL_TABLES,
-    schema_sql: PathLike | None = None,
-    lower_case_table_names: int | None = None,
-    skip_events: Sequence[str] = (),
     time_zone: str = "UTC",
     gtid: bool = False,
     gtid_set: str = "",
-    on_bytes: Callable[[int], None] | None = None,
+    **reading: Unpack[FileOptions],
 ) -> Iterator[bytes]:
-    """Canal entries of binlog files: varint length + `Entry`, one after the other, in pieces of
-    whole entries.
+    """Yield Canal entries of binlog files: varint length + `Entry`, one after the other, in pieces
+    of whole entries.
 
-    `gtid` adds Canal's GTID fields; header.gtid is `gtid_set` and the transactions since.
+    `tables` is Canal's regex list over `schema.table`; `time_zone` is that in which TIMESTAMP is
+    printed. `gtid` adds Canal's GTID fields; header.gtid is `gtid_set` and the transactions since.
+    The others are those of FileOptions. Raises what `decode_chunks` raises.
     """
     wanted = TableFilter(tables)
     executed = gtid_set
-    for info, chunk in decode_chunks(
-        paths,
-        schema_sql=schema_sql,
-        lower_case_table_names=lower_case_table_names,
-        skip_events=skip_events,
-        on_bytes=on_bytes,
-    ):
+    for info, chunk in decode_chunks(paths, **reading):
         mask = info.admitted(wanted.admits)
         count = chunk.layout.event_count
         yield from delimited_pieces(
@@ -233,26 +223,17 @@ def decode_messages(
     batch_entries: int = 50,
     as_entries: bool = False,
     tables: str = ALL_TABLES,
-    schema_sql: PathLike | None = None,
-    lower_case_table_names: int | None = None,
-    skip_events: Sequence[str] = (),
     gtid_set: str = "",
-    on_bytes: Callable[[int], None] | None = None,
+    **reading: Unpack[FileOptions],
 ) -> Iterator[bytes]:
-    """What Canal would send to a message queue, as JSON lines (views/message_lines.py): batches of
-    so many entries, as FlatMessages or, `as_entries`, in protobuf.
+    """Yield what Canal would send to a message queue, as JSON lines (views/message_lines.py):
+    batches of so many entries, as FlatMessages or, `as_entries`, in protobuf.
 
     The other parameters are those of `decode_entries`; time zone and GTIDs are in `options`.
     """
     wanted = TableFilter(tables)
     lines, executed = MessageLines(options, batch_entries, as_entries=as_entries), gtid_set
-    for info, chunk in decode_chunks(
-        paths,
-        schema_sql=schema_sql,
-        lower_case_table_names=lower_case_table_names,
-        skip_events=skip_events,
-        on_bytes=on_bytes,
-    ):
+    for info, chunk in decode_chunks(paths, **reading):
         yield from lines.add(chunk, info.admitted(wanted.admits), executed)
         if options.gtid:
             executed = gtid_set_after(executed, info.gtids)

@@ -1,4 +1,5 @@
-"""From walked events to a ParsedChunk: tables resolved, queries classified, in the log's order.
+"""Assemble walked events into a ParsedChunk: tables resolved, queries classified, in the log's
+order.
 
 Who knows schemas and SQL hands in two functions; here is only how their answers are put together.
 An error of theirs (a DecodeError) ends the chunk at the event that it concerns; anything else
@@ -27,7 +28,7 @@ from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import query as q
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing import table_maps as m
 from ray_canal.kernels.rows.records import number_tables
 from ray_canal.model.canal_types import QUERY, ROWDATA
 from ray_canal.model.table_meta import TableMeta
@@ -35,7 +36,7 @@ from ray_canal.types.charsets import decode_text
 
 
 class Without(Enum):
-    """Why a table's rows need no schema."""
+    """Reasons why a table's rows need no schema."""
 
     KEPT_ASIDE = auto()
     """Its events are left out: they are kept elsewhere."""
@@ -110,7 +111,7 @@ def _parsed_table_map(body: bytes, id_bytes: int, mariadb: bool) -> TableMap:
 def _table(
     raw: RawChunk, walked: Walked, number: int, position: int, resolve: Resolve
 ) -> TableVersion | Without:
-    start, end = (int(walked.maps[k, number]) for k in (w.M_START, w.M_END))
+    start, end = (int(walked.maps[k, number]) for k in (m.M_START, m.M_END))
     body = raw.data[start - walked.id_bytes : end].tobytes()
     table_map = _parsed_table_map(body, walked.id_bytes, raw.head.flavor == FLAVOR_MARIADB)
     meta = resolve(table_map, position)

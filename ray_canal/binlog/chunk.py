@@ -186,13 +186,13 @@ class SkippedEvent(NamedTuple):
     letter: bytes = b""
 
     def told(self, journal_name: str) -> str:
-        """It, for people."""
+        """Return the event as a line for people."""
         place = f"{journal_name}:{self.position}"
         return f"{self.name} at {place}, {self.size_bytes} bytes ({self.reason})"
 
 
 class ColumnLayout(NamedTuple):
-    """Where one column's buffers lie in the arena: offsets in bytes; -1 where there is none."""
+    """Offsets of one column's buffers in the arena, in bytes; -1 if there is none."""
 
     code: int  # kernels/base/codes.py
     validity: int  # bitmap, bit set = not NULL (Arrow's); always there
@@ -312,19 +312,19 @@ class ChunkInfo:
         return _info, (pickle.dumps(rest, protocol=5), *buffers, self.pieces)
 
     def admitted(self, admits: Callable[[str, str], bool]) -> Bools:
-        """Which entries a filter over (schema, table) lets through. Entries of no table (BEGIN,
+        """Return which entries a filter over (schema, table) admits. Entries of no table (BEGIN,
         END, a statement) pass."""
         return self.entries_of(self.admitted_tables(admits))
 
     def admitted_tables(self, admits: Callable[[str, str], bool]) -> list[bool]:
-        """Which of `tables` it lets through."""
+        """Return which of `tables` a filter admits."""
         passes = [not table or admits(schema, table) for schema, table in self.tables]
         for index, schema, table in self.renamed:
             passes[index] = passes[index] or admits(schema, table)
         return passes
 
     def entries_of(self, passes: Sequence[bool]) -> Bools:
-        """Which entries are of these tables, or of none."""
+        """Return which entries are of these tables, or of none."""
         if all(passes):
             return np.ones(len(self.entries), np.bool_)
         mask: Bools = np.array([*passes, True], np.bool_)[self.entries["table"]]
@@ -352,7 +352,7 @@ def _decoded(layout: bytes, *pieces: Any) -> DecodedChunk:
 
 
 class _Span:
-    """Arrays of bytes that lie one behind the other, for numpy to take as one that keeps them."""
+    """Contiguous arrays of bytes, which numpy takes as one array that keeps them alive."""
 
     def __init__(self, arrays: list[Bytes]) -> None:
         self._arrays = arrays
@@ -363,7 +363,8 @@ class _Span:
 
 
 def joined(arrays: list[Bytes]) -> Bytes:
-    """The arrays one behind the other: no copy where they lie so, as in Ray's object store."""
+    """Return the arrays as one: without a copy where they are contiguous, as in Ray's object
+    store."""
     if len(arrays) == 1:
         return arrays[0]
     starts = np.array([each.__array_interface__["data"][0] for each in arrays], np.int64)

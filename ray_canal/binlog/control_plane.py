@@ -1,5 +1,5 @@
-"""What the store and the views need of a chunk's entries beside its columns: small records, tables
-by name, and what statements do to tables as a whole."""
+"""Make what the store and the views need of a chunk's entries other than columns: small records,
+tables by name, and what statements do to tables as a whole."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class ChunkCutter:
 
     @property
     def is_between(self) -> bool:
-        """Whether the next event begins a transaction, or stands alone."""
+        """True if the next event begins a transaction, or stands alone."""
         return not self.in_transaction and not self._carry[0, 1]
 
     @property
@@ -126,12 +126,12 @@ class ChunkCutter:
 
     @property
     def pending_bytes(self) -> int:
-        """Whole, walked events that `flush` would give."""
+        """Bytes of whole, scanned events that `flush` would return."""
         return int(self._state[walk.AT]) - self._start - self._carried_bytes
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes behind the last whole event (call after `next` has returned None)."""
+        """Bytes after the last whole event (call after `next` has returned None)."""
         return self._filled - int(self._state[walk.AT])
 
     def begin_file(self, journal_name: str, position: int = BINLOG_START) -> None:
@@ -147,7 +147,8 @@ class ChunkCutter:
 
     def set_format(self, event: bytes) -> None:
         """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent;
-        PositionNotFound: it is another file's of the name of the one that was read so far."""
+        PositionNotFound: it belongs to another file with the name of the one that was read so
+        far."""
         try:
             told = parse_format_description(event)
         except DecodeError as error:
@@ -185,17 +186,18 @@ class ChunkCutter:
 
     @property
     def rest_bytes(self) -> int:
-        """So many more fill the chunk and a little of the next one. Who gives no more at once has
-        little of it copied into the next one's buffer."""
+        """Bytes that fill the chunk and a little of the next one. If no more arrive at once, little
+        is copied into the next one's buffer."""
         return max(self._full_at - self._filled, 0) + _SMALL_TAIL_BYTES
 
     @property
     def _full_at(self) -> int:
-        """Where in the buffer the chunk is full."""
+        """Return the offset in the buffer at which the chunk is full."""
         return self._start + self._carried_bytes + self.chunk_bytes
 
     def commit(self, size: int, received_at: float = 0.0) -> None:
-        """`size` bytes of the reserved view were filled at `received_at` (time.time())."""
+        """Take `size` bytes that were written to the reserved view at `received_at`
+        (time.time())."""
         if not self._received_at:
             self._received_at = received_at
         self._filled += size
@@ -256,7 +258,7 @@ class ChunkCutter:
         return piece
 
     def _cut(self) -> RawChunk | None:
-        """None: the chunk has compressed events, and there is nothing in them."""
+        """Cut a chunk off; return None if its compressed events turn out empty."""
         state = self._state
         at, start = int(state[walk.AT]), self._start
         data = self._buffer[start:at]
@@ -296,7 +298,7 @@ class ChunkCutter:
         return chunk
 
     def _skips_here(self) -> tuple[int, ...]:
-        """Of the chunk that is cut."""
+        """Return the skipped places of the chunk that is cut."""
         here = range(self._head_position, self.position)
         return tuple(at for name, at in self._skips if name == self.journal_name and at in here)
 
@@ -353,7 +355,7 @@ class ChunkCutter:
     # ---- rare events
 
     def _handle(self, code: int) -> None:
-        """Deal with what `scan` stopped at while no event is pending."""
+        """Handle the event that `scan` stopped at, while no event is pending."""
         state = self._state
         at = int(state[walk.AT])
         if code == walk.GAP:

@@ -1,7 +1,5 @@
-"""The door of the hot room: a raw chunk and its parse in, columns out. Stateless, and it does not
-raise for bad bytes: the first event that cannot be decoded becomes ChunkInfo.failure, all before it
-come out.
-"""
+"""Decode a raw chunk and its parse into columns. Stateless, and it does not raise for bad bytes:
+the first event that cannot be decoded becomes ChunkInfo.failure, and all before it come out."""
 
 from __future__ import annotations
 
@@ -41,6 +39,7 @@ from ray_canal.kernels.json.column import fill_json
 from ray_canal.kernels.rows import fill as f
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.arrays import ColumnArrays
 from ray_canal.kernels.rows.inflate import fill_inflated
 from ray_canal.kernels.rows.records import place_rows
 from ray_canal.kernels.rows.regions import place_tables
@@ -156,7 +155,8 @@ def _without(
     skips: tuple[int, ...],
     letter: bytes,
 ) -> ParsedChunk:
-    """The parse with an event that moves cursors, no more: its rows cannot be read."""
+    """Return the parse with an event whose rows cannot be read reduced to one that moves
+    cursors."""
     events = parsed.events.copy()
     event = events[number]
     skipped = SkippedEvent(
@@ -226,7 +226,7 @@ def _fill(work: Work, count: int) -> DecodedChunk:
 
 
 def _add_diffs(work: Work, deferred: Int64s, arena: Bytes, layouts: list[TableLayout]) -> Bytes:
-    """Put the texts of JSON diffs behind the arena, and their places into the tables' layouts."""
+    """Put the texts of JSON diffs after the arena, and their places into the tables' layouts."""
     lines = work.partial
     if not lines.size:
         return arena
@@ -249,7 +249,7 @@ def _add_diffs(work: Work, deferred: Int64s, arena: Bytes, layouts: list[TableLa
 
 
 def _refuse_giant(work: Work, arena_bytes: int) -> None:
-    """Before the memory is asked for: some event's rows would take too much of it."""
+    """Raise RowsFailure if some event's rows would take too much memory, before it is allocated."""
     if arena_bytes <= ARENA_FREE_BYTES + ARENA_FACTOR_MAX * work.raw.data.size:
         return
     slots = work.heads[:, r.ROWS] * work.shape[work.events[:, r.E_TABLE], r.S_COLUMNS]
@@ -265,38 +265,38 @@ def _refuse_giant(work: Work, arena_bytes: int) -> None:
 
 
 def _fill_columns(work: Work, arena: Bytes, texts_at: int) -> tuple[Int64s, int]:
-    """Fill the columns, those of JSON and compressed values from `texts_at` on. (Where such values
-    lie in the chunk, where the last column ends.)"""
+    """Fill the columns, those of JSON and compressed values from `texts_at` on; return (where such
+    values lie in the chunk, where the last column ends)."""
     noted = _noted_columns(work)
     deferred = np.full((sum(column.rows for column in noted), 2), -1, np.int64)
-    fill: Any = f.fill_partial_rows if work.any_partial else f.fill_rows
-    code, k = fill(
-        read_only(work.raw.data),
-        work.events,
-        work.heads,
-        work.shape,
-        work.plan.reshape(-1),
-        charset_tables(),
-        work.dest.reshape(-1),
-        deferred.reshape(-1),
-        np.empty(max(_CELLS_MIN, 2 * int(work.shape[:, r.S_COLUMNS].max(initial=0))), np.int64),
-        arena,
+    arrays = ColumnArrays(
+        source=read_only(work.raw.data),
+        plan=work.plan.reshape(-1),
+        tables=charset_tables(),
+        dest=work.dest.reshape(-1),
+        deferred=deferred.reshape(-1),
+        cells=np.empty(
+            max(_CELLS_MIN, 2 * int(work.shape[:, r.S_COLUMNS].max(initial=0))), np.int64
+        ),
+        arena=arena,
     )
+    fill: Any = f.fill_partial_rows if work.any_partial else f.fill_rows
+    code, k = fill(tuple(arrays), (work.events, work.heads, work.shape))
     if code < 0:
         raise failed(work, code, k)
     end = texts_at
     for column in noted:
-        end = _fill_noted(work, column, arena, deferred, end)
+        end = _fill_noted(work, column, arrays, end)
     f.close_tables(work.shape, work.plan.reshape(-1), work.dest.reshape(-1), arena)
     if has_broken_text(work.plan, work.shape, work.dest, arena):
         raise _BrokenText
     return deferred, end
 
 
-def _fill_noted(work: Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: int) -> int:
-    """Fill such a column from `at` on; where the next one may begin."""
+def _fill_noted(work: Work, noted: _Noted, arrays: ColumnArrays, at: int) -> int:
+    """Fill such a column from `at` on; return where the next one may begin."""
     table, column, base, rows = noted
-    source, dest = read_only(work.raw.data), work.dest[column, base : base + wire.DEST_FIELDS]
+    arena, dest = arrays.arena, work.dest[column, base : base + wire.DEST_FIELDS]
     dest[wire.DATA] = at
     dest[wire.DATA_END] = at + work.sizes[column, base // wire.DEST_FIELDS]
     if work.plan[column, wire.WIRE] == wire.READ_JSON:
@@ -306,16 +306,14 @@ def _fill_noted(work: Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: i
         meta = work.parsed.tables[table].meta
         name = meta.columns[column - int(work.shape[table, r.S_FIRST])].name
         named = np.frombuffer(name.encode("utf-8"), np.uint8)
-        code, row = fill_json(source, column, base, rows, work.dest, deferred, alone, named, arena)
+        code, row = fill_json(tuple(arrays), column, base, rows, alone, named)
         if code == wire.JSON_SPACE:
             raise _MoreRoom
         if code >= 0:
             row = broken_row(work.dest[column], base, rows, arena)
             code = wire.BAD_JSON if row >= 0 else code
     else:
-        code, row = fill_inflated(
-            source, work.plan, column, base, rows, charset_tables(), work.dest, deferred, arena
-        )
+        code, row = fill_inflated(tuple(arrays), column, base, rows)
     if code < 0:
         raise failed_row(work, arena, code, column, row)
     dest[wire.DATA_END] = at + dest[wire.USED]
@@ -323,7 +321,7 @@ def _fill_noted(work: Work, noted: _Noted, arena: Bytes, deferred: Int64s, at: i
 
 
 def _noted_columns(work: Work) -> list[_Noted]:
-    """Those that have rows."""
+    """Return the columns of JSON and compressed values that have rows."""
     found = []
     lines = 0
     for column in np.flatnonzero(work.plan[:, wire.WIRE] >= wire.READ_JSON).tolist():
@@ -339,7 +337,7 @@ def _noted_columns(work: Work) -> list[_Noted]:
 
 
 def _write(arena: Bytes, at: int, records: Records) -> None:
-    """Also zeroes the gap behind them: what the memory held before must not travel."""
+    """Write records and zero the gap after them: what the memory held before must not be sent."""
     end = at + records.nbytes
     source = np.ascontiguousarray(records)
     arena[at:end] = np.ndarray((records.nbytes,), np.uint8, source.data)

@@ -29,7 +29,8 @@ _HEARTBEAT_POSITION = 2
 
 @dataclass(frozen=True, slots=True)
 class EventHeader:
-    """`timestamp` in seconds, `length` with header and checksum, `log_position` the event's end."""
+    """Header of an event: `timestamp` in seconds, `length` with header and checksum, `log_position`
+    the event's end."""
 
     timestamp: int
     type_code: int
@@ -41,8 +42,8 @@ class EventHeader:
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """`post_header_bytes`: length of each event type's fixed part, index = type - 1. `created_s`:
-    when the server made the file."""
+    """Format of a file's events: `post_header_bytes` has the length of each type's fixed part, at
+    type - 1; `created_s`: when the server made the file."""
 
     server_version: str
     flavor: str
@@ -53,7 +54,8 @@ class FormatDescription:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`charset` is the session's character_set_client, in which `sql` was written."""
+    """A QUERY event's statement; `charset` is the session's character_set_client, in which `sql`
+    was written."""
 
     thread_id: int
     error_code: int
@@ -83,7 +85,7 @@ def parse_header(data: bytes) -> EventHeader:
 
 
 def version_numbers(server_version: str) -> tuple[int, ...]:
-    """(8, 0, 36) of "8.0.36-log"."""
+    """Return (8, 0, 36) for "8.0.36-log"."""
     numbers = []
     for part in server_version.split("-")[0].split(".")[:3]:
         digits = "".join(c for c in part if c in "0123456789")
@@ -172,8 +174,8 @@ _STATUS_TIME_ZONE, _STATUS_CATALOG_NZ = 5, 6
 
 
 def _session(status: bytes) -> tuple[str, str, int]:
-    """(character_set_client, collation_server's character set, sql_mode) of a query's status
-    variables; utf8mb4, nothing and 0 where they are not said."""
+    """Return (character_set_client, collation_server's character set, sql_mode) of a query's status
+    variables; utf8mb4, nothing and 0 where they are missing."""
     charset, server_charset, sql_mode = "utf8mb4", "", 0
     at = 0
     while at + 1 < len(status):
@@ -196,7 +198,8 @@ def _session(status: bytes) -> tuple[str, str, int]:
 
 
 def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:
-    """(offset, header, whole event) of a small binlog file, unchecked: for tests and tools."""
+    """Yield (offset, header, whole event) of a small binlog file, unchecked: for tests and
+    tools."""
     data = Path(path).read_bytes()
     at = len(MAGIC)
     while at < len(data):

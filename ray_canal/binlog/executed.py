@@ -1,4 +1,4 @@
-"""Which transactions are executed once those of a chunk are: GTID sets, chunk by chunk."""
+"""Compute the set of executed transactions after those of a chunk: GTID sets, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _with_runs(before: str, named: Records, starts: Int64s) -> str:
 
 
 def _run_starts(named: Records) -> Int64s:
-    """Where runs of one source and tag with rising numbers begin."""
+    """Return where runs of one source and tag with rising numbers begin."""
     goes_on = np.diff(named["gno"]) == 1
     for field in ("sid", "tag"):
         words = np.ascontiguousarray(named[field]).view(np.uint64).reshape(len(named), -1)

@@ -116,7 +116,7 @@ class _Opener:
                 self._size += part.size
 
     def _frame(self, event: Bytes, inner: int, size: int) -> Bytes:
-        """What stands before `size` bytes of events that were in a compressed one."""
+        """Return the frame before `size` bytes of events that were compressed."""
         timestamp, _, server_id, length, log_position, flags = _HEADER.unpack_from(event.tobytes())
         header = _HEADER.pack(
             timestamp,
@@ -132,7 +132,7 @@ class _Opener:
     # ---- chunks
 
     def cut(self, end_position: int) -> RawChunk | None:
-        """What has been opened since the last cut; None: nothing."""
+        """Return the events that were opened since the last cut; None if there are none."""
         if not self._size:
             return None
         head = replace(self._head, end_position=end_position, events=0, gtids=0)
@@ -180,7 +180,7 @@ class _Opener:
 
 @dataclass(frozen=True, slots=True)
 class _Payload:
-    """`size`: bytes when decompressed."""
+    """A compressed payload; `size`: bytes when decompressed."""
 
     data: Bytes
     compression: int

@@ -1,4 +1,4 @@
-"""The diffs of a chunk's partial JSON values, as texts behind the arena.
+"""Write the diffs of a chunk's partial JSON values as texts after the arena.
 
 Few chunks have any (PARTIAL_UPDATE_ROWS events), and the size of the texts is known when they are
 written; so they are no part of the arena's sketch, and the arena is copied once to append them.
@@ -23,7 +23,8 @@ _FIRST_BYTES = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class DiffTexts:
-    """One table's: a text `{"column": [diffs], …}` for each row, valid where the bit is set."""
+    """Texts of one table's diffs: `{"column": [diffs], …}` for each row, valid where the bit is
+    set."""
 
     data: Bytes
     offsets: Int32s
@@ -38,13 +39,12 @@ def diff_texts(
     keys = [json.dumps(name, ensure_ascii=False).encode() + b": " for name in names]
     ends = np.cumsum([len(key) for key in keys])
     prefixes = np.frombuffer(b"".join(keys), np.uint8)
+    notes = dest[lines, wire.DEST_FIELDS + wire.DEFERRED]
     room = _FIRST_BYTES
     while True:
         data, offsets = np.empty(room, np.uint8), np.zeros(rows + 1, np.int32)
         bits = np.zeros((rows + 7) // 8, np.uint8)
-        used, row = write_diffs(
-            source, lines, rows, dest, deferred, prefixes, ends, data, offsets, bits
-        )
+        used, row = write_diffs(source, notes, deferred, prefixes, ends, data, offsets, bits)
         if used >= 0:
             return DiffTexts(data[:used], offsets, bits)
         if used != wire.JSON_SPACE:
@@ -53,7 +53,7 @@ def diff_texts(
 
 
 def append(arena: Bytes, texts: Sequence[DiffTexts]) -> tuple[Bytes, list[ColumnLayout]]:
-    """The arena with the texts behind it, and where they lie."""
+    """Return the arena with the texts after it, and their places."""
     parts: list[Bytes] = [arena]
     size = arena.size
     layouts = []

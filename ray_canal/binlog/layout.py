@@ -1,4 +1,4 @@
-"""Laying out a decoded chunk's arena: which region begins where, every one at a multiple of 64."""
+"""Lay out a decoded chunk's arena: the regions' offsets, each a multiple of 64."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ray_canal.model.table_meta import TableMeta
 
 
 def aligned(size_bytes: int) -> int:
-    """So many bytes, and what is left to the next region."""
+    """Round a size up to the next region."""
     return -(-size_bytes // codes.ALIGNMENT_BYTES) * codes.ALIGNMENT_BYTES
 
 
 class ArenaSketch:
-    """Hands out regions of an arena that does not exist yet."""
+    """An arena that is not allocated yet, of which regions are taken."""
 
     __slots__ = ("size_bytes",)
 
@@ -34,8 +34,8 @@ class ArenaSketch:
 
 
 def table_layout(meta: TableMeta, plan: Plan, shape: Int64s, dest: Int64s) -> TableLayout:
-    """The finished layout, after the kernel has filled the columns: `shape` is the table's line,
-    `dest` its columns'."""
+    """Return a table's finished layout, after the kernel has filled the columns: `shape` is the
+    table's line, `dest` its columns'."""
     count, row_event = int(shape[rows.S_ROWS]), int(shape[rows.S_ROW_EVENT])
     shown = len(meta.columns)  # hidden ones are behind them
 

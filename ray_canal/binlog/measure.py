@@ -1,6 +1,5 @@
-"""The count pass of decoding: what rows a chunk has, how much room their columns take, and which
-event is to blame where that fails.
-"""
+"""Count a chunk's rows and the room of their columns, the first pass of decoding; name the event to
+blame where that fails."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.arrays import MeasureArrays
 from ray_canal.kernels.rows.records import row_events
 from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.types.charset_tables import tables as charset_tables
@@ -49,7 +49,7 @@ class RowsFailure(Exception):
 
 @dataclass(slots=True)
 class Work:
-    """One attempt's arrays; kernels/rows/rows.py says what lies in them."""
+    """Arrays of one attempt at decoding; kernels/rows/rows.py has their fields."""
 
     raw: RawChunk
     parsed: ParsedChunk
@@ -71,17 +71,14 @@ def measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_te
     if mend_text:
         read_by_character(work.plan)
     id_bytes = table_id_bytes(raw.head.post_header_bytes)
-    code, k = r.count_rows(
-        read_only(raw.data),
-        work.events,
-        id_bytes,
-        work.shape,
-        work.plan.reshape(-1),
-        charset_tables(),
-        work.heads,
-        work.sizes.reshape(-1),
-        factor,
+    arrays = MeasureArrays(
+        source=read_only(raw.data),
+        plan=work.plan.reshape(-1),
+        tables=charset_tables(),
+        sizes=work.sizes.reshape(-1),
+        json_factor=factor,
     )
+    code, k = r.count_rows(tuple(arrays), work.events, id_bytes, work.shape, work.heads)
     if code < 0:
         raise failed(work, code, k)
     # What diffs make of a value is not longer than both.

@@ -1,4 +1,4 @@
-"""Which transaction is open behind a chunk, from infos alone, in the log's order."""
+"""Follow which transaction is open after each chunk, from infos alone, in the log's order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def closing_entries(info: ChunkInfo) -> Int64s:
 
 
 def begins(info: ChunkInfo, entries: Int64s) -> Int64s:
-    """Where the transactions of these entries begin: at their GTID events, else at the entries
-    themselves, which are then the first of theirs."""
+    """Return where the transactions of these entries begin: at their GTID events, else at the
+    entries themselves, which are then their first."""
     first = info.entries[entries]
     positions = first["position"].astype(np.int64)
     if len(info.gtids):
@@ -26,7 +26,8 @@ def begins(info: ChunkInfo, entries: Int64s) -> Int64s:
 
 
 class OpenTransactions:
-    """Follows a log, chunk by chunk. `now`: the transaction that is open at its present end."""
+    """Open transactions of a log, chunk by chunk. `now`: the one that is open at the log's present
+    end."""
 
     def __init__(self) -> None:
         self.now: OpenTransaction | None = None
@@ -49,7 +50,7 @@ class OpenTransactions:
 
 
 def _open_from(info: ChunkInfo, first: int, before: OpenTransaction | None) -> OpenTransaction:
-    """The transaction of entry `first` and those behind it, which began `before` the chunk."""
+    """Return the transaction of entry `first` and later ones, which began `before` the chunk."""
     entries = info.entries[first:]
     if before is None:
         before = OpenTransaction(int(begins(info, np.array([first]))[0]), 0, ())

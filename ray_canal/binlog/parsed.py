@@ -1,5 +1,4 @@
-"""What stands between a raw chunk and its columns: headers walked, tables resolved, queries
-classified.
+"""Records between a raw chunk and its columns: headers walked, tables resolved, queries classified.
 
 schema/event_parser.py makes a ParsedChunk through binlog/assemble.py; binlog/decode.py turns it,
 with the raw bytes, into columns. It is small (arrays, a few strings), so it travels to a decode

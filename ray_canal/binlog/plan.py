@@ -25,7 +25,7 @@ from ray_canal.types.registry import may_be, plan_line
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """`lines`: int64[columns, wire.PLAN_FIELDS], of hidden columns, too."""
+    """Plan of a table: `lines` is int64[columns, wire.PLAN_FIELDS], of hidden columns, too."""
 
     lines: Int64s
     codes: tuple[int, ...]

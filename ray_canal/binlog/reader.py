@@ -6,7 +6,8 @@ from ray_canal.errors import CorruptEvent
 
 
 class Reader:
-    """Takes bytes from the front; CorruptEvent, naming `what`, where there are too few."""
+    """A cursor that takes bytes from the front. Raises CorruptEvent, naming `what`, if there are
+    too few."""
 
     __slots__ = ("_at", "_data", "_what")
 
@@ -29,11 +30,11 @@ class Reader:
         self.take(count)
 
     def integer(self, count: int) -> int:
-        """Little-endian, unsigned."""
+        """Take a little-endian, unsigned integer."""
         return int.from_bytes(self.take(count), "little")
 
     def packed(self) -> int:
-        """MySQL's length-encoded integer."""
+        """Take MySQL's length-encoded integer."""
         first = self.integer(1)
         if first < 251:
             return first

@@ -1,4 +1,4 @@
-"""INTVAR, RAND and USER_VAR events as the SET statements that Canal prints.
+"""Print INTVAR, RAND and USER_VAR events as SET statements, as Canal does.
 
 They say what the statement behind them was run with, where the log has statements, not rows.
 

@@ -65,8 +65,8 @@ _HASH_NAME = re.compile(r"DB_ROW_HASH_[1-9]\d*")
 
 
 def parse_table_map(body: bytes, id_bytes: int = 6, mariadb: bool = False) -> TableMap:
-    """From an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION says that TABLE_MAP has 6 fixed
-    bytes. Columns with a character set include VECTOR in MySQL, geometry in MariaDB."""
+    """Parse an event's body; `id_bytes` is 4 if FORMAT_DESCRIPTION gives TABLE_MAP 6 fixed bytes.
+    Columns with a character set include VECTOR in MySQL, geometry in MariaDB."""
     reader = Reader(body, "TABLE_MAP")
     table_id = reader.integer(id_bytes)
     reader.skip(2)
@@ -141,8 +141,8 @@ def _optional(reader: Reader, kinds: tuple[int, ...], mariadb: bool) -> dict[str
 
 
 def _hashes(kinds: tuple[int, ...], names: tuple[str, ...]) -> int:
-    """How many columns at the end have the type and the name that MariaDB gives to the hidden ones
-    of its long unique keys."""
+    """Count the columns at the end that have type and name of MariaDB's hidden ones for long unique
+    keys."""
     count = 0
     for kind, name in zip(reversed(kinds), reversed(names), strict=True):
         if kind != mysql.LONGLONG or not _HASH_NAME.fullmatch(name):

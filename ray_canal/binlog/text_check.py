@@ -1,4 +1,4 @@
-"""Text that is taken over as it is must be the UTF-8 that its column says it is.
+"""Check that text that is copied is the UTF-8 that its column says it is.
 
 Servers refuse other text, but for what old ones took, so it is rare: columns are checked when they
 are filled, and a chunk with broken text is decoded once more, character by character, where each
@@ -24,7 +24,7 @@ def read_by_character(plan: Int64s) -> None:
 
 
 def has_broken_text(plan: Int64s, shape: Int64s, dest: Int64s, arena: Bytes) -> bool:
-    """Whether any column of text, all of them filled, has a value that is not UTF-8."""
+    """Tell if any column of text, all of them filled, has a value that is not UTF-8."""
     return bool(has_broken_column(plan, shape, dest, arena))
 
 

@@ -1,5 +1,5 @@
-"""The last transactions before a place, by what they hold: how a cursor finds its place in another
-server's log where neither GTIDs nor commit times name a transaction.
+"""Identify the last transactions before a place by their content: how a cursor finds its place in
+another server's log where neither GTIDs nor commit times name a transaction.
 
 A trail is the text of their digests, oldest first. kernels/framing/digest.py says what a digest is;
 nothing here needs a kernel, as a destination's store keeps trails, too.
@@ -21,12 +21,12 @@ DIGEST_CHARACTERS = 16
 # As in kernels/framing/digest.py.
 PRIMES = (2147483647, 2147483629)
 BASES = (1103515245, 1664525013)
-BEHIND, FIRST, SECOND, BYTES, BEGINS = range(5)
+END, FIRST, SECOND, BYTES, BEGINS = range(5)
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Transactions that end in a chunk: the offset behind each, and their digests."""
+    """Transactions that end in a chunk: the offset after each, and their digests."""
 
     behind: Int64s
     digests: UInt64s
@@ -41,7 +41,7 @@ NONE_CLOSED = Closed(np.empty(0, np.int64), np.empty(0, np.uint64))
 
 
 class Folding:
-    """Puts the pieces of transactions together, chunk by chunk in the log's order."""
+    """Pieces of transactions, put together chunk by chunk in the log's order."""
 
     def __init__(self) -> None:
         self._open = (0, 0, 0)  # the two numbers, and how many bytes
@@ -58,11 +58,11 @@ class Folding:
             pieces[0, BYTES] += size
         last = pieces[-1]
         self._open = (0, 0, 0)
-        if not last[BEHIND]:
+        if not last[END]:
             self._open = (int(last[FIRST]), int(last[SECOND]), int(last[BYTES]))
-        ended = pieces[(pieces[:, BEHIND] > 0) & (pieces[:, BYTES] > 0)]
+        ended = pieces[(pieces[:, END] > 0) & (pieces[:, BYTES] > 0)]
         digests = ended[:, FIRST].astype(np.uint64) << np.uint64(32)
-        return Closed(ended[:, BEHIND], digests | ended[:, SECOND].astype(np.uint64))
+        return Closed(ended[:, END], digests | ended[:, SECOND].astype(np.uint64))
 
 
 def _joined(before: int, piece: Int64s, lane: int) -> int:
@@ -71,20 +71,20 @@ def _joined(before: int, piece: Int64s, lane: int) -> int:
 
 
 def extended(trail: str, digests: UInt64s) -> str:
-    """The trail behind these transactions."""
+    """Return the trail after these transactions."""
     more = "".join(f"{digest:016x}" for digest in digests[-TRAIL_MAX:].tolist())
     return (trail + more)[-TRAIL_MAX * DIGEST_CHARACTERS :] if more else trail
 
 
 def digests_of(trail: str) -> list[int]:
-    """Oldest first."""
+    """Return a trail's digests, oldest first."""
     size = DIGEST_CHARACTERS
     return [int(trail[at : at + size], 16) for at in range(0, len(trail), size)]
 
 
 def place_behind(trail: list[int], seen: list[int]) -> tuple[int, int] | None:
-    """Where reading goes on among transactions that were seen in another log: the index, and how
-    many of the trail come twice. None: none of the trail is there.
+    """Return where reading continues among transactions that were seen in another log: the index,
+    and how many of the trail come twice. None: none of the trail is there.
 
     It is behind the last one of the trail, or the latest one of which there is a trace. Of several
     that look alike it is the one before which most are as in the trail, then the first. If there
@@ -106,7 +106,7 @@ def place_behind(trail: list[int], seen: list[int]) -> tuple[int, int] | None:
 
 
 def _alike(trail: list[int], seen: list[int], end: int) -> int:
-    """How many transactions up to seen[end] are the trail's, counted from the end."""
+    """Count the transactions up to seen[end] that are the trail's, from the end."""
     count = 0
     while count < min(len(trail), end + 1) and trail[-1 - count] == seen[end - count]:
         count += 1

@@ -1,5 +1,4 @@
-"""The door to the walking kernel: a raw chunk's entries as arrays, its first bad event as an
-error."""
+"""Call the walking kernel: a raw chunk's entries as arrays, its first bad event as an error."""
 
 from __future__ import annotations
 
@@ -23,6 +22,7 @@ from ray_canal.binlog.packed_chunk import pack, single_event
 from ray_canal.errors import CorruptEvent, DecodeError, IncidentEvent, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.jit import read_only
+from ray_canal.kernels.framing import table_maps as m
 from ray_canal.kernels.framing import walk as w
 from ray_canal.kernels.framing.digest import PIECE_FIELDS, transaction_pieces
 from ray_canal.model.arrays import Bytes, Int64s, Records
@@ -134,7 +134,7 @@ def letter_of(raw: RawChunk, at: int, position: int) -> bytes:
 
 
 def _ignorable(data: Bytes, at: int, size_bytes: int, *, has_checksum: bool) -> Bytes:
-    """The data with the event at `at` marked as one that nobody need know."""
+    """Return the data with the event at `at` marked as ignorable."""
     data = data.copy()
     data[at + 4] = event_types.IGNORABLE
     data[at + 17] |= event_types.FLAG_IGNORABLE
@@ -146,7 +146,7 @@ def _ignorable(data: Bytes, at: int, size_bytes: int, *, has_checksum: bool) -> 
 
 
 def how_to_pass(error: DecodeError) -> DecodeError:
-    """The error with what lets its event pass."""
+    """Return the error with the setting that lets its event pass."""
     place = f"{error.journal_name}:{error.position}"
     error.args = (
         f"{error.args[0]}. To go on without this one event, and what it changed, set "
@@ -156,67 +156,71 @@ def how_to_pass(error: DecodeError) -> DecodeError:
 
 
 def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
-    """What was walked, the kernel's code, offset and type of the event that it ended at."""
+    """Return the walked events; the kernel's code, offset and type of the event that it ended
+    at."""
     id_bytes = table_id_bytes(head.post_header_bytes)
     # As counted where the chunk was cut (one GTID event may be carried), or else what most chunks
     # need; a chunk with more is counted first, and walked again.
     entries, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
     if head.events:
         entries, gtid_events = head.events, head.gtids + 1
+    start = w.Start(
+        carried=head.carried_bytes,
+        position=head.position,
+        in_transaction=int(head.in_transaction),
+        checksum=event_types.CHECKSUM_BYTES if head.has_checksum else 0,
+        mariadb=head.flavor == FLAVOR_MARIADB,
+        id_bytes=id_bytes,
+    )
     while True:
         size = 16
         while size < 2 * (table_maps + 1):
             size *= 2
-        events = np.empty(entries, EVENT)
+        events = np.empty(entries + 1, EVENT)
         bodies = np.empty((entries, 2), np.int64)
         questions = np.empty(1 + entries, np.int64)
         questions[0] = 0
         gtids = np.empty(gtid_events, GTID)
         seconds = np.empty(gtid_events, np.int64)
-        maps = np.empty((w.MAP_FIELDS, table_maps), np.int64)
-        code, at, entries, gtid_count, map_count, kind = w.walk(
-            data,
-            w.Start(
-                carried=head.carried_bytes,
-                position=head.position,
-                in_transaction=int(head.in_transaction),
-                checksum=event_types.CHECKSUM_BYTES if head.has_checksum else 0,
-                mariadb=head.flavor == FLAVOR_MARIADB,
-                id_bytes=id_bytes,
-            ),
-            w.Found(
-                events=events,
-                bodies=bodies.reshape(-1),
-                questions=questions,
-                gtids=np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
-                seconds=seconds,
-                maps=maps,
-            ),
-            w.TableIds(*np.full((4, size), -1, np.int64)),
+        maps = np.empty((m.MAP_FIELDS, table_maps), np.int64)
+        state = np.zeros(w.STATE_FIELDS, np.int64)
+        found = w.Found(
+            events=events,
+            bodies=bodies.reshape(-1),
+            questions=questions,
+            gtids=np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
+            seconds=seconds,
+            state=state,
         )
+        counts = np.zeros(m.COUNTS, np.int64)
+        slots, ids, active, since = np.full((4, size), -1, np.int64)
+        tables = m.TableMaps(maps, slots, ids, active, since, counts)
+        code, at, entries, kind = w.walk(data, tuple(start), tuple(found), tuple(tables))
         if code != w.NO_ROOM:
             break
         entries, gtid_events, table_maps = w.survey(data)
+    gtid_count = int(state[w.GTIDS])
     walked = Walked(
         events[:entries],
         bodies[:entries],
         questions[1 : 1 + int(questions[0])],
         gtids[:gtid_count],
         seconds[:gtid_count],
-        maps[:, :map_count],
+        maps[:, : int(counts[m.MAPS])],
         id_bytes,
     )
     return walked, code, at, kind
 
 
 def names_transactions(walked: Walked) -> bool:
-    """Whether GTIDs or commit times name them on any server."""
+    """Tell if GTIDs or commit times name the chunk's transactions on any server."""
     gtids = walked.gtids
     return bool((gtids["flavor"] != GTID_ANONYMOUS).any() or gtids["original_us"].any())
 
 
 def digest_pieces(raw: RawChunk, walked: Walked) -> Int64s:
-    """What the chunk has of each transaction: kernels/framing/digest.py, for binlog/trail.py."""
+    """Return the pieces of transactions that a chunk has (kernels/framing/digest.py), for
+    binlog/trail.py."""
     events, bodies, maps = walked.events, walked.bodies, walked.maps
     pieces = np.zeros((len(events) + 1, PIECE_FIELDS), np.int64)
     data = read_only(raw.data)

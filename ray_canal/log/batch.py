@@ -1,4 +1,4 @@
-"""What one get hands out of the log, and how it is put together from slots."""
+"""Make a batch, which one get hands out of the log, from slots."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ by `ready`.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from ray_canal.config import StoreConfig
@@ -24,14 +23,12 @@ from ray_canal.log.batch import Batch, Taken, batch_of, take
 from ray_canal.log.batch_ids import LastBatchIds
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.report import log_report
-from ray_canal.log.ring import Ring, Slot, index_bytes_max
+from ray_canal.log.ring import Ring, Slot
 from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.log.spilling import Spilling
 from ray_canal.log.subscriber import Mark, Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition
-
-_RESTORED_MAX = 16
-"""So many chunks that were read back from disk are kept; a get needs two at most."""
 
 
 class EventStore:
@@ -53,6 +50,7 @@ class EventStore:
         self._config = config
         self._spill_bytes = spill_bytes
         self._ring = Ring(config, start)
+        self._spilling = Spilling(self._ring, spill_bytes)
         self.payloads = self._ring.payloads
         self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
@@ -61,9 +59,6 @@ class EventStore:
         self._places: dict[int, int] = {}
         self._away: set[int] = set()
         self._visible = 0
-        self._dropped: list[Any] = []
-        self._restored: deque[Slot] = deque()
-        self._disk_full = False
 
     # --- the producer's side ------------------------------------------------------------------
 
@@ -73,8 +68,9 @@ class EventStore:
         return self._ring.capacity
 
     def has_room(self, extra_bytes: int) -> bool:
-        """Return whether so many bytes of binlog more fit, once all, even who is away, have passed
-        over what they had consumed before. An empty log takes a chunk of any size."""
+        """Return whether so many bytes of binlog more fit, once all subscribers, even those that
+        are away, have passed over what they had consumed before. An empty log takes a chunk of any
+        size."""
         if self._ring.has_room(extra_bytes):
             return True
         for one in self._subscribers.values():
@@ -92,7 +88,7 @@ class EventStore:
         return self._ring.order
 
     def covers(self, position: EntryPosition) -> bool:
-        """Return whether the log has everything behind this position."""
+        """Return whether the log has everything after this position."""
         order = self.order
         return order.knows(position) and order.key(position) >= order.key(self.first_position)
 
@@ -112,8 +108,8 @@ class EventStore:
         return self._ring.tags(mark.start, mark.end, subscriber.reading)
 
     def flush(self) -> bool:
-        """Show what is still gathered: nothing more can come, or the log is full of it. Returns
-        whether there was anything."""
+        """Make visible what is still gathered, as nothing more can come, or the log is full of it;
+        return whether there was anything."""
         before, self._visible = self._visible, self._ring.put_sequence
         return before != self._visible
 
@@ -125,36 +121,16 @@ class EventStore:
     # --- the disk -----------------------------------------------------------------------------
 
     def spillable(self) -> Slot | None:
-        """The oldest chunk in memory, if all that still need it may read it from disk."""
-        self._disk_full = False
-        slot = self._ring.first_in_memory()
-        if slot is None or slot.chunk is None:
-            return None
-        needing = [s for s in self._subscribers.values() if s.holds < slot.end]
-        if not needing or not all(s.terms.may_spill for s in needing):
-            return None
-        ring, index_bytes = self._ring, slot.index_bytes_of(len(self._subscribers))
-        self._disk_full = (
-            ring.disk_bytes + slot.arena_bytes > self._spill_bytes
-            or ring.index_bytes + index_bytes > index_bytes_max(self._spill_bytes)
-        )
-        return None if self._disk_full else slot
+        """Return the oldest chunk in memory, if all that still need it may read it from disk."""
+        return self._spilling.spillable(self._subscribers.values())
 
     def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
-        """The slot at `first` is on disk now, `segment` says where. False: nobody needs it any
-        more."""
-        slot = self._ring.at(first)
-        if slot is None or slot.on_disk:
-            return False
-        for subscriber in self._subscribers.values():
-            if subscriber.holds < slot.end:
-                subscriber.view(slot)
-                subscriber.reduce(slot)
-        self._ring.move_to_disk(slot, segment, disk_bytes, len(self._subscribers))
-        return True
+        """Replace the payload of the slot at `first` by its segment on disk; return False if nobody
+        needs the slot any more."""
+        return self._spilling.spilled(first, segment, disk_bytes, self._subscribers.values())
 
     def missing(self, client_id: int, batch_size: int) -> Slot | None:
-        """The slot that must be read back (`restore`) before the next get of this subscriber."""
+        """Return the slot that must be read back (`restore`) before this subscriber's next get."""
         subscriber = self._subscriber(client_id)
         self.skip(client_id)
         if subscriber.terms.transactions:
@@ -164,58 +140,32 @@ class EventStore:
         return slot if slot is not None and slot.chunk is None else None
 
     def restore(self, first: int, chunk: LogChunk) -> None:
-        """The chunk of a slot on disk was read. It may be forgotten again after the next get."""
-        slot = self._ring.at(first)
-        if slot is None or not slot.on_disk or slot.chunk is not None:
-            return
-        slot.chunk = chunk
-        for subscriber in self._subscribers.values():
-            if subscriber.next < slot.end:
-                subscriber.view(slot)
-        self._restored.append(slot)
-        while len(self._restored) > _RESTORED_MAX:
-            oldest = self._restored.popleft()
-            oldest.chunk = None
-            for subscriber in self._subscribers.values():
-                subscriber.reduce(oldest)
+        """Put back the chunk of a slot on disk. It may be forgotten again after the next get."""
+        self._spilling.restore(first, chunk, self._subscribers.values())
 
     def take_dropped(self) -> list[Any]:
-        """Segments that nobody needs any more; each is named once."""
-        dropped, self._dropped = self._dropped, []
-        return dropped
+        """Return segments that nobody needs any more; each is returned once."""
+        return self._spilling.take_dropped()
 
     def detachable(self) -> list[int]:
-        """Subscribers with the policy `detach` that alone keep the log from giving room."""
-        slot = self._ring.first_in_memory()
-        if slot is None:
-            return []
-        needing = [s for s in self._subscribers.values() if s.holds < slot.end]
-        if any(s.terms.policy == "block" and not s.terms.may_spill for s in needing):
-            return []
-        found = [client_id for client_id, first in self._places.items() if first < slot.end]
-        return found + [s.client_id for s in needing if s.terms.policy == "detach"]
+        """Return the subscribers with the policy `detach` that alone keep the log full."""
+        return self._spilling.detachable(self._subscribers.values(), self._places)
 
     def held_by(self) -> list[int]:
-        """The subscribers that need the oldest chunk in memory for the longest: who keeps a full
-        log from giving room."""
-        slot = self._ring.first_in_memory()
-        if slot is None:
-            return []
-        needing = {s.client_id: s.holds for s in self._subscribers.values()} | self._places
-        first = min(needing.values(), default=slot.end)
-        return sorted(i for i, holds in needing.items() if holds == first < slot.end)
+        """Return the subscribers that keep a full log full: they need its oldest chunk longest."""
+        return self._spilling.held_by(self._subscribers.values(), self._places)
 
-    # --- a subscriber that comes back from its own dump ------------------------------------------
+    # --- a subscriber that comes back from its catch-up ------------------------------------------
 
     def send_away(self, client_id: int) -> None:
-        """The subscriber goes by another log for now; this one goes on without it."""
+        """Continue without a subscriber that reads another log for now."""
         self._last_batch_ids.put(client_id, self.last_batch_id(client_id))
         self._away.add(client_id)
         if self._subscribers.pop(client_id, None) is not None:
             self._trim()
 
     def abandon(self) -> bool:
-        """Forget the oldest chunk, with all subscribers away. Returns whether there was one."""
+        """Forget the oldest chunk, with all subscribers away; return whether there was one."""
         if self._subscribers or self._places or not self._away or not len(self._ring):
             return False
         self._drop(self._ring.trim(self._ring.first_end))
@@ -226,16 +176,17 @@ class EventStore:
         self._places[client_id] = self._ring.first_sequence
 
     def has_place(self, client_id: int) -> bool:
+        """Return whether the log is kept for this subscriber (`hold_place`)."""
         return client_id in self._places
 
     def release_place(self, client_id: int) -> None:
-        """Give back the room of a chunk that does not come, or that the log needs."""
+        """Stop keeping the log for a subscriber that does not come, or whose room it needs."""
         if self._places.pop(client_id, None) is not None:
             self._trim()
 
     def take_over(self, other: EventStore, client_id: int, terms: Terms) -> bool:
-        """Let a subscriber of another log of the same source go on in this one. False: it has
-        batches out, or is still to get what this log does not have."""
+        """Let a subscriber of another log of the same source continue in this one; return False if
+        it has batches outstanding, or needs what this log does not have."""
         position = other.position_of(client_id)
         key = self.order.key
         covered = self.covers(position) and key(position) <= key(self.last_position)
@@ -248,7 +199,7 @@ class EventStore:
         return True
 
     def last_batch_id(self, client_id: int) -> int:
-        """The id of the newest batch that it was given, in this log or another one."""
+        """Return the id of the newest batch that a subscriber was given, in this log or another."""
         known = self._subscribers.get(client_id)
         if known is not None:
             return known.last_batch_id
@@ -283,10 +234,10 @@ class EventStore:
         last_batch_id: int | None = None,
     ) -> None:
         """Add a subscriber that has consumed everything up to `cursor` (None: nothing of this log).
-        Its batch ids go on behind `last_batch_id`.
+        Its batch ids continue after `last_batch_id`.
 
         For a known subscriber only its terms change, from the next get on. Raises CursorNotInLog:
-        what lies behind the cursor is not in this log (any more), so there would be a gap.
+        what comes after the cursor is not in this log (any more), so there would be a gap.
         """
         known = self._subscribers.get(client_id)
         if known is not None:
@@ -329,7 +280,7 @@ class EventStore:
 
     @property
     def last_position(self) -> EntryPosition:
-        """Return where one restarts who has consumed the whole log."""
+        """Return the position of a subscriber that has consumed the whole log."""
         return self._ring.position_before(self._ring.put_sequence)
 
     # --- the consumer's side ------------------------------------------------------------------
@@ -339,7 +290,7 @@ class EventStore:
         return self._config.ddl_isolation
 
     def _slots(self, subscriber: Subscriber) -> Any:
-        """(slot, index behind its last visible entry) from the subscriber's next entry on."""
+        """Yield (slot, index after its last visible entry) from the subscriber's next entry on."""
         for slot in self._ring.since(subscriber.next):
             last = min(self._visible - slot.first, slot.count)
             if last <= 0:
@@ -357,11 +308,11 @@ class EventStore:
         slots = self._slots(subscriber)
         if subscriber.terms.transactions:
             found = whole.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
-            return found or self._is_stuck(subscriber)  # get tells it
+            return found or self._is_stuck(subscriber)  # then get raises
         return pieces.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
 
     def get(self, client_id: int, batch_size: int) -> Batch | None:
-        """The next batch, now outstanding; None when nothing is there for this subscriber, or
+        """Return the next batch, now outstanding; None if there is nothing for this subscriber, or
         something must be read back first (`missing`).
 
         At most `batch_size` entries (ITEMSIZE) or memory units of binlog (MEMSIZE), but at least
@@ -412,19 +363,19 @@ class EventStore:
         return taken, plan.end
 
     def _is_stuck(self, subscriber: Subscriber) -> bool:
-        """Return whether the log is full, and all of it lies behind where the subscriber stands."""
-        return self._disk_full and subscriber.next < self._ring.first_end
+        """Return whether the log is full, and all of it comes after the subscriber's place."""
+        return self._spilling.is_full and subscriber.next < self._ring.first_end
 
     def _pass_over(self, subscriber: Subscriber, end: int) -> None:
-        """Nothing up to `end` is for this subscriber: the log need not keep it for it."""
+        """Pass over all up to `end`, which is not for this subscriber: the log need not keep it."""
         subscriber.next = max(subscriber.next, end)
         if not subscriber.marks:
             subscriber.acked = subscriber.next
             self._trim()
 
     def skip(self, client_id: int) -> bool:
-        """Pass over what lies next and is not for this subscriber, so that the log need not keep it
-        for one who waits. Returns whether the log has become shorter."""
+        """Pass over the next entries that are not for this subscriber, so that the log need not
+        keep them for one that waits; return whether the log has become shorter."""
         subscriber, first = self._subscriber(client_id), self._ring.first_sequence
         end = subscriber.next
         for slot in self._ring.since(end):
@@ -439,20 +390,21 @@ class EventStore:
         return self._ring.first_sequence > first
 
     def _let_go(self, subscriber: Subscriber) -> None:
+        """Stop keeping an acked batch that was still read."""
         if subscriber.kept is not None:
             subscriber.kept = None
             self._trim()
 
     def refuse_unacked(self, client_id: int) -> None:
-        """Raises BatchesUnacked while batches are outstanding: the rule of get-and-ack."""
+        """Raise BatchesUnacked while batches are outstanding: the rule of get-and-ack."""
         outstanding.refuse_any(self._subscriber(client_id))
 
     def batch_ids(self, client_id: int) -> list[int]:
-        """Outstanding batches, smallest first."""
+        """Return the ids of outstanding batches, smallest first."""
         return list(self._subscriber(client_id).marks)
 
     def cursor_after(self, client_id: int, batch_id: int) -> EntryPosition:
-        """The cursor that an ack of this batch moves to. Raises what `ack` would raise."""
+        """Return the cursor after an ack of this batch. Raises what `ack` would raise."""
         return self._outstanding(client_id, batch_id)[1].after
 
     def _outstanding(self, client_id: int, batch_id: int) -> tuple[Subscriber, Mark]:
@@ -466,7 +418,7 @@ class EventStore:
         del subscriber.marks[batch_id]
         subscriber.reached = mark.after
         subscriber.kept = mark.start if keep and mark.on_disk else None
-        # With no other batch open, what was passed over behind it is done with, too.
+        # With no other batch open, what was passed over after it is done with, too.
         subscriber.acked = mark.end if subscriber.marks else subscriber.next
         self._trim()
 
@@ -486,15 +438,12 @@ class EventStore:
 
     def _drop(self, slots: list[Slot]) -> None:
         for slot in slots:
-            if slot.on_disk:
-                self._dropped.append(slot.payload)
-                if slot in self._restored:
-                    self._restored.remove(slot)
+            self._spilling.drop(slot)
             for subscriber in self._subscribers.values():
                 subscriber.forget(slot)
 
     # --- for status ---------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Fill of the ring and each subscriber's place; plain values."""
+        """Return how full the ring is, and each subscriber's place, as plain values."""
         return log_report(self._config, self._ring, self._subscribers.values())

@@ -7,7 +7,7 @@ from ray_canal.log.subscriber import Mark, Subscriber
 
 
 def refuse_any(subscriber: Subscriber) -> None:
-    """Raises BatchesUnacked while there are any."""
+    """Raise BatchesUnacked while there are outstanding batches."""
     if subscriber.marks:
         raise BatchesUnacked(
             f"clientId:{subscriber.client_id} has last batch:[{next(reversed(subscriber.marks))}] "
@@ -50,7 +50,7 @@ def roll_back(subscriber: Subscriber, batch_id: int | None, ids_from: int) -> No
 
 
 def _refuse_void(subscriber: Subscriber, batch_id: int, ids_from: int) -> None:
-    """Raises InstanceRestarted: the id is of an earlier generation, or of another log that the
+    """Raise InstanceRestarted if the id is of an earlier generation, or of another log that the
     subscriber was in."""
     if batch_id <= max(ids_from, subscriber.void_up_to):
         raise InstanceRestarted(

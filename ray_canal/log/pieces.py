@@ -1,4 +1,4 @@
-"""Where a batch ends that may end anywhere: Canal's rule, by entries or by bytes of binlog.
+"""Find the end of a batch that may end anywhere: Canal's rule, by entries or by bytes of binlog.
 
 It holds what fits, one entry at least; under DDL isolation one DDL or none; and of chunks on disk
 those of one only, for another one must be read back first.
@@ -20,7 +20,7 @@ Slots = Iterable[tuple[Slot, int]]
 def taken(
     slots: Slots, subscriber: Subscriber, left: int, isolated: bool
 ) -> tuple[list[Taken], int]:
-    """(what goes into a batch that may cost `left`, the log sequence behind it)."""
+    """Return (the slices of a batch that may cost `left`, the log sequence after it)."""
     found: list[Taken] = []
     end = subscriber.next
     for slot, last in slots:
@@ -66,7 +66,8 @@ def ready(
 def _fits(
     view: View, low: int, high: int, left: int, isolated: bool, *, nothing_yet: bool
 ) -> tuple[int, bool]:
-    """(how many of the admitted entries [low, high) fit, whether the batch ends among them)."""
+    """Return (how many of the admitted entries [low, high) fit, True if the batch ends among
+    them)."""
     count = high - low
     if not count:
         return 0, False

@@ -1,4 +1,4 @@
-"""What a log says of itself and its subscribers, for status: plain values."""
+"""Report the state of a log and its subscribers for status, as plain values."""
 
 from __future__ import annotations
 

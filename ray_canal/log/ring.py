@@ -160,7 +160,7 @@ class Ring:
             self._charged_bytes += slot.charged_bytes
 
     def since(self, sequence: int) -> Iterator[Slot]:
-        """Slots with an entry at or behind `sequence`."""
+        """Yield the slots with an entry at or after `sequence`."""
         return itertools.islice(self._slots, self._index(sequence), None)
 
     def tags(self, start: int, end: int, reading: str) -> list[SnapshotTag]:
@@ -232,5 +232,5 @@ class Ring:
         return self.first_position
 
     def _index(self, sequence: int) -> int:
-        """Return the index of the first slot that ends behind `sequence`."""
+        """Return the index of the first slot that ends after `sequence`."""
         return bisect.bisect_right(self._slots, sequence, key=_end)

@@ -1,4 +1,4 @@
-"""Segments: files that hold chunks of the log that memory has no room for.
+"""Write chunks of the log that memory has no room for to files, called segments.
 
 Soft state: what is in them is in the binlog, too, and comes again after a restart; so nothing is
 fsync'd, and no other process reads what one has written. A key that only that process knows signs
@@ -175,14 +175,14 @@ class SegmentFolder:
         return DecodedChunk(found, arena)
 
     def _reading(self, segment: Segment) -> BufferedReader:
-        """Raises OSError."""
+        """Open a segment's file. Raises OSError."""
         if self._folder is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return open(self._folder.open(os.path.basename(segment.path)), "rb")
 
 
 def _header(file: IO[bytes], segment: Segment) -> tuple[tuple[int, int, int], tuple[bytes, bytes]]:
-    """(lengths of log chunk, layout and arena; signatures)."""
+    """Return (lengths of log chunk, layout and arena; signatures)."""
     file.seek(segment.offset)
     data = file.read(_HEADER.size)
     if len(data) < _HEADER.size:

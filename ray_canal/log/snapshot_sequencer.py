@@ -1,4 +1,5 @@
-"""Where rows that were read go into the log, and which of them the log already has newer.
+"""Place rows that were read by a snapshot in the log, without those of which the log already has
+newer ones.
 
 A chunk of rows is read without a lock while the log goes on. `low` says which transactions were
 certainly visible before it was read (what the server had executed), `high` how far the log went
@@ -25,10 +26,10 @@ Key = bytes
 
 
 class Low(Protocol[Stretch]):
-    """What was visible before a chunk was read."""
+    """Transactions that were visible before a chunk was read."""
 
     def has(self, stretch: Stretch) -> bool:
-        """Whether all transactions of a stretch of the log were."""
+        """Return whether all transactions of a stretch of the log were visible."""
         ...
 
 
@@ -66,25 +67,26 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
 
     @property
     def waiting(self) -> int:
-        """How many chunks have no place yet."""
+        """Number of chunks that have no place yet."""
         return len(self._waiting)
 
     @property
     def remembered(self) -> int:
-        """How many keys of the log are kept."""
+        """Number of the log's keys that are kept."""
         return sum(len(keys) for one in self._logged for keys in one.touched.values())
 
     def log(self, stretch: _Stretch, touched: Mapping[str, Collection[Key]]) -> None:
-        """The log went on by whole transactions: the keys of all their row images, by table."""
+        """Note that the log has grown by whole transactions: the keys of all their row images, by
+        table."""
         self._logged.append(_Logged(stretch, touched))
 
     def read(self, rows: Rows[_Stretch, Place]) -> None:
-        """A chunk was read. Chunks come in the order in which they were begun."""
+        """Note a chunk that was read. Chunks come in the order in which they were begun."""
         self._waiting.append(rows)
         self._forget(self._waiting[0].low)
 
     def _forget(self, low: Low[_Stretch]) -> None:
-        """What every later chunk has seen, too, is not needed: `low` only grows."""
+        """Forget what every later chunk has seen, too: `low` only grows."""
         while self._logged and low.has(self._logged[0].stretch):
             self._logged.popleft()
 

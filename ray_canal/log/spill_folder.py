@@ -39,8 +39,8 @@ _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def root_of(config: InstanceConfig, meta: MetaConfig) -> Path:
-    """The folder for all destinations: inside `store.spill_path`, else beside the cursors' file,
-    else a folder of this user's where temporary files are."""
+    """Return the folder for all destinations: inside `store.spill_path`, else next to the cursors'
+    file, else a folder of this user's for temporary files."""
     if config.store.spill_path:
         return Path(config.store.spill_path).absolute() / FOLDER
     if meta.backend == "sqlite":
@@ -91,11 +91,11 @@ class SpillFolder:
         return os.open(name, os.O_RDONLY | _OPEN_FILE, dir_fd=self._folder)
 
     def unlink(self, name: str) -> None:
-        """Raises OSError."""
+        """Remove a file. Raises OSError."""
         os.unlink(name, dir_fd=self._folder)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folder."""
         if self._folder < 0:
             return
         os.close(self._folder)

@@ -141,8 +141,8 @@ class Subscriber:
         return found
 
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
-        """Return the sequence after the last of these slots, which begin where it stands, that lies
-        before its cursor as a whole. Log sequence."""
+        """Return the log sequence after the last of these slots, which begin at its place, that is
+        before its cursor as a whole."""
         end = self.next
         if self.cursor is None:
             return end

@@ -1,5 +1,5 @@
-"""Which entries are shown at all (Canal: EntryEventSink): no silent ones, and of transactions that
-say little only some.
+"""Choose the entries that are shown (Canal: EntryEventSink): no silent ones, and only some of
+transactions that say little.
 
 A transaction that is shown although it says little moves cursors on. An entry that is not shown
 still counts in the log: its place, and what a cursor counts.
@@ -25,7 +25,8 @@ _NONE: Int64s = np.zeros(0, np.int64)
 
 
 class _Passes:
-    """One of many passes: behind the last one that did, after `count` others or THIN_SECONDS."""
+    """A rule by which one of many passes: after the last one that did, and `count` others or
+    THIN_SECONDS."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -53,9 +54,9 @@ class _Passes:
 
 
 class Thinning:
-    """`empty`: of transactions without any shown entry between BEGIN and END only some pass
-    (Canal's default). `entries`: of all BEGIN and END entries only some pass, in pairs (Canal:
-    filter.transaction.entry)."""
+    """Rules of thinning. `empty`: of transactions without any shown entry between BEGIN and END
+    only some pass (Canal's default). `entries`: of all BEGIN and END entries only some pass, in
+    pairs (Canal: filter.transaction.entry)."""
 
     def __init__(self, empty: bool, entries: bool) -> None:
         self._empty = _Passes(THIN_COUNT) if empty and not entries else None

@@ -1,4 +1,4 @@
-"""Where a batch of whole transactions ends: transactions = true.
+"""Find the end of a batch of whole transactions: transactions = true.
 
 A batch ends behind a transaction's last entry: the last one that fits, or the first one whatever
 its size. What the transaction is made of may lie on disk, however much it is.
@@ -19,9 +19,9 @@ Slots = Iterable[tuple[Slot, int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`end`: the log sequence behind the batch, None: no transaction is complete. `missing`: the
-    slot that must be read from disk before this can be told. `full`: the batch ends before the
-    log does."""
+    """Plan of a batch. `end`: the log sequence after it, None: no transaction is complete.
+    `missing`: the slot that must be read from disk before this is known. `full`: the batch ends
+    before the log does."""
 
     end: int | None = None
     missing: Slot | None = None
@@ -62,7 +62,7 @@ def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> Pla
 
 
 def _ends(view: View, first: int, last: int) -> tuple[int, np.ndarray]:
-    """(admitted entries before index `first`, ends of transactions from there on)."""
+    """Return (admitted entries before index `first`, ends of transactions from there on)."""
     low = int(np.searchsorted(view.admitted, first))
     at, to = np.searchsorted(view.ends, (first, last))
     return low, view.ends[at:to]

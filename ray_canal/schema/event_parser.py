@@ -1,5 +1,5 @@
-"""The event parser: a raw chunk's headers walked, its tables resolved, its statements
-classified and applied to schemas."""
+"""Parse a raw chunk: headers walked, tables resolved, statements classified and applied to
+schemas."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class _Chunk:
         return records
 
     def _effects(self, event: QueryEvent) -> list[TableEffect]:
-        """What the statement does to rows; before it is applied to schemas."""
+        """Return what the statement does to rows; before it is applied to schemas."""
         head, schemas = self._raw.head, self._schemas
         place = place_of(head.journal_name, event.position - 1)
         found = self._row_effects.of(
@@ -196,8 +196,8 @@ class _Chunk:
     def _in_full(
         self, effect: TableEffect, place: Place, moved: dict[Name, TableMeta | None]
     ) -> TableEffect:
-        """With the server's names and the columns until then. `moved`: the columns of tables that
-        have a new name by the same statement."""
+        """Return the effects with the server's names and the columns until then. `moved`: the
+        columns of tables that get a new name by the same statement."""
         names = self._schemas.names
         name = names.pair((effect.schema, effect.table))
         other = effect.other and names.pair(effect.other)

@@ -1,4 +1,4 @@
-"""Whether a known schema can be that of rows, by their TABLE_MAP: types, sizes, signs."""
+"""Tell if a known schema can be that of rows, by their TABLE_MAP: types, sizes, signs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _OLD_TEMPORAL = (mysql.TIME, mysql.DATETIME, mysql.TIMESTAMP)
 
 
 def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMeta:
-    """The schema with a hidden BIGINT key of this name behind its columns, if it has no key and the
-    rows have one BIGINT more; else as it is."""
+    """Return the schema with a hidden BIGINT key of this name after its columns, if it has no key
+    and the rows have one BIGINT more; else as it is."""
     columns = meta.columns
     if (
         len(table_map.types) != len(columns) + 1
@@ -38,7 +38,7 @@ def with_hidden_key(table_map: TableMap, meta: TableMeta, name: str) -> TableMet
 
 
 def misfit(table_map: TableMap, meta: TableMeta) -> str:
-    """Why a schema cannot be that of these rows; empty when it can."""
+    """Return why a schema cannot be that of these rows; empty if it can."""
     count = len(meta.columns)
     if count + meta.hidden != len(table_map.types):
         hashes = f" and {meta.hidden} hidden" * bool(meta.hidden)
@@ -89,7 +89,7 @@ def _label_bytes(kind: int, column: ColumnMeta) -> int:
 
 
 def misfit_of_state(table_map: TableMap, state: TableState) -> str:
-    """As `misfit`, of a table whose columns may not be known."""
+    """Do as `misfit` for a table whose columns may be unknown."""
     return state.problem or misfit(table_map, state.meta)
 
 
@@ -115,7 +115,8 @@ def fitted(table_map: TableMap, meta: TableMeta) -> TableMeta:
 
 
 def _usual_charset(table_map: TableMap, meta: TableMeta) -> str:
-    """What columns without a known character set have, by the bytes that their characters take."""
+    """Return the character set that columns without a known one have, by the bytes that their
+    characters take."""
     for number, column in enumerate(meta.columns):
         kind, size = table_map.types[number], table_map.metadata[number]
         if kind in (mysql.STRING, mysql.VARCHAR) and not column.charset and column.length:
@@ -143,7 +144,7 @@ def lent(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
 
 
 def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
-    """Whether two columns differ in nothing but what the binlog does not tell: how the type was
+    """Tell if two columns differ in nothing but what the binlog does not record: how the type was
     written."""
     if mine.type_code in _OLD_TEMPORAL:
         mine = replace(mine, fraction=theirs.fraction)

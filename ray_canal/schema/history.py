@@ -1,4 +1,4 @@
-"""The table meta history: what every table looked like at every place of one server's log.
+"""Keep the table meta history: each table's versions by place of one server's log.
 
 It starts from a snapshot of the catalog, or from nothing (binlog files alone), and each DDL of the
 log adds versions of the tables that it changes. A lookup names a place, so that events that are
@@ -33,9 +33,8 @@ def place_of(journal_name: str, position: int) -> Place:
 
 
 class FileOrder:
-    """What orders the places of one log, whose files may have been given another base name
-    (log_bin): numbers order files of one base. `bases`: in the log's order; others come behind them
-    as they are met."""
+    """Order of the places of one log, whose files may have been given another base name (log_bin):
+    numbers order files of one base. `bases`: in the log's order; new ones come last."""
 
     def __init__(self, bases: Iterable[str] = ()) -> None:
         self._bases: dict[str, int] = {}
@@ -72,7 +71,7 @@ class Versions(Generic[T]):
         return self._values[at - 1] if at else None
 
     def after(self, place: Key) -> list[T | None]:
-        """The versions that begin behind `place`."""
+        """Return the versions that begin after `place`."""
         return self._values[bisect_right(self._places, place) :]
 
     def forget(self, place: Key) -> bool:
@@ -86,7 +85,7 @@ class Versions(Generic[T]):
 
 
 class _At:
-    """What is known just before the statement at a place (see apply_ddl.Known)."""
+    """Known state just before the statement at a place (see apply_ddl.Known)."""
 
     def __init__(self, history: SchemaHistory, place: Place) -> None:
         self._history = history
@@ -169,7 +168,7 @@ class SchemaHistory:
     def take_snapshot(
         self, place: Place, tables: Iterable[TableState], charsets: dict[str, str]
     ) -> None:
-        """What the catalog said at `place`. Tables that it does not have are gone from there on."""
+        """Take the catalog at `place`. Tables that it does not have are gone from there on."""
         found, key = {}, self._order.key(place)
         for state in tables:
             name = self.names.pair((state.meta.schema, state.meta.table))
@@ -225,7 +224,8 @@ class SchemaHistory:
         return self.tracked((schema, table), place)
 
     def later(self, schema: str, table: str, place: Place) -> TableState | None:
-        """The table's next version behind a place: before it, the table may have been another."""
+        """Return the table's next version after a place: before it, the table may have been
+        another."""
         versions = self._tables.get(self.names.pair((schema, table)))
         after = [] if versions is None else versions.after(self._order.key(place))
         return next((state for state in after if state is not None and not state.problem), None)

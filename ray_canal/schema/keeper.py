@@ -1,4 +1,4 @@
-"""What keeps a destination's schema history going: snapshot, DDL, and tables that got lost.
+"""Keep a destination's schema history up to date: snapshot, DDL, and tables that got lost.
 
 A table is lost where a DDL could not be applied, or where what is known does not fit its rows. It
 is read anew from the catalog if that is provably what the rows had: the log ends (for the server,
@@ -58,7 +58,7 @@ OnDdlError = Literal["catalog", "quarantine", "stop"]
 
 
 class LiveCatalog(Protocol):
-    """What the keeper asks a server (source/catalog_tables.py)."""
+    """Questions that the keeper asks a server (source/catalog_tables.py)."""
 
     def position(self) -> EntryPosition: ...
 
@@ -69,11 +69,11 @@ class LiveCatalog(Protocol):
         ...
 
     def has_row_metadata(self) -> bool:
-        """Whether rows come with column names now."""
+        """Return whether rows come with column names now."""
         ...
 
     def lower_case_table_names(self) -> int:
-        """How it compares names (names.py)."""
+        """Return how the server compares names (names.py)."""
         ...
 
     def files(self) -> list[str]:
@@ -158,8 +158,8 @@ class SchemaKeeper:
         return load_history(records, self.server, place, self.names, self._order)
 
     def _ask_server(self, records: Iterable[SchemaRecord]) -> None:
-        """How it compares names, and how its log's files are ordered. Files whose base name the log
-        has no more come before those that it has."""
+        """Learn how the server compares names, and how its log's files are ordered. Files whose
+        base name the log has no more come before those that it has."""
         known = (place_of(record.journal_name, 0)[0][0] for record in records)
         if self._catalog is None:
             self._order = FileOrder(known)
@@ -188,7 +188,7 @@ class SchemaKeeper:
     def _log_of(
         self, records: list[SchemaRecord], server: str, anew: bool
     ) -> tuple[str, list[SchemaRecord]]:
-        """Which log of the server is read now, and what is known of it."""
+        """Find which log of the server is read now, and what is known of it."""
         if self._catalog is None:
             return server, of_log(records, server, self._order)
         log = present_log(records, server)
@@ -203,7 +203,7 @@ class SchemaKeeper:
         return numbered_log(server, max(number, 1)), known
 
     def _is_another(self, known: list[SchemaRecord], catalog: LiveCatalog, anew: bool) -> str:
-        """Why what is known cannot be of the server's present log; empty: it can.
+        """Return why the known history cannot be of the server's present log; empty if it can.
 
         The log began anew (RESET, a copy that was put back), or the server compares names in
         another way since, and statements would have to be applied in another way, too. `anew`: it
@@ -243,7 +243,7 @@ class SchemaKeeper:
         self._snapshot_at, self._statements, self._last_statement = record.recorded_at, 0, None
 
     def _note_statements(self, known: list[SchemaRecord]) -> None:
-        """What is known behind the newest snapshot."""
+        """Note what is known after the newest snapshot."""
         newest = max((at for at, r in enumerate(known) if r.kind == SNAPSHOT), default=-1)
         since = [record for record in known[newest + 1 :] if record.kind == DDL]
         self._snapshot_at = known[max(newest, 0)].recorded_at if known else time.time()
@@ -261,8 +261,8 @@ class SchemaKeeper:
             self._keep_snapshot(compacted(self.history, self.server, time.time(), last, created_s))
 
     def _reach_back(self, known: list[SchemaRecord], start: EntryPosition) -> None:
-        """Where reading starts before all that is known: learn what the oldest snapshot says of the
-        log in between."""
+        """Learn what the oldest snapshot says of the log before it, if reading starts before all
+        that is known."""
         snapshot = oldest_snapshot([*known, *self._new], self.server, self._order)
         if self._catalog is None or snapshot is None:
             return
@@ -311,7 +311,7 @@ class SchemaKeeper:
         return tuple(changes)
 
     def _forget_before_last(self, head: ChunkHead) -> None:
-        """What held only before the last chunk that had a statement; this one has."""
+        """Forget what held only before the last chunk with a statement; this chunk has one."""
         here = (head.journal_name, head.position)
         if self._chunk is not None and self._key(*self._chunk) < self._key(*here):
             self.history.forget(place_of(*self._chunk))
@@ -321,8 +321,8 @@ class SchemaKeeper:
         return self._order.key(place_of(journal_name, position))
 
     def found_again(self, table_map: TableMap, head: ChunkHead, position: int) -> bool:
-        """Whether a table whose rows do not fit what is known was read anew from the catalog.
-        The caller makes sure that no DDL stands behind the rows in their chunk."""
+        """Read a table whose rows do not fit what is known from the catalog again; return whether
+        it fits then. The caller makes sure that no DDL comes after the rows in their chunk."""
         if self.on_ddl_error == "stop":
             return False
         name = (table_map.schema, table_map.table)

@@ -1,4 +1,4 @@
-"""How a server compares names of tables and databases: its `lower_case_table_names`.
+"""Compare names of tables and databases as a server does: its `lower_case_table_names`.
 
 0: as they are written. 1 and 2: in lower case, which DDL in the log is not written in, but
 TABLE_MAP events, and with 1 the catalog, are. Lower case is that of utf8mb3_general_ci, the

@@ -35,7 +35,7 @@ class Touched:
 
 
 class _Supposed:
-    """What a statement may ask for, where nothing is known: that every table exists, or none."""
+    """State before a statement where nothing is known: that every table exists, or none."""
 
     def __init__(self, exists: bool, tables: Iterable[Name], names: Names) -> None:
         self._exists = exists
@@ -66,7 +66,7 @@ def touched(
     names: Names,
     order: FileOrder | None = None,
 ) -> Touched:
-    """What DDL at start … end (exclusive) may have changed; `tables`: what there is at the end. A
+    """Return what DDL at start … end (exclusive) may have changed; `tables`: those at the end. A
     statement counts if it changes a table that exists, or one that does not. Raises DecodeError
     kinds."""
     found, tables = Touched(), list(tables)
@@ -99,7 +99,7 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
 def oldest_snapshot(
     records: Iterable[SchemaRecord], log: str, order: FileOrder | None = None
 ) -> SchemaRecord | None:
-    """Before it nothing is known of a log."""
+    """Return the place before which nothing is known of a log."""
     return next((r for r in of_log(records, log, order) if r.kind == SNAPSHOT), None)
 
 

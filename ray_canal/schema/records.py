@@ -36,7 +36,8 @@ from ray_canal.schema.table_state import Session
 
 
 def numbered_log(server: str, number: int) -> str:
-    """What the records of a server's log carry. 0: from before logs had numbers."""
+    """Return the number that the records of a server's log carry. 0: from before logs had
+    numbers."""
     return f"{server}#{number}" if number else server
 
 
@@ -102,7 +103,8 @@ def taken(snapshot: SchemaRecord) -> Taken:
 
 
 def names_of(records: Iterable[SchemaRecord], log: str) -> Names | None:
-    """How the server of a log compared names, by its newest snapshot; None: there is none."""
+    """Return how the server of a log compared names, by its newest snapshot; None if there is
+    none."""
     snapshots = [record for record in of_log(records, log) if record.kind == SNAPSHOT]
     return Names(taken(snapshots[-1]).setting) if snapshots else None
 
@@ -307,7 +309,7 @@ def with_period(state: TableState) -> TableState:
 def compacted(
     history: SchemaHistory, log: str, now: float, last: tuple[str, int], created_s: int = 0
 ) -> SchemaRecord:
-    """A snapshot right behind the last statement (file, position), made of what is known.
+    """Return a snapshot right after the last statement (file, position), made of what is known.
     `created_s`: of the file."""
     journal_name, position = last[0], last[1] + 1
     place = place_of(journal_name, position)

@@ -1,5 +1,5 @@
-"""Which schema a TABLE_MAP's table has: from row metadata, given CREATE TABLEs, the log's own DDL,
-or the server's catalog."""
+"""Resolve the schema of a TABLE_MAP's table: from row metadata, given CREATE TABLEs, the log's own
+DDL, or the server's catalog."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class SchemaRegistry:
         self._resolved.clear()
 
     def use(self, history: SchemaHistory) -> None:
-        """Go on with this history, and no catalog but beside a given text."""
+        """Continue with this history, and no catalog but next to a given text."""
         self.use_names(history.names)
         self._history = history
         if not self._given:

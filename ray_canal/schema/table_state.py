@@ -1,4 +1,4 @@
-"""What a DDL turns into what: a table's columns and what new columns of it inherit."""
+"""State of a table that DDL changes: its columns, and what new columns inherit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Session:
 
 
 def session_of(head: ChunkHead, event: Ran) -> Session:
-    """How the server that wrote the event read its statement."""
+    """Return how the server that wrote the event read its statement."""
     mariadb = head.flavor == FLAVOR_MARIADB
     numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
     version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))

@@ -1,9 +1,4 @@
-"""One client: reads its requests, has them carried out in order, sends the answers.
-
-While a request is carried out the socket is still read, so that a client that goes away is noticed,
-and a get that waits for it ends. An answer is sent in slices, each within a time: a reader that
-takes nothing is left, and sooner if others wait for the memory that its answer holds.
-"""
+"""Serve one client: read its requests, carry them out in order, send the answers."""
 
 from __future__ import annotations
 
@@ -11,9 +6,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import (
@@ -49,6 +43,7 @@ from ray_canal.model.message import EMPTY_BATCH, MessageHead
 from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from ray_canal.server import frames
 from ray_canal.server.access import EVERYBODY, User
+from ray_canal.server.peer import Gone, Peer
 from ray_canal.server.ports import Store
 from ray_canal.server.shared import Shared
 from ray_canal.server.turns import Superseded
@@ -56,22 +51,9 @@ from ray_canal.views.entries import EntryBytes
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_READ_BYTES = 64 << 10
-_SLICE_BYTES = 256 << 10
-_CONTENDED_STALL_S = 5.0
-_CHECK_S = 1.0
-_LINGER_S = 1.0
-
-
-class Gone(Exception):
-    """The peer is not there any more, or takes nothing; the text says which."""
-
-
 @dataclass(slots=True)
 class _Outstanding:
-    """Batches of one subscriber that went over this connection, and whose epoch they have."""
+    """Batches of one subscriber that went over this connection, and their epoch."""
 
     epoch: int
     batches: set[int] = field(default_factory=set)
@@ -88,27 +70,20 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """`place`: by which it is known to `shared.places`."""
+        """`place`: its key in `shared.places`."""
         self._shared = shared
         self._place = place
-        self._reader = reader
-        self._writer = writer
         self._session = Session(shared.config.packet_bytes_max, shared.config.requests_max)
-        self._peer = _printed(writer.get_extra_info("peername"))
+        self._peer = Peer(shared, self._session, reader, writer)
         self._outstanding: dict[Identity, _Outstanding] = {}
         self._name = TCP_HOLDER + uuid.uuid4().hex
         self._subscribed: set[Identity] = set()
-        self._reading: asyncio.Task[bytes] | None = None
         self._user: User = EVERYBODY
-        self._received_at = self._sent_at = time.monotonic()
-        self._login_by: float | None = self._received_at + shared.config.login_timeout_s
-        self._read_timeout_s = self._write_timeout_s = shared.config.idle_timeout_s
-        writer.transport.set_write_buffer_limits(high=0)  # what is sent waits in the kernel alone
 
     async def serve(self) -> None:
-        """Until either side ends it. Never raises but CancelledError."""
+        """Answer until either side ends the connection. Raises nothing but CancelledError."""
         try:
-            await self._send(self._session.greeting())
+            await self._peer.send(self._session.greeting())
             await self._answer_all()
         except Gone as error:
             logger.info("%s: %s", self._peer, error)
@@ -117,26 +92,18 @@ class Connection:
         except Exception:
             logger.exception("%s: closed after an unexpected error", self._peer)
         finally:
-            if self._reading is not None:
-                self._reading.cancel()
-                await asyncio.wait({self._reading})
-            self._writer.transport.abort() if self._unsent() else self._writer.close()
-
-    def _unsent(self) -> bool:
-        """Return whether something waits for a reader that does not read; it must not keep
-        memory."""
-        return self._writer.transport.get_write_buffer_size() > 0
+            await self._peer.close()
 
     async def _answer_all(self) -> None:
         while True:
             step = self._session.next()
             if step is None:
-                self._session.receive(await self._read())
+                await self._peer.receive()
             elif isinstance(step, Answer):
-                await self._send(step.data)
+                await self._peer.send(step.data)
             elif isinstance(step, Close):
                 logger.info("%s: closed: %s", self._peer, step.reason)
-                await self._linger()
+                await self._peer.linger()
                 return
             elif isinstance(step, Login):
                 await self._log_in(step)
@@ -144,140 +111,23 @@ class Connection:
                 self._shared.requests += 1
                 await self._answer(step)
 
-    # --- reading and writing --------------------------------------------------------------------
-
-    async def _read(self) -> bytes:
-        """More bytes. Raises Gone at the end of the stream and when it is idle for too long."""
-        reading = self._start_reading()
-        while not reading.done():
-            await asyncio.wait({reading}, timeout=self._patience_s())
-            if not reading.done():
-                self._refuse_idle()
-        return self._finish_reading()
-
-    def _start_reading(self) -> asyncio.Task[bytes]:
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._reader.read(_READ_BYTES))
-        return self._reading
-
-    def _finish_reading(self) -> bytes:
-        reading, self._reading = self._reading, None
-        assert reading is not None
-        data = reading.result()
-        if not data:
-            raise Gone("the client closed the connection")
-        self._received_at = time.monotonic()
-        return data
-
-    def _patience_s(self) -> float:
-        if self._login_by is not None:
-            return max(self._login_by - time.monotonic(), 0.01)
-        now = time.monotonic()
-        left_s = min(
-            self._received_at + self._read_timeout_s, self._sent_at + self._write_timeout_s
-        )
-        return max(left_s - now, 0.01)
-
-    def _refuse_idle(self) -> None:
-        now = time.monotonic()
-        if self._login_by is not None and now >= self._login_by:
-            raise Gone("no login in time")
-        if self._login_by is None and (
-            now >= self._received_at + self._read_timeout_s
-            or now >= self._sent_at + self._write_timeout_s
-        ):
-            raise Gone("idle for too long")
-
-    async def _while_there(self, call: Coroutine[Any, Any, T]) -> T:
-        """The call's result; it is cancelled if the client goes away meanwhile."""
-        task = asyncio.ensure_future(call)
-        try:
-            while True:
-                waited: set[asyncio.Future[Any]] = {task}
-                if self._session.wants_more:
-                    waited.add(self._start_reading())
-                await asyncio.wait(
-                    waited, timeout=self._patience_s(), return_when=asyncio.FIRST_COMPLETED
-                )
-                if task.done():
-                    return task.result()  # what was read meanwhile is for the next step
-                if self._reading is not None and self._reading.done():
-                    self._session.receive(self._finish_reading())
-                else:
-                    self._refuse_idle()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-                if not task.cancelled():
-                    task.exception()  # seen: the client is gone
-
-    async def _send(self, data: bytes | memoryview) -> None:
-        """Send, slice by slice. Raises Gone: the peer takes too long for one."""
-        view = memoryview(data)
-        for at in range(0, len(view), _SLICE_BYTES):
-            part = view[at : at + _SLICE_BYTES]
-            self._writer.write(part)
-            await self._drain()
-            self._shared.sent_bytes += len(part)
-            self._sent_at = time.monotonic()
-
-    async def _drain(self) -> None:
-        if not self._unsent():
-            if self._writer.transport.is_closing():
-                raise Gone("the client closed the connection")
-            return
-        drained = asyncio.ensure_future(self._writer.drain())
-        began = time.monotonic()
-        try:
-            while not drained.done():
-                await asyncio.wait({drained}, timeout=_CHECK_S)
-                stall_s = self._shared.config.stall_timeout_s
-                if self._shared.budget.contended:
-                    stall_s = min(stall_s, _CONTENDED_STALL_S)
-                if not drained.done() and time.monotonic() - began > stall_s:
-                    raise Gone("the client does not read its answer")
-            drained.result()
-        finally:
-            if not drained.done():
-                drained.cancel()
-                await asyncio.wait({drained})
-
-    async def _linger(self) -> None:
-        """Let the peer read the error: a close with bytes unread would throw it away at its
-        side."""
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
-        until = time.monotonic() + _LINGER_S
-        reading = self._start_reading()
-        while time.monotonic() < until:
-            await asyncio.wait({reading}, timeout=until - time.monotonic())
-            if not reading.done():
-                return
-            self._finish_reading()
-            reading = self._start_reading()
-
     # --- the steps ------------------------------------------------------------------------------
 
     async def _log_in(self, login: Login) -> None:
         shared, config = self._shared, self._shared.config
         user = shared.access.login(login.username, self._session.seed, login.answer)
         if user is None:
-            await self._send(self._session.deny(f"auth failed for user:{login.username[:64]}"))
+            await self._peer.send(self._session.deny(f"auth failed for user:{login.username[:64]}"))
             return
         if not shared.places.admit(self._place):
             text = f"too many connections (server.connections_max is {config.connections_max})"
-            await self._send(self._session.deny(text))
+            await self._peer.send(self._session.deny(text))
             return
         self._user = user
-        self._login_by = None
-        if login.read_timeout_ms:
-            self._read_timeout_s = min(config.idle_timeout_s, login.read_timeout_ms / 1000)
-        if login.write_timeout_ms:
-            self._write_timeout_s = min(config.idle_timeout_s, login.write_timeout_ms / 1000)
+        self._peer.logged_in(login.read_timeout_ms / 1000, login.write_timeout_ms / 1000)
         admitted = self._session.admit()
         if login.subscribe is None:
-            await self._send(admitted)
+            await self._peer.send(admitted)
         else:
             await self._answer(login.subscribe)
 
@@ -287,18 +137,19 @@ class Connection:
             if isinstance(request, Get):
                 await self._get(request)
                 return
-            await self._while_there(self._carry_out(request))
+            await self._peer.while_there(self._carry_out(request))
             answer = self._session.done(request)
         except CanalError as error:
             answer = self._refusal(request, error)
         except Superseded:
             answer = self._session.done(request)
         if answer:
-            await self._send(answer)
+            await self._peer.send(answer)
 
     def _refusal(self, request: Request, error: CanalError) -> bytes:
-        """Canal's text around ours. After a restart that has made batches void the connection ends:
-        the client's next one begins with a rollback, which is what it needs now."""
+        """Return the answer for an error: Canal's text around ours. After a restart that has made
+        batches stale the connection ends: the client's next one begins with a rollback, which is
+        what it needs now."""
         text = str(error)
         if isinstance(error, InstanceNotFound | InstanceNotRunning):
             text = f"destination:{request.identity.destination} should start first; {text}"
@@ -336,11 +187,12 @@ class Connection:
         return ClientRequest(client_id=identity.client_id, holder=self._holder(identity))
 
     def _holder(self, identity: Identity) -> str:
-        """Whom the store sees: this connection, if it has subscribed, else any of them."""
+        """Return the holder that the store sees: this connection, if it has subscribed, else
+        any."""
         return self._name if identity in self._subscribed else TCP_HOLDER
 
     async def _subscribe(self, store: Store, request: Subscribe) -> None:
-        """Batches that are outstanding stay so: Canal's clients roll back by themselves."""
+        """Subscribe without a rollback: Canal's clients roll back by themselves."""
         identity = request.identity
         tables = request.filter  # empty: the destination's own
         if not self._user.may("subscribe"):
@@ -411,27 +263,27 @@ class Connection:
         )
 
     async def _get(self, request: Get) -> None:
-        store = await self._while_there(self._store(request.identity))
-        head = await self._while_there(self._take(store, request))
+        store = await self._peer.while_there(self._store(request.identity))
+        head = await self._peer.while_there(self._take(store, request))
         if head.id == EMPTY_BATCH:
-            await self._send(self._session.done(request))
+            await self._peer.send(self._session.done(request))
             return
         await self._refuse_mixed_epochs(store, request.identity, head)
         held = 0
         try:
-            chunks = await self._while_there(
+            chunks = await self._peer.while_there(
                 store.load_async([part.payload for part in head.parts])
             )
             wanted = frames.expected_bytes(head, chunks)
-            held = await self._while_there(self._shared.budget.take(wanted))
+            held = await self._peer.while_there(self._shared.budget.take(wanted))
             async with self._shared.rendering:
-                await self._while_there(self._shared.budget.settled())
+                await self._peer.while_there(self._shared.budget.settled())
                 parts = await self._rendered(head, chunks)
                 held = self._shared.budget.correct(held, sum(part.held_bytes for part in parts))
             buffers = frames.framed(head, parts)
             del chunks, parts
             while buffers:
-                await self._send(buffers.pop(0))
+                await self._peer.send(buffers.pop(0))
         finally:
             self._shared.budget.give(held)
         if request.auto_ack:
@@ -439,7 +291,7 @@ class Connection:
             self._outstanding[request.identity].acked_by_us = head.id
 
     async def _rendered(self, head: MessageHead, chunks: list[DecodedChunk]) -> list[EntryBytes]:
-        """Each part in a thread of its own, as far as there are threads: kernels hold no GIL."""
+        """Render each part in a thread of its own, if there is one free: kernels hold no GIL."""
         loop, executor = asyncio.get_running_loop(), self._shared.executor
         return await asyncio.gather(
             *(
@@ -464,15 +316,15 @@ class Connection:
         )
         if head.id == EMPTY_BATCH and head.finished and request.timeout_s is not None:
             # Binlog files that are at their end answer at once; Canal's clients count on the wait.
-            until = began + (request.timeout_s or self._write_timeout_s)
+            until = began + (request.timeout_s or self._peer.write_timeout_s)
             await asyncio.sleep(max(until - time.monotonic(), 0))
         return head
 
     async def _refuse_mixed_epochs(
         self, store: Store, identity: Identity, head: MessageHead
     ) -> None:
-        """Batches of before a restart are void: a client that goes on to ack them is refused for
-        ever, so it learns it at once."""
+        """Raise InstanceRestarted if the client has batches of before a restart: they are stale,
+        and every ack of them would be refused."""
         known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
             given_back = self._rollback_request(identity, head.id, head.epoch)
@@ -482,10 +334,3 @@ class Connection:
             )
         known.epoch = head.epoch
         known.batches.add(head.id)
-
-
-def _printed(peer: Any) -> str:
-    if not peer:
-        return "unknown"
-    host, port = peer[0], peer[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

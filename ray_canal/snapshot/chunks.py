@@ -23,6 +23,7 @@ from ray_canal.kernels.result import rows as k
 from ray_canal.kernels.rows import fill as f
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire
+from ray_canal.kernels.rows.arrays import ColumnArrays
 from ray_canal.kernels.rows.regions import place_tables
 from ray_canal.malloc import large
 from ray_canal.model.arrays import Bytes, Int64s
@@ -67,12 +68,13 @@ def decoded(
 
 
 def load_kernels() -> None:
-    """Have the machine code in this process before rows are read."""
+    """Load the machine code into this process before rows are read."""
     nothing, empty = read_only(np.zeros(0, np.uint8)), np.zeros(0, np.int64)
     shape = np.zeros((1, r.SHAPE_FIELDS), np.int64)
     k.locate_rows(nothing, 0, 0, 0, empty, charset_tables(), empty, empty)
     arena = np.zeros(codes.ALIGNMENT_BYTES, np.uint8)
-    k.fill_rows(nothing, 0, shape, empty, charset_tables(), empty, empty, 0, 1, arena)
+    arrays = ColumnArrays(nothing, empty, charset_tables(), empty, empty, empty, arena)
+    k.fill_rows(tuple(arrays), 0, shape, 0, 1)
     k.join_packets(nothing, 0, 0, arena)
 
 
@@ -91,18 +93,16 @@ def _fill(
     end, _ = place_tables(lines, shape, piece.sizes, dest, sketch.size_bytes)
     arena = large(end)
     arena[: sketch.size_bytes] = 0
-    code, _ = k.fill_rows(
-        read_only(piece.source),
-        rows,
-        shape,
-        lines.reshape(-1),
-        charset_tables(),
-        dest.reshape(-1),
-        piece.cells,
-        int(framed),
-        EVENT_ROWS,
-        arena,
+    arrays = ColumnArrays(
+        source=read_only(piece.source),
+        plan=lines.reshape(-1),
+        tables=charset_tables(),
+        dest=dest.reshape(-1),
+        deferred=np.zeros(0, np.int64),  # nothing is: JSON comes as text
+        cells=piece.cells,
+        arena=arena,
     )
+    code, _ = k.fill_rows(tuple(arrays), rows, shape, int(framed), EVENT_ROWS)
     if code < 0:
         raise broken(selection, code)
     f.close_tables(shape, lines.reshape(-1), dest.reshape(-1), arena)

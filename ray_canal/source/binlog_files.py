@@ -1,4 +1,4 @@
-"""Which files are binlog files: by their names (base.number), and by how they begin."""
+"""Recognise binlog files: by their names (base.number), and by their first bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def list_binlogs(given: tuple[Path, ...]) -> list[Path]:
 
 
 def check_magic(path: Path, head: bytes) -> None:
-    """Raises CorruptEvent, UnsupportedEvent: what begins so is no binlog file that can be read."""
+    """Raise CorruptEvent or UnsupportedEvent if a file that begins so is no binlog file that can be
+    read."""
     if head == _MYSQL_ENCRYPTED_MAGIC:
         raise UnsupportedEvent(
             f"{path} is encrypted (binlog_encryption=ON): read it from the server, or make a plain "

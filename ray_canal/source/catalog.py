@@ -1,4 +1,4 @@
-"""What the server says about itself: tables, variables, binlog files, current position.
+"""Ask a server about itself: tables, variables, binlog files, current position.
 
 Every call may reconnect once, as long-lived idle connections get closed. Raises SourceError kinds.
 """
@@ -100,7 +100,8 @@ class Catalog:
         return self._hidden_key
 
     def binlogs(self) -> list[tuple[str, int]]:
-        """(file name, size in bytes), oldest first. Raises ServerSettingRefused: no binlog."""
+        """Return (file name, size in bytes), oldest first. Raises ServerSettingRefused: no
+        binlog."""
         rows = self.rows("SHOW BINARY LOGS")
         return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
 
@@ -116,7 +117,8 @@ class Catalog:
         )
 
     def log_limits(self) -> tuple[str, str]:
-        """(databases that the binlog is limited to, databases that it lacks); empty: all, none."""
+        """Return (databases that the binlog is limited to, databases that it lacks); empty: all,
+        none."""
         row = self._log_status()
         return str(row.get("Binlog_Do_DB") or ""), str(row.get("Binlog_Ignore_DB") or "")
 

@@ -1,4 +1,4 @@
-"""Before a start: will this server (or will these files) do; what to run where they will not."""
+"""Check before a start if a server (or files) can be read, and what to run if not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 
 def check_source(config: InstanceConfig) -> list[CheckResult]:
-    """All checks of a destination's source. Raises nothing that the source is at fault for."""
+    """Return all checks of a destination's source. Raises nothing that the source is at fault
+    for."""
     if config.source.files:
         return _check_files(config)
     results = []
@@ -160,7 +161,7 @@ def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
-    """Raises ServerSettingRefused: no binlog. Warns of one that does not hold all rows."""
+    """Raise ServerSettingRefused without a binlog; warn of one that does not hold all rows."""
     if (catalog.variable("log_bin") or "").upper() not in ("ON", "1"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "

@@ -1,4 +1,4 @@
-"""Where a dump leaves one binlog file for the next one.
+"""Watch where a dump leaves one binlog file for the next one.
 
 A server whose log is reset under a dump may not say so: at the end of the file that it still has
 open it goes on with the file of the next number, if there is one by then, and leaves out what the

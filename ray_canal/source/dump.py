@@ -289,6 +289,6 @@ class BinlogDump:
 
 
 def load_kernels() -> None:
-    """Have the machine code in this process before a dump begins."""
+    """Load the machine code into this process before a dump begins."""
     nothing = np.zeros(0, np.uint8)
     packets.unpack(nothing, 0, 0, nothing, np.zeros(packets.STATE_SIZE, np.int64), False)

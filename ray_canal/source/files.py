@@ -98,8 +98,8 @@ class BinlogFiles:
         decided: Decided = nothing,
         options: StartOptions = ALL_CURSORS,
     ) -> Start:
-        """Go on at a cursor (Source.resume). Files belong to nobody: a cursor is in the file of its
-        name, and its log is the same if that file lies where it did."""
+        """Continue at a cursor (Source.resume). Files belong to no server: a cursor is in the file
+        of its name, and its log is the same if that file is where it was."""
         paths = list_binlogs(self._given)
         unattended = None if cursors else options.unattended
         known = [unattended] if unattended is not None else cursors
@@ -247,8 +247,8 @@ def _unusable(
 
 
 def _refuse_absent(place: EntryPosition, paths: list[Path]) -> None:
-    """Raises PositionNotFound: no such file, it is too short, or it is not the one that was
-    read."""
+    """Raise PositionNotFound if there is no such file, it is too short, or it is not the one that
+    was read."""
     path = next((path for path in paths if path.name == place.journal_name), None)
     if path is None:
         raise PositionNotFound(

@@ -1,4 +1,4 @@
-"""Is the server that we read from still well? A thread asks it, beside the dump.
+"""Check if the server that is read is still well, by a thread next to the dump.
 
 A dump tells only that a connection is there; a server whose disk is full or whose threads hang
 keeps it open and sends heartbeats. So the thread runs `detect_sql` (Canal:
@@ -35,7 +35,7 @@ class HealthCheck:
     then what the last check met."""
 
     def __init__(self, config: SourceConfig, on_dead: Callable[[], None]) -> None:
-        """`on_dead` is called once, of a server that has a standby."""
+        """Begin the checks. `on_dead` is called once, for a server that has a standby."""
         self._config = config
         self._catalog = Catalog(_hasty(config))
         self._on_dead = on_dead

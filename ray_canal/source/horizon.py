@@ -1,4 +1,5 @@
-"""How far the oldest cursor is from what the server purges next. Pure; lag.py asks the server.
+"""Measure how far the oldest cursor is from what the server purges next. Pure; lag.py asks the
+server.
 
 A server purges whole files, oldest first: those whose last event is older than its retention, and
 those that somebody purges by hand. The file that is being written is never purged.

@@ -1,4 +1,4 @@
-"""How far behind a source we are: bytes of binlog that it has and we have not read."""
+"""Measure how far reading is behind a source, in bytes of binlog that are not read yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ASK_EVERY_S = 2.0
 def behind_bytes(
     binlogs: Sequence[tuple[str, int]], journal_name: str, position: int
 ) -> int | None:
-    """Bytes between a position and the end of the last of these files (name, size in bytes).
+    """Return the bytes between a position and the end of the last of these files (name, size in
+    bytes).
 
     None when the file is not among them.
     """
@@ -33,8 +34,8 @@ def behind_bytes(
 
 
 class LagMeter:
-    """Asks the server (its own connection, at most every two seconds) or looks at the files: how
-    far behind its end we are, how far before what it purges."""
+    """Distances of reading from the server's end, and from what it purges: it asks the server (its
+    own connection, at most every two seconds) or looks at the files."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -44,7 +45,8 @@ class LagMeter:
         self._asked_at = float("-inf")
 
     def bytes_behind(self, journal_name: str, position: int) -> int | None:
-        """None when the server does not answer or does not know the file."""
+        """Return the bytes to the end; None if the server does not answer or does not know the
+        file."""
         self._ask()
         return behind_bytes(self._binlogs, journal_name, position)
 

@@ -1,12 +1,11 @@
-"""A live server as a source: a dump, and a new one from where it stopped when the connection is
-lost.
+"""Read a live server: a dump, and a new one from where it stopped when the connection is lost.
 
-A reconnect goes on at the end of the last whole event that was received, in the same file of the
+A reconnect continues at the end of the last whole event that was received, in the same file of the
 same server, so that chunks neither repeat nor miss anything, even inside a transaction or a
 statement. If the address then belongs to another server (server_uuid), offsets mean nothing: that
-is an error, as is a server that the health check takes for dead; who restarts the source then has
-its cursors moved to the server that can be used (choice.py, start.py). Names are resolved anew at
-each connect.
+is an error, as is a server that fails its health check; a restart of the source moves the cursors
+to the server that can be used (start/choice.py, start/decision.py). Host names are resolved again
+at each connect.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from ray_canal.errors import (
     CanalError,
     ConnectionLost,
     LogRenamed,
-    PositionNotFound,
     SourceError,
 )
 from ray_canal.model.position import (
@@ -47,33 +45,32 @@ from ray_canal.source.crossing import Crossing
 from ray_canal.source.dump import BinlogDump, Replica
 from ray_canal.source.health import HealthCheck, probe
 from ray_canal.source.port import Decided, SourceStatus, nothing
+from ray_canal.source.same_log import SameLog
 from ray_canal.source.start.choice import choose
 from ray_canal.source.start.decision import decide
-from ray_canal.source.start.log_file import WIDE_OFFSET, read_head
+from ray_canal.source.start.log_file import WIDE_OFFSET
 from ray_canal.source.start.server_log import ServerLog
 
 log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.2
 _BULK_PART, _BULK_LINGERS = 8, 10
-"""A chunk with this part of a first one when the linger is over is of a stream that hardly pauses:
-it is handed out when it is full or the stream does pause for a linger, at the latest after so many.
-Every chunk costs all stages the same, whatever is in it."""
+"""A chunk of this part of a first one when the linger is over belongs to a stream that hardly
+pauses: it is handed out when it is full or the stream pauses for a linger, at the latest after this
+many lingers. Every chunk costs all stages the same, whatever is in it."""
 _FIRST_CHUNK_BYTES = 4 << 20
-"""The first chunk of a stream; each one behind it may be twice as large, up to the configured size,
-and half as large after each pause (as a server makes between two files). So what comes in one burst
-goes through the stages side by side."""
+"""Size of a stream's first chunk; each next one may be twice as large, up to the configured size,
+and half as large after each pause (as a server makes between two files). So a burst goes through
+the stages in parallel."""
 _BULK_RECEIVE_BYTES = 1 << 20
-"""Of such a stream so much is awaited at once: a server writes 16 KiB at a time."""
+"""Bytes of such a stream that are awaited at once: a server writes 16 KiB at a time."""
 
 _RENAMED_S = 5.0
-"""So long the last chunks before a change of the files' name have on their way to the log."""
-_SILENT_LOG_S = 60.0
-"""After so long without an event it is looked whether the log is still the same."""
+"""Time that the last chunks before a change of the files' name have on their way to the log."""
 
 
 class LiveSource:
-    """Source over one server. See the port (source.py)."""
+    """A source that reads one server; port.py has its methods."""
 
     def __init__(self, config: InstanceConfig) -> None:
         self._all = config.source
@@ -86,6 +83,7 @@ class LiveSource:
         self._replica = Replica(str(uuid.uuid4()))
         self._identity = SourceIdentity(self._config.address)
         self._wake_out, self._wake_in = os.pipe()
+        self._same_log = SameLog(self._config, self._wake_out)
         self._interrupted = False
         self._closed = False
         self._retry_at = 0.0
@@ -96,7 +94,6 @@ class LiveSource:
         self._heartbeat_time = 0.0
         self._last_error = ""
         self._failure: CanalError | None = None
-        self._silent_at, self._silent_since = ("", 0), 0.0
         self._crossing = Crossing()
         self._base = ""  # of the files' names
         self._renamed_to, self._renamed_at = "", 0.0  # a file of another one, and when it came
@@ -152,10 +149,11 @@ class LiveSource:
         *,
         given: bool = False,
     ) -> Start:
-        """`given`: the decision did not look at the log."""
+        """Connect and begin the dump. `given`: the decision did not look at the log."""
         self._drop_dump()
         self._end_health_check()
         self._config = config
+        self._same_log = SameLog(config, self._wake_out)
         catalog = Catalog(self._config)
         try:
             refuse_settings(self._config, catalog)
@@ -180,12 +178,13 @@ class LiveSource:
         return start
 
     def _purged_meanwhile(self, journal_name: str, error: SourceError) -> SourceError:
-        """Return what a dump's refusal means: nothing about cursors, if the file where it was to
-        begin was purged since that was decided. What is missing is told, or passed, by a new
-        decision."""
-        if not journal_name or self._created_on_server(journal_name):
+        """Return the error for a dump that the server refused: ConnectionLost, so that a new
+        decision is made, if the file where it was to begin has been purged since the decision."""
+        if not journal_name or self._same_log.created_s(journal_name):
             return error
-        return ConnectionLost(f"{error}; {journal_name} was purged just now: it is looked at anew")
+        return ConnectionLost(
+            f"{error}; {journal_name} was purged just now, so the start is decided again"
+        )
 
     def _new_cutter(self) -> ChunkCutter:
         return ChunkCutter(
@@ -196,7 +195,7 @@ class LiveSource:
         )
 
     def _stand(self, position: EntryPosition, *, by_gtid: bool) -> EntryPosition:
-        """Dump from there on; the position with the file that the server found, if by GTID."""
+        """Dump from a position on; return it with the file that the server found, if by GTID."""
         self._cutter = self._new_cutter()
         self._cutter.begin_file(position.journal_name, position.position)
         self._cutter.created_s = position.created_s
@@ -243,7 +242,7 @@ class LiveSource:
             chunk = self._read(linger_s, wait_s)
             if chunk is None or self._base == journal_key(chunk.head.journal_name)[0]:
                 return chunk
-            # The next one to read is told when what was read before is in the log.
+            # The error comes when what was read before is in the log.
             self._renamed_to, self._renamed_at = chunk.head.journal_name, time.monotonic()
         left_s = self._renamed_at + _RENAMED_S - time.monotonic()
         if left_s > 0:
@@ -259,37 +258,8 @@ class LiveSource:
         if chunk is not None:
             left = self._crossing.left_unsure(chunk)
             if left is not None and journal_key(chunk.head.journal_name)[0] == self._base:
-                self._refuse_other_log(*left)
+                self._same_log.refuse_other(*left)
         return chunk
-
-    def _refuse_other_log(self, journal_name: str, created_s: int) -> None:
-        """The dump has left that file for the next one; whether that is of the same log. Raises
-        PositionNotFound: the log was reset meanwhile, so files before the next one were left out;
-        ConnectionLost: nobody can tell."""
-        found = self._created_on_server(journal_name)
-        if not found:
-            raise ConnectionLost(
-                f"MySQL at {self._config.address} has removed {journal_name} just when it was "
-                "read; it is looked at anew where reading goes on"
-            ).at(journal_name)
-        if found != created_s:
-            raise PositionNotFound(
-                f"MySQL at {self._config.address} went on with the file behind {journal_name}, "
-                "which is not the file any more that was read: its log was reset, or it was "
-                "restored from a copy, under the dump"
-            ).at(journal_name)
-
-    def _created_on_server(self, journal_name: str) -> int:
-        """Return when the server's file of that name was made; 0: it has none. Raises
-        SourceError."""
-        catalog = Catalog(self._config)
-        try:
-            if journal_name not in dict(catalog.binlogs()):
-                return 0
-            server_log = ServerLog(self._config, catalog, self._wake_out)
-            return read_head(server_log, journal_name).created_s
-        finally:
-            catalog.close()
 
     def _next(self, linger_s: float, wait_s: float) -> RawChunk | None:
         deadline = time.monotonic() + wait_s
@@ -324,14 +294,15 @@ class LiveSource:
                 continue
             self._streams = False
             if time.monotonic() >= end:
-                self._look_at_silent_log()
+                if self._dump is not None:
+                    self._same_log.check_silent(self._cutter)
                 half = self._cutter.chunk_bytes // 2
                 self._cutter.chunk_bytes = max(half, self._first_chunk_bytes)
                 return self._cutter.flush()
         return None
 
     def _advance(self, wait_s: float) -> bool:
-        """Receive, or reconnect; whether there may be more to cut."""
+        """Receive, or reconnect; return whether there may be more to cut."""
         dump = self._dump
         if dump is None:
             return self._reconnect(wait_s)
@@ -354,7 +325,7 @@ class LiveSource:
             self._heartbeat_time = dump.last_received_at
 
     def _lost(self, error: SourceError) -> None:
-        """The dump is over: try again later, or fail when what has been received is handed out."""
+        """End the dump: try again later, or fail when what has been received is handed out."""
         self._drop_dump()
         self._errors += 1
         self._last_error = str(error)
@@ -370,12 +341,12 @@ class LiveSource:
         self._retries += 1
 
     def _reconnect(self, wait_s: float) -> bool:
-        """One more try, when its time has come. True if it was made and succeeded."""
+        """Try once more, when its time has come; return True if it was tried and succeeded."""
         pause_s = self._retry_at - time.monotonic()
         if pause_s > 0:
             _readable(self._wake_out, min(pause_s, wait_s))
             return False
-        # All chunks that the received bytes give are out: what remains is a part of an event.
+        # All chunks of the received bytes are handed out: what remains is a part of an event.
         self._cutter.discard_partial()
         try:
             self._check_same_server()
@@ -409,37 +380,6 @@ class LiveSource:
                 f"{self._identity.server_uuid}): its file positions differ; reading starts "
                 "again where the cursors lie there"
             )
-
-    def _look_at_silent_log(self) -> None:
-        """Now and then, where nothing comes: a server may be silent for ever once its log was reset
-        under the dump (MySQL 5.6 in its first file). Raises PositionNotFound."""
-        here, now = (self._cutter.journal_name, self._cutter.position), time.monotonic()
-        if here != self._silent_at:
-            self._silent_at, self._silent_since = here, now
-        if self._dump is None or now - self._silent_since < _SILENT_LOG_S:
-            return
-        if not self._cutter.created_s:
-            return
-        self._silent_since = now
-        catalog = Catalog(self._config)
-        try:
-            files = catalog.binlogs()
-            if not files or files[-1] == here:
-                return
-            created_s = 0
-            if here[0] in dict(files):
-                server_log = ServerLog(self._config, catalog, self._wake_out)
-                created_s = read_head(server_log, here[0]).created_s
-        except SourceError as error:
-            log.warning("%s; the log was not looked at", error)
-            return
-        finally:
-            catalog.close()
-        if created_s != self._cutter.created_s:
-            raise PositionNotFound(
-                f"MySQL at {self._config.address} sends nothing, and {here[0]} is not the file "
-                "any more that was read so far: its log was reset, or it was restored from a copy"
-            ).at(*here)
 
     def status(self) -> SourceStatus:
         cutter = self._cutter
@@ -486,7 +426,7 @@ def _by_gtid(preferred: bool, position: EntryPosition) -> bool:
 
 
 def _readable(wake: int, seconds: float = 0.0) -> bool:
-    """Sleep that `interrupt` ends; whether it did."""
+    """Sleep until `interrupt`; return whether it came."""
     poller = select.poll()
     poller.register(wake, select.POLLIN)
     return bool(poller.poll(max(0.0, seconds) * 1000))

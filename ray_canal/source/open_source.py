@@ -1,4 +1,4 @@
-"""Which source a destination has: binlog files, or a live server."""
+"""Open a destination's source: binlog files, or a live server."""
 
 from __future__ import annotations
 

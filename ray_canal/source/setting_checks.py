@@ -58,7 +58,7 @@ class ServerFacts:
 
 
 def check_settings(config: InstanceConfig, server: ServerFacts) -> list[CheckResult]:
-    """All checks of settings."""
+    """Return all checks of settings."""
     return [
         *_binlog(server),
         *_gtids(config, server),

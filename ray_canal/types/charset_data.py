@@ -1,4 +1,4 @@
-"""Where MySQL's character sets differ from the Python codecs of types/charsets.py.
+"""Differences between MySQL's character sets and the Python codecs of types/charsets.py.
 
 Made by `python -m tests.charset_truth` from the answers of MySQL 9.7, MySQL 5.6 and MariaDB 10.11
 to CONVERT(... USING utf32) for every code; tests/integration/test_charsets.py asks them again.

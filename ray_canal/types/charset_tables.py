@@ -31,12 +31,12 @@ _tables.flags.writeable = False  # as all later ones are: kernels compile for on
 
 
 def tables() -> Int32s:
-    """All tables that plans made so far refer to."""
+    """Return all tables of the plans made so far."""
     return _tables
 
 
 def table_of(charset: str) -> tuple[int, int]:
-    """(kind, offset of its table) of a character set that has to be transcoded.
+    """Return (kind, offset of its table) of a character set that has to be transcoded. Raises
     UnsupportedEvent."""
     global _tables
     name = canonical(charset)

@@ -63,7 +63,7 @@ _UCA1400_CHARSETS: Final = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 
 
 def charset_of_collation(number: int) -> str:
-    """MySQL's character set of a collation id. UnsupportedEvent for one that we do not know."""
+    """Return MySQL's character set of a collation id. Raises UnsupportedEvent: unknown."""
     found = _BY_ID.get(number)
     if found:
         return found
@@ -80,7 +80,7 @@ def charset_of_collation(number: int) -> str:
 
 
 def canonical(charset: str) -> str:
-    """One name per character set: `utf8` is `utf8mb3`."""
+    """Return the one name of a character set: `utf8` is `utf8mb3`."""
     return "utf8mb3" if charset == "utf8" else charset
 
 
@@ -108,7 +108,7 @@ def character(code: bytes, charset: str) -> str:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Text of small things: labels, names, statements. What a charset leaves undefined is
+    """Decode a small text: a label, name or statement. What a charset leaves undefined is
     U+FFFD."""
     name = canonical(charset)
     codec, width = CHARSETS.get(name, ("", 1))

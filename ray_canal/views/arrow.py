@@ -1,4 +1,4 @@
-"""The Arrow view: a decoded chunk as RecordBatches, one per table version, without copying columns.
+"""Render a decoded chunk as Arrow RecordBatches, one per table version, without copying columns.
 
 Arrow arrays are views over the chunk's arena; only what is no column (positions, times, GTIDs per
 row) and SET lists are made here, by vectors. Irregular temporal values (zero dates) are null in
@@ -110,7 +110,7 @@ def batches(
 
 
 def load_kernels() -> None:
-    """Have the machine code in this process before the first batches are asked for: loading takes
+    """Load the machine code into this process before the first batches are asked for: that takes
     half a second."""
     nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
     list(batches(nothing, 0, 0))
@@ -199,7 +199,7 @@ def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
 
 
 def _no_images(image: _Image, rows: int) -> pa.Array:
-    """Of a side that no row has."""
+    """Return a side that no row has."""
     if rows > _NULLS_MAX:
         return pa.nulls(rows, image.image)
     return _nulls(image, 1 << rows.bit_length()).slice(0, rows)
@@ -207,8 +207,8 @@ def _no_images(image: _Image, rows: int) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def _nulls(image: _Image, rows: int) -> pa.Array:
-    """Kept, for a null takes the room of a value: of sixty columns, half a megabyte to be zeroed
-    for each batch of inserts."""
+    """Return NULLs, kept, as a null takes the room of a value: for sixty columns, half a megabyte
+    to zero for each batch of inserts."""
     return pa.nulls(rows, image.image)
 
 
@@ -282,8 +282,8 @@ def _set_lists(
     rows = table.rows
     label_ends, texts = _label_texts(column.labels)
     bits = read_only(np.frombuffer(arena, np.uint8))
-    place = (bits, layout.validity, layout.values, rows, label_ends)
-    count, size, bad_row = e.count_members(*place)
+    place = bits, layout.validity, layout.values
+    count, size, bad_row = e.count_members(*place, rows, label_ends)
     if bad_row >= 0:
         slots = np.frombuffer(arena.slice(layout.values, 8 * rows), np.uint64)
         raise _unlabelled(table.meta, column, f"bit mask {int(slots[bad_row])}")
@@ -294,7 +294,7 @@ def _set_lists(
         )
     ends, offsets = np.empty(rows + 1, np.int32), np.empty(count + 1, np.int32)
     out = np.empty(size + e.LABEL_SLACK_BYTES, np.uint8)
-    e.list_members(*place, texts, ends, offsets, out)
+    e.list_members(*place, label_ends, texts, ends, offsets, out)
     parts = [None, pa.py_buffer(offsets), pa.py_buffer(out).slice(0, size)]
     values = pa.Array.from_buffers(pa.string(), count, parts)
     parts = [arena.slice(layout.validity, (rows + 7) // 8), pa.py_buffer(ends)]
@@ -305,7 +305,7 @@ def _set_lists(
 
 @lru_cache(maxsize=1024)
 def _label_texts(labels: tuple[str, ...]) -> tuple[Int64s, Bytes]:
-    """Where each label ends in the text of all, and that text."""
+    """Return the end of each label in the text of all, and that text."""
     texts = [label.encode() for label in labels]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     slack = bytes(e.LABEL_SLACK_BYTES)

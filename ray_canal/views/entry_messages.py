@@ -1,5 +1,5 @@
-"""Canal's entries for message queues in protobuf (canal.mq.flatMessage = false): which entry, or
-which row of one, goes to which topic and partition, and the bytes that a message has."""
+"""Render Canal's entries for message queues in protobuf (canal.mq.flatMessage = false), with the
+topic and the partition of each entry, or of each row."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.packet import VERSION
 from ray_canal.kernels.render import entry_split as kernels
-from ray_canal.kernels.render.flat_messages import BY_ROW, R_MODE, WHOLE
+from ray_canal.kernels.render.flat_partitions import BY_ROW, R_MODE, WHOLE
 from ray_canal.model.arrays import Bools, Bytes, Int64s
-from ray_canal.views.entries import EntryBytes, render_entries, zone_transitions
+from ray_canal.views.entries import EntryBytes, render_entries
 from ray_canal.views.flat import FlatOptions
-from ray_canal.views.flat_tables import Blobs, table_records
+from ray_canal.views.flat_tables import flat_blobs, table_records
 from ray_canal.views.routed import FlatMessages, Routed, Split, by_place, data_entries
+from ray_canal.views.row_arrays import row_arrays
 
 
 def entry_messages(
@@ -28,15 +29,16 @@ def entry_messages(
     *,
     gtid_set: str = "",
 ) -> FlatMessages:
-    """The entries [first, last) whose `mask` is true, but BEGIN and END, as protobuf `Entry`; where
-    a row's key chooses its partition, an entry of its own for each row. `packets` puts those of a
-    topic and partition together. Parameters as of `flat_messages`; Raises ConfigError."""
+    """Return the entries [first, last) whose `mask` is true, without BEGIN and END, as protobuf
+    `Entry`; where a row's key chooses its partition, an entry for each row. `packets` puts those of
+    a topic and partition together. The parameters are those of `flat_messages`. Raises ConfigError:
+    no such time zone."""
     chosen = data_entries(chunk, first, last, mask)
     routed = Routed(chunk, chosen, options.routing, by_entry=True)
-    hashed = routed.hashed
-    tables, columns = table_records(chunk.layout.tables, Blobs(), options.fields, hashed)
-    zone = zone_transitions(options.time_zone)
-    split = _by_row(chunk, routed, routed.split(chunk, chosen, tables, columns, zone))
+    blobs = flat_blobs()
+    tables, columns = table_records(chunk.layout.tables, blobs, options.fields, routed.hashed)
+    arrays = row_arrays(chunk, (tables, columns), blobs, options.time_zone)
+    split = _by_row(chunk, routed, routed.split(chosen, arrays))
     wanted: Bools = np.zeros(chunk.layout.event_count, np.bool_)
     wanted[chosen] = True
     rendered = render_entries(
@@ -49,8 +51,8 @@ def entry_messages(
 
 
 def packets(found: FlatMessages) -> FlatMessages:
-    """For each topic and partition one message: Canal's `Packet` of its entries, as its consumers
-    read it. Its entry is the first one's."""
+    """Return one message for each topic and partition: Canal's `Packet` of its entries, as its
+    consumers read it. Its entry is the first one's."""
     groups = list(by_place(found))
     values = [packet([bytes(found[index]) for index in group.tolist()]) for _, _, group in groups]
     return FlatMessages(
@@ -65,14 +67,14 @@ def packets(found: FlatMessages) -> FlatMessages:
 
 
 def packet(entries: Sequence[bytes]) -> bytes:
-    """Canal's `Packet` of entries, as it sends it to a queue: without a batch id."""
+    """Return Canal's `Packet` of entries, as it sends it to a queue: without a batch id."""
     body = pb.Messages(messages=entries).SerializeToString()
     return bytes(pb.Packet(version=VERSION, type=pb.MESSAGES, body=body).SerializeToString())
 
 
 def _by_row(chunk: DecodedChunk, routed: Routed, split: Split) -> Split:
-    """A line for each row of an entry whose rows choose their partition; its place in `order` is
-    then the row's number in its event."""
+    """Return a line for each row of an entry whose rows choose their partition; its place in
+    `order` is then the row's number in its event."""
     lines = split.lines
     events = chunk.events
     table = events["table"][lines[:, 0]]
@@ -96,8 +98,8 @@ def _by_row(chunk: DecodedChunk, routed: Routed, split: Split) -> Split:
 def _cut(
     rendered: EntryBytes, owners: Int64s, split: Split, rows_in_all: int
 ) -> tuple[Bytes, Int64s]:
-    """The entries of these lines, whose numbers among the rendered ones are `owners`; where each
-    begins, and the end of the last."""
+    """Return the entries of these lines, whose numbers among the rendered ones are `owners`, and
+    their offsets."""
     wholes = split.lines[:, 1] == WHOLE
     heads: Int64s = np.zeros((len(rendered), kernels.HEAD_FIELDS), np.int64)
     bounds: Int64s = np.zeros((rows_in_all, 2), np.int64)

@@ -1,5 +1,5 @@
-"""What every Arrow batch has beside its table's columns: what each change is, where it stands in
-the log, in which transaction."""
+"""Make the columns that every Arrow batch has next to its table's: what each change is, its place
+in the log, its transaction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ROWS_KEPT = 1 << 17  # of a number in every row: 1 MiB
 
 
 class Transactions(NamedTuple):
-    """A chunk's transactions: `numbers`, which one each event is of; `found`, a line for each
+    """A chunk's transactions: `numbers` has that of each event, `found` a line for each
     (kernels/render/transactions.py)."""
 
     numbers: Int32s
@@ -50,7 +50,7 @@ class Transactions(NamedTuple):
 
 
 def transactions_of(chunk: DecodedChunk, context: LogContext) -> Transactions:
-    """In log order."""
+    """Return a chunk's transactions, in log order."""
     events = chunk.events
     numbers = np.empty(len(events), np.int32)
     found = np.empty((len(events), t.TRANSACTION_FIELDS), np.int64)
@@ -62,8 +62,8 @@ def transactions_of(chunk: DecodedChunk, context: LogContext) -> Transactions:
 
 
 def transaction_names(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:
-    """Of these transactions: their GTIDs, else `file:position` of where they begin. `gtids`: the
-    chunk's, as text."""
+    """Return the names of transactions: their GTIDs, else `file:position` of where they begin.
+    `gtids`: the chunk's, as text."""
     journal = chunk.layout.journal_name.encode()
     _, ends, text = gtids.buffers()
     gtid_bytes = 0 if text is None else text.size
@@ -93,7 +93,8 @@ def chunk_gtids(chunk: DecodedChunk) -> pa.Array:
 
 
 class Envelopes:
-    """Of one chunk's batches. `before`: of each event, the rows of its transaction before it."""
+    """Envelopes of one chunk's batches. `before`: for each event, the rows of its transaction
+    before it."""
 
     def __init__(self, chunk: DecodedChunk, context: LogContext, before: Int64s) -> None:
         self._chunk = chunk
@@ -117,17 +118,9 @@ class Envelopes:
         bit_bytes = (count + 7) // 8
         bits = np.zeros(e.BITMAPS * bit_bytes, np.uint8)
         absent = np.zeros(3, np.int64)
+        filled = e.EnvelopeArrays(out, np.array(places), numbers, bits, absent)
         e.row_envelopes(
-            self._events,
-            self._gtids,
-            read_only(owners),
-            self._before,
-            low,
-            out,
-            np.array(places),
-            numbers,
-            bits,
-            absent,
+            self._events, self._gtids, read_only(owners), self._before, low, tuple(filled)
         )
         whole, all_bits = pa.py_buffer(out), pa.py_buffer(bits)
         parts = [whole.slice(at, size) for at, size in zip(places, sizes, strict=False)]
@@ -155,7 +148,7 @@ class Envelopes:
         return arrays, (bitmaps[e.HAS_BEFORE], bitmaps[e.HAS_AFTER]), absent
 
     def _names(self, owners: Int32s) -> pa.Array:
-        """Where not every transaction has a GTID."""
+        """Return the transactions' names where not every one has a GTID."""
         if self._named is None:
             numbers, found = transactions_of(self._chunk, self._context)
             self._named = numbers, transaction_names(self._chunk, found, self._gtid_texts)
@@ -166,7 +159,7 @@ class Envelopes:
 
 
 def constant(number: int, rows: int) -> pa.Array:
-    """That number in every row."""
+    """Return a number in every row."""
     if rows > _ROWS_KEPT:
         return pa.array(np.full(rows, number, np.int64))
     # Slices of the buffer, not of an array, which would take all of it along when it is pickled.
@@ -175,7 +168,7 @@ def constant(number: int, rows: int) -> pa.Array:
 
 
 def zeros(rows: int) -> pa.Array:
-    """0 as int8 in every row."""
+    """Return 0 as int8 in every row."""
     if rows > 8 * _ROWS_KEPT:
         return pa.array(np.zeros(rows, np.int8))
     buffer = _kept_numbers(0).slice(0, rows)
@@ -188,7 +181,7 @@ def _kept_numbers(number: int) -> pa.Buffer:
 
 
 def load_kernels() -> None:
-    """Have the machine code in this process before it is needed."""
+    """Load the machine code into this process before it is needed."""
     nothing = DecodedChunk(ChunkLayout("", 0, 0, 0, 0, 0, 0, ()), np.zeros(0, np.uint8))
     envelopes = Envelopes(nothing, NO_CONTEXT, np.zeros(0, np.int64))
     envelopes.columns(np.zeros(0, np.int32), 0)

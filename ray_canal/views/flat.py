@@ -1,5 +1,5 @@
-"""Canal's FlatMessage: a decoded chunk as the JSON messages that Canal sends to message queues,
-with the topic and the partition of each, rendered by a kernel.
+"""Render a decoded chunk as Canal's FlatMessages, the JSON messages that Canal sends to message
+queues, with the topic and the partition of each.
 
     found = flat_messages(chunk, first, last, mask, FlatOptions(id=7, routing=Routing(topic="t")))
     for i in range(len(found)):
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,27 +24,28 @@ from ray_canal.filter import FieldFilter
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import flat_messages as kernels
 from ray_canal.kernels.render import flat_rows as rows
-from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
+from ray_canal.kernels.render.arrays import FlatArrays, MessageArrays
 from ray_canal.model.arrays import Bools, Bytes, Int64s
-from ray_canal.views.entries import SLOT_WIDTHS, zone_transitions
-from ray_canal.views.flat_tables import TABLE_ROOM, Blobs, json_bytes, table_records
+from ray_canal.views.flat_tables import TABLE_ROOM, flat_blobs, json_bytes, table_records
 from ray_canal.views.gtid_sets import executed_sets
 from ray_canal.views.routed import FlatMessages, Routed, data_entries
 from ray_canal.views.routing import Routing
+from ray_canal.views.row_arrays import Blobs, row_arrays
 
 OLD_CANAL, OLD_EXACT = "canal", "exact"
 
 _TEXT_EXPANSION = 2
-"""Bytes of text that a byte of binlog usually becomes at most; more grows."""
+"""Usual most bytes of text for a byte of binlog; more grows the buffer."""
 _KINDS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatOptions:
-    """How messages are made. `id`: the batch's. `ts_ms`: when they are made; 0: now. `time_zone`
-    is where TIMESTAMP is printed. `gtid` puts the executed set into `gtid`. `old`: of an UPDATE,
-    the columns that the row or one before it in the same event changes, as Canal has it
-    (`canal`), or those that the row itself changes (`exact`). `fields` leaves columns out."""
+    """How messages are made. `id`: that of the batch. `ts_ms`: when they are made; 0: now.
+    `time_zone`: zone in which TIMESTAMP is printed. `gtid`: put the executed set into `gtid`.
+    `old`: for an UPDATE, the columns that the row or one before it in the same event changes, as in
+    Canal (`canal`), or those that the row itself changes (`exact`). `fields`: leave out columns
+    that it does not admit."""
 
     id: int = 1
     ts_ms: int = 0
@@ -67,47 +69,62 @@ def flat_messages(
     *,
     gtid_set: str = "",
 ) -> FlatMessages:
-    """The messages of the entries [first, last) whose `mask` (one element an entry of the chunk;
-    None: all) is true; those of one topic together.
+    """Return the messages of the entries [first, last) whose `mask` (one element an entry of the
+    chunk; None: all) is true; those of one topic together.
 
-    `gtid_set`: executed before the chunk. Raises ConfigError: no such time zone."""
+    `gtid_set`: the set executed before the chunk. Raises ConfigError: no such time zone."""
     chosen = data_entries(chunk, first, last, mask)
-    blobs = Blobs()
+    blobs = flat_blobs()
     routed = Routed(chunk, chosen, options.routing, by_entry=False)
     tables, columns = table_records(chunk.layout.tables, blobs, options.fields, routed.hashed)
-    zone = zone_transitions(options.time_zone)
-    split = routed.split(chunk, chosen, tables, columns, zone)
-    gtids = _gtids(chunk, gtid_set if options.gtid else None, blobs)
-    tails = _tails(options.ts_ms or time.time_ns() // 1_000_000, blobs)
-    count = len(split.lines)
-    arguments = (
-        split.order, options.old == OLD_EXACT, read_only(chunk.events), read_only(chunk.queries),
-        tables, columns, SLOT_WIDTHS, gtids, tails, read_only(chunk.arena),
-        read_only(blobs.array()), *zone, np.zeros(LIMBS_MAX, np.int64),
-        np.zeros(VALUE_BYTES_MAX, np.uint8),
-        np.zeros(int(tables[:, rows.FT_COUNT].max(initial=1)), np.int64),
-    )  # fmt: skip
+    flat = FlatArrays(
+        queries=read_only(chunk.queries),
+        gtids=_gtids(chunk, gtid_set if options.gtid else None, blobs),
+        tails=_tails(options.ts_ms or time.time_ns() // 1_000_000, blobs),
+        since=np.zeros(int(tables[:, rows.FT_COUNT].max(initial=1)), np.int64),
+    )
+    arrays = row_arrays(chunk, (tables, columns), blobs, options.time_zone)
+    split = routed.split(chosen, arrays)
     lines = np.ascontiguousarray(split.lines.T)
-    buffer: Bytes = np.empty(_most_bytes(chunk, split.lines, tables, gtids), np.uint8)
+    count = len(split.lines)
+    messages = MessageArrays(
+        entries=lines[0],
+        firsts=lines[1],
+        counts=lines[2],
+        ids=np.full(count, options.id, np.int64),
+        order=split.order,
+    )
+    groups = [tuple(group) for group in (messages, arrays, flat)]
+    buffer, starts = _written(
+        groups, count, options.old == OLD_EXACT, _most_bytes(chunk, split.lines, tables, flat.gtids)
+    )
+    return split.placed(buffer, np.append(buffer.size - starts, buffer.size))
+
+
+def _written(
+    groups: list[tuple[Any, ...]], count: int, is_exact: bool, most_bytes: int
+) -> tuple[Bytes, Int64s]:
+    """Return the bytes of `count` messages, and each one's distance from their end. `groups` are
+    the kernel's fields."""
+    messages, arrays, flat = groups
+    buffer: Bytes = np.empty(most_bytes, np.uint8)
     starts: Int64s = np.zeros(count, np.int64)
-    numbers: Int64s = np.full(count, options.id, np.int64)
     done, used = count, 0
     while done:
         done, used = kernels.write_messages(
-            lines[0], lines[1], lines[2], numbers, done, *arguments, buffer, used, starts
+            messages, done, arrays, flat, is_exact, buffer, used, starts
         )
         if done:
             grown: Bytes = np.empty(2 * buffer.size, np.uint8)
             grown[grown.size - used :] = buffer[buffer.size - used :]
             buffer = grown
-    buffer = buffer[buffer.size - used :]
-    return split.placed(buffer, np.append(used - starts, used))
+    return buffer[buffer.size - used :], starts
 
 
 def _most_bytes(
     chunk: DecodedChunk, lines: Int64s, tables: Int64s, gtids: Int64s
 ) -> int:
-    """How long the messages may become; too little grows."""
+    """Return the usual most size of messages, in bytes; a buffer that is too small grows."""
     events = chunk.events
     entries = np.unique(lines[:, 0])
     # Events that were compressed together all have the whole's length.
@@ -128,7 +145,7 @@ def _most_bytes(
 
 
 def _tails(ts_ms: int, blobs: Blobs) -> Int64s:
-    """What ends a message, for each event type."""
+    """Return the end of a message, for each event type."""
     names = {value: name for name, value in pb.EventType.items()}
     return np.array(
         [
@@ -140,7 +157,8 @@ def _tails(ts_ms: int, blobs: Blobs) -> Int64s:
 
 
 def _gtids(chunk: DecodedChunk, before: str | None, blobs: Blobs) -> Int64s:
-    """For each transaction what stands between `es` and the id; the last line: without a GTID."""
+    """Return the piece between `es` and the id for each transaction; the last line: without a
+    GTID."""
     lines: Int64s = np.zeros((len(chunk.gtids) + 1, 2), np.int64)
     lines[:] = blobs.add(b',"gtid":"","id":')
     if before is not None:

@@ -1,4 +1,4 @@
-"""The constant parts of a table's FlatMessages, and the kernels' records of its columns."""
+"""Make the constant parts of a table's FlatMessages, and the kernels' records of its columns."""
 
 from __future__ import annotations
 
@@ -15,34 +15,22 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import entry_columns as entry
 from ray_canal.kernels.render import flat_rows as rows
 from ray_canal.kernels.render.entry_values import VALUE_BYTES_MAX
-from ray_canal.model.arrays import Bytes, Int64s
+from ray_canal.model.arrays import Int64s
 from ray_canal.model.table_meta import HIDDEN_KEYS, ColumnMeta, TableMeta
 from ray_canal.types.registry import sql_type, sql_type_of_null, sql_type_widened
+from ray_canal.views.row_arrays import Blobs, place_columns, storage_of
 
 TABLE_ROOM = 512
 _COLUMN_ROOM = VALUE_BYTES_MAX + 64
 
 
-class Blobs:
-    """Constant bytes that the kernel copies; short ones are read with what lies before them."""
-
-    def __init__(self) -> None:
-        self._parts = [bytes(32)]
-        self._size = 32
-
-    def add(self, blob: bytes) -> tuple[int, int]:
-        """(offset, length)"""
-        place = self._size, len(blob)
-        self._parts.append(blob)
-        self._size += len(blob)
-        return place
-
-    def array(self) -> Bytes:
-        return np.frombuffer(b"".join(self._parts), np.uint8)
+def flat_blobs() -> Blobs:
+    """Return no pieces but 32 bytes: a short one is read with up to 32 bytes before it."""
+    return Blobs(bytes(32))
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as Canal's JSON library writes it."""
+    """Return a value as Canal's JSON library writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -50,9 +38,9 @@ def json_bytes(value: Any) -> bytes:
 def _table_pieces(
     meta: TableMeta, storage: tuple[int, ...], fields: FieldFilter | None, hashed: tuple[bool, ...]
 ) -> tuple[Int64s, Int64s, bytes]:
-    """A table's record, its columns' records without places, and the blob that their offsets are
-    of."""
-    blob = Blobs()
+    """Return a table's record, its columns' records without places, and the blob that their offsets
+    are of."""
+    blob = flat_blobs()
     shown: list[tuple[ColumnMeta, int]] = []
     columns = np.zeros((len(meta.columns) + meta.hidden, rows.FLAT_FIELDS), np.int64)
     columns[:, entry.C_CODE] = entry.LEFT_OUT
@@ -82,14 +70,14 @@ def _table_pieces(
     places = [place for piece in whole for place in blob.add(piece)]
     varies = any(columns[:, rows.F_VARIES] & (columns[:, entry.C_CODE] != entry.LEFT_OUT))
     record = np.array([0, len(columns), room + sum(map(len, whole)), varies, *places], np.int64)
-    return read_only(record), read_only(columns), blob.array().tobytes()
+    return read_only(record), read_only(columns), blob.joined()
 
 
 def _message_pieces(
     meta: TableMeta, shown: list[tuple[ColumnMeta, int]]
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """What every message of a table's whole rows has: `database` up to es, from isDdl up to old,
-    from there up to ts; and `table` alone."""
+    """Return the constant parts of a message of a table's whole rows: `database` up to es, from
+    isDdl up to old, from there up to ts; and `table` alone."""
     mysql_types = {column.name: column.mysql_type for column, _ in shown} or None
     sql_types = {column.name: sql_type(column, code) for column, code in shown} or None
     keys = [column.name for column, _ in shown if column.is_key] or None
@@ -109,17 +97,14 @@ def table_records(
     fields: FieldFilter | None,
     hashed: list[tuple[bool, ...]],
 ) -> tuple[Int64s, Int64s]:
-    """The kernels' `tables` and `columns` records."""
+    """Return the kernels' `tables` and `columns` records."""
     tables: Int64s = np.zeros((len(layouts), rows.FT_FIELDS), np.int64)
     size = sum(len(t.meta.columns) + t.meta.hidden for t in layouts)
     columns: Int64s = np.empty((size, rows.FLAT_FIELDS), np.int64)
     at = 0
     for number, table in enumerate(layouts):
-        meta = table.meta
-        side = table.before or table.after
-        # Of a table without rows, nothing is asked.
-        storage = tuple(c.code for c in side) if side else (codes.TEXT,) * len(meta.columns)
-        record, mine, blob = _table_pieces(meta, storage, fields or None, hashed[number])
+        storage = storage_of(table)
+        record, mine, blob = _table_pieces(table.meta, storage, fields or None, hashed[number])
         first, _ = blobs.add(blob)
         tables[number] = record
         tables[number, rows.FT_FIRST] = at
@@ -127,9 +112,6 @@ def table_records(
         here = columns[at : at + len(mine)]
         here[:] = mine
         here[:, rows.F_KEY : rows.F_VARIES : 2] += first
-        for where, layout in ((0, table.before), (3, table.after)):
-            if layout:
-                places = slice(entry.C_VALIDITY + where, entry.C_VALIDITY + where + 3)
-                here[: len(layout), places] = [column[1:4] for column in layout]
+        place_columns(here, table)
         at += len(mine)
     return tables, columns

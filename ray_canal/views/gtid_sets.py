@@ -10,8 +10,8 @@ from ray_canal.model.gtid import GtidSet, MariadbGtid
 
 
 def executed_sets(chunk: DecodedChunk, before: str) -> Iterator[tuple[int, str]]:
-    """(number in `chunk.gtids`, the set with this transaction in it), without those that have no
-    GTID. `before`: the set executed before the chunk."""
+    """Yield (number in `chunk.gtids`, the set with this transaction in it), without those that have
+    no GTID. `before`: the set executed before the chunk."""
     executed: Any = None
     for number, gtid in enumerate(chunk.gtids):
         if gtid["flavor"] == GTID_MYSQL:

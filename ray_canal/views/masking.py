@@ -1,5 +1,5 @@
-"""What stands in place of a column's values that a subscriber must not see: a constant, a few of
-its characters, or a hash. NULL stays NULL. Whole columns at once."""
+"""Mask a column's values that a subscriber must not see: by a constant, a few of its characters, or
+a hash. NULL stays NULL. Whole columns at once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class Hashing:
         self._inner, self._outer = states
 
     def hashed(self, column: pa.Array, name: str) -> pa.Array:
-        """Raises ConfigError: a column of lists or floating point numbers."""
+        """Return the hashes of a column's values. Raises ConfigError: a column of lists or floating
+        point numbers."""
         values = _as_bytes(column, name)
         if not values.null_count:
             return self._digits(values)

@@ -1,4 +1,5 @@
-"""What Canal would send to a message queue, as JSON lines: for `ray-canal decode`, and to compare.
+"""Write what Canal would send to a message queue as JSON lines: for `ray-canal decode`, and to
+compare.
 
     {"topic": …, "partition": …, "message": FlatMessage}
     {"topic": …, "partition": …, "entries": [base64 of Entry, …], "packet": base64 of Packet}

@@ -72,7 +72,7 @@ class Predicate:
 
     @property
     def asks_for_images(self) -> bool:
-        """Whether it is about before and after, and not only about where a change stands."""
+        """True if the condition reads before or after, and not only the change's place."""
         return bool(self._used)
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Absent is not NULL: which columns a row image has, beside what they hold.
+"""Make columns that tell which columns a row image has, as absent is not NULL.
 
 The server leaves columns out of images (binlog_row_image MINIMAL, NOBLOB). Of a table with such an
 event a batch has two more columns, `before_present` and `after_present`: structs of booleans with
@@ -46,7 +46,7 @@ def with_presence(
 
 
 def lacks(batch: pa.RecordBatch, side: str, column: str) -> bool:
-    """Whether some row's image of a side lacks a column, or has only a change of its value."""
+    """Tell if some row's image of a side lacks a column, or has only a change of its value."""
     at = batch.schema.get_field_index(PRESENT_OF[side])
     if at < 0:
         return False

@@ -1,4 +1,5 @@
-"""Which entries and rows of a chunk become which message, and where each goes."""
+"""Route a chunk's entries and rows: which of them become one message, and its topic and
+partition."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.kernels.base.jit import read_only
-from ray_canal.kernels.render import flat_messages as kernels
-from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
+from ray_canal.kernels.render import flat_partitions as kernels
+from ray_canal.kernels.render.arrays import RowArrays
+from ray_canal.kernels.render.entry_values import VALUE_BYTES_MAX
 from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
 from ray_canal.views.entries import chosen_entries
 from ray_canal.views.routing import Route, Routing, topic_order
@@ -23,9 +24,9 @@ _TEXT_BYTES = VALUE_BYTES_MAX + 32
 class FlatMessages:
     """Messages with their places: message i is `buffer[offsets[i]:offsets[i + 1]]`.
 
-    It goes to `topic_names[topics[i]]` and `partitions[i]`, and is of the chunk's entry
-    `entries[i]`; `rows` is how many rows it has (0: a statement). Those of one topic and partition
-    are in log order. The buffer is nobody else's and is not overwritten."""
+    It goes to `topic_names[topics[i]]` and `partitions[i]`, is of the chunk's entry `entries[i]`
+    and has `rows[i]` rows (0: a statement). Those of one topic and partition are in log order. The
+    buffer is not shared."""
 
     buffer: Bytes
     offsets: Int64s
@@ -54,7 +55,7 @@ def by_place(found: FlatMessages) -> Iterator[tuple[int, int, Int64s]]:
 
 
 def data_entries(chunk: DecodedChunk, first: int, last: int, mask: Bools | None) -> Int64s:
-    """Numbers of the entries that are shown and become messages: not BEGIN and END."""
+    """Return the numbers of the entries that become messages: shown, and neither BEGIN nor END."""
     chosen = chosen_entries(chunk, first, last, mask)
     kept: Int64s = chosen[chunk.events["kind"][chosen] == _ROWDATA]
     return kept
@@ -71,7 +72,7 @@ class Split:
     topic_names: tuple[str, ...]
 
     def placed(self, buffer: Bytes, offsets: Int64s) -> FlatMessages:
-        """The rendered messages with their places."""
+        """Return the rendered messages with their places."""
         entries, _, counts, partitions = (
             np.ascontiguousarray(self.lines[:, k], np.int32) for k in range(4)
         )
@@ -81,7 +82,7 @@ class Split:
 
 
 class Routed:
-    """Where the entries of one chunk go. `hashed`: of each table, which columns choose a row's
+    """Routes of the entries of one chunk. `hashed`: for each table, which columns choose a row's
     partition."""
 
     def __init__(
@@ -119,7 +120,7 @@ class Routed:
         statements: Int64s,
         names: list[tuple[str, str]],
     ) -> None:
-        """Number the topics, sorted, and say which one each entry goes to."""
+        """Number the topics, sorted, and assign one to each entry."""
         numbers: dict[str, int] = {}
         by_table = np.array([numbers.setdefault(r.topic, len(numbers)) for r in found], np.int32)
         own = [routing.route(*name) for name in names]
@@ -135,16 +136,9 @@ class Routed:
         self._topics = place_of[topics]
         self._fixed = 0 if routing.partition_hash else routing.partition
 
-    def split(
-        self,
-        chunk: DecodedChunk,
-        chosen: Int64s,
-        tables: Int64s,
-        columns: Int64s,
-        zone: tuple[Int64s, Int64s],
-    ) -> Split:
-        """The messages of these entries."""
-        events = read_only(chunk.events)
+    def split(self, chosen: Int64s, arrays: RowArrays) -> Split:
+        """Return the messages of these entries."""
+        events = arrays.events
         table = events["table"][chosen]
         counts = events["rows"][chosen].astype(np.int64)
         by_row = np.zeros(len(chosen), np.bool_)
@@ -153,14 +147,14 @@ class Routed:
         total = int(counts[by_row].sum())
         lines: Int64s = np.empty((len(chosen) + total, 4), np.int64)
         order: Int32s = np.empty(max(total, 1), np.int32)
-        most = int(self.routes[:, kernels.R_PARTITIONS].max(initial=1))
+        room = (
+            np.zeros(_TEXT_BYTES, np.uint8),
+            np.zeros(int(self.routes[:, kernels.R_PARTITIONS].max(initial=1)), np.int64),
+            np.empty(int(counts[by_row].max(initial=1)), np.int64),
+        )
         count = kernels.split_by_partition(
-            chosen, self._by_entry, self._fixed, events, tables, columns, self.routes,
-            read_only(chunk.arena), *zone,
-            np.zeros(LIMBS_MAX, np.int64), np.zeros(VALUE_BYTES_MAX, np.uint8),
-            np.zeros(_TEXT_BYTES, np.uint8), np.zeros(most, np.int64),
-            np.empty(int(counts[by_row].max(initial=1)), np.int64), order, lines,
-        )  # fmt: skip
+            chosen, self._by_entry, self._fixed, tuple(arrays), self.routes, room, order, lines
+        )
         lines = lines[:count]
         where = np.searchsorted(chosen, lines[:, 0])
         topics = self._topics[where]
@@ -171,7 +165,7 @@ class Routed:
 
 
 def _named(chunk: DecodedChunk, number: int) -> tuple[str, str]:
-    """(schema, table) of a statement's header."""
+    """Return (schema, table) of a statement's header."""
     query = chunk.queries[chunk.events["aux"][number]]
 
     def text(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which topic and partition a message goes to, by Canal's rules (`canal.mq.*`).
+"""Choose the topic and partition of a message, by Canal's rules (`canal.mq.*`).
 
     partitionHash  rule(,rule)*: schema.table or a pattern, and behind a colon what chooses: columns
                    (`id^name`) or `$pk$`, row by row; without a colon the table's name alone. The
@@ -30,13 +30,13 @@ Matcher = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """What chooses a row's partition: these columns, or the primary key (None)."""
+    """Columns that choose a row's partition; None: the primary key."""
 
     columns: tuple[str, ...] | None
 
     def hashed(self, names: Sequence[str], keys: Sequence[bool], *, by_entry: bool) -> list[bool]:
-        """Which of a table's columns are hashed. A name that is given twice is its own inverse in
-        a FlatMessage; in entries (`by_entry`) letters' case does not count."""
+        """Return which of a table's columns are hashed. A name that is given twice is its own
+        inverse in a FlatMessage; in entries (`by_entry`) letters' case does not count."""
         if self.columns is None:
             return list(keys)
         if by_entry:
@@ -47,7 +47,8 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a table's messages go. `rule` None: all to `partition`; else each row by its key."""
+    """Topic and partition of a table's messages. `rule` None: all to `partition`; else each row by
+    its key."""
 
     topic: str
     partitions: int
@@ -82,7 +83,7 @@ class Routing:
         _number_rules(self.dynamic_topic_partitions)
 
     def route(self, schema: str, table: str) -> Route:
-        """Where messages of this table go; both are empty for a statement of none."""
+        """Return the route of a table's messages; both names are empty for a statement of none."""
         found = self._routes.get((schema, table))
         if found is None:
             if len(self._routes) >= _KNOWN:
@@ -121,12 +122,12 @@ class Routing:
         return self.partitions
 
     def seed(self, schema: str) -> int:
-        """What the hash of a row's key begins with."""
+        """Return the number that the hash of a row's key begins with."""
         return java_hash(schema) if self.database_hash else 0
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode()`, as an unsigned number of 32 bits."""
+    """Return `String.hashCode()`, as an unsigned number of 32 bits."""
     found = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -135,13 +136,13 @@ def java_hash(text: str) -> int:
 
 
 def java_partition(code: int, partitions: int) -> int:
-    """Canal's `Math.abs(Math.abs(hashCode) % partitionsNum)`."""
+    """Return Canal's `Math.abs(Math.abs(hashCode) % partitionsNum)`."""
     return abs(code - (1 << 32) if code >> 31 else code) % partitions
 
 
 def topic_order(topic: str) -> bytes:
-    """What topics are sorted by: Java's order of strings. (Canal sends a batch's topics side by
-    side, so that nothing is said about their order.)"""
+    """Return the sort key of topics: Java's order of strings. (Canal sends a batch's topics in
+    parallel, in no given order.)"""
     return topic.encode("utf-16-be", "surrogatepass")
 
 
@@ -167,7 +168,7 @@ def _matcher(text: str) -> Matcher:
 
 @lru_cache(maxsize=64)
 def _hash_rules(text: str) -> list[tuple[Matcher, KeyRule | None]]:
-    """None: the table's name chooses."""
+    """Parse the rules of partitionHash; None: the table's name chooses."""
     rules: list[tuple[Matcher, KeyRule | None]] = []
     for item in _items(text):
         name, colon, keys = item.rpartition(":")
@@ -182,7 +183,7 @@ def _hash_rules(text: str) -> list[tuple[Matcher, KeyRule | None]]:
 
 @lru_cache(maxsize=64)
 def _topic_rules(text: str) -> list[tuple[Matcher, str | None]]:
-    """None: the topic is called as what was matched."""
+    """Parse the rules of dynamicTopic; None: the topic is called as what was matched."""
     rules: list[tuple[Matcher, str | None]] = []
     for item in _items(text):
         topic, colon, name = item.partition(":")
@@ -206,7 +207,7 @@ def _topic_matcher(text: str) -> Matcher:
 
 @lru_cache(maxsize=64)
 def _number_rules(text: str) -> list[tuple[Matcher, int | None]]:
-    """None: no number is given."""
+    """Parse the rules of dynamicTopicPartitionNum; None: no number is given."""
     rules: list[tuple[Matcher, int | None]] = []
     for item in _items(text):
         name, colon, number = item.rpartition(":")

@@ -1,4 +1,4 @@
-"""What SQL's operators of a row predicate mean where Arrow has no function for them."""
+"""Implement SQL's operators of a row predicate where Arrow has no function for them."""
 
 from __future__ import annotations
 

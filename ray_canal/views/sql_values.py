@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 def kind_of(kind: pa.DataType) -> Kind:
-    """What a type counts as."""
+    """Return the kind that a type counts as."""
     if pa.types.is_null(kind):
         return Kind.NULL
     if pa.types.is_boolean(kind):
@@ -87,8 +87,8 @@ def constant(value: Any, kind: pa.DataType, text: str | None = None) -> Value:
 
 
 def applied(function: Callable[..., Any], values: list[Value], empty: Columns) -> Value:
-    """`function` of what these values give. Raises ArrowInvalid, ArrowNotImplementedError: it
-    cannot be."""
+    """Return `function` of the results of these values. Raises ArrowInvalid,
+    ArrowNotImplementedError: it cannot be computed."""
 
     def run(columns: Columns) -> Any:
         return function(*(value.run(columns) for value in values))
@@ -147,7 +147,7 @@ def number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _digits(kind: pa.DataType) -> tuple[int, int]:
-    """Digits before and behind the point."""
+    """Return the digits before and after the point."""
     if pa.types.is_decimal(kind):
         return kind.precision - kind.scale, kind.scale
     return (_UNSIGNED_DIGITS if pa.types.is_uint64(kind) else _INTEGER_DIGITS), 0
@@ -160,7 +160,7 @@ def decimal_of(value: Value, wide: bool) -> Value:
 
 
 def _read_as(value: Value, kind: Kind) -> Value:
-    """A string literal as what it stands beside. Raises ConfigError: it does not read so."""
+    """Read a string literal as the type next to it. Raises ConfigError: it does not read so."""
     if value.text is None:
         return value
     if kind is Kind.MOMENT:

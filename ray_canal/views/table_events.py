@@ -35,7 +35,7 @@ _SQL_CHARACTERS_MAX = 2000
 
 
 def is_of_table(batch: pa.RecordBatch) -> bool:
-    """Whether a batch has changes of a table as a whole, and not of rows."""
+    """Tell if a batch has changes of a table as a whole, and not of rows."""
     return SQL in (batch.schema.metadata or {})
 
 
@@ -104,7 +104,7 @@ def shown_events(
 
 
 def _alike(events: list[TableEvent]) -> Iterator[list[TableEvent]]:
-    """What goes into one batch: statements on one table that follow each other."""
+    """Return the groups of one batch each: statements on one table that follow each other."""
     group: list[TableEvent] = []
     for event in events:
         if group and _key(event) != _key(group[-1]):
@@ -123,7 +123,7 @@ def _key(event: TableEvent) -> tuple[str, str, str]:
 
 
 class _Maker:
-    """Makes the batches of one chunk."""
+    """The batches of one chunk's changes of tables."""
 
     def __init__(
         self, chunk: DecodedChunk, fields: FieldFilter | None, context: LogContext
@@ -138,7 +138,7 @@ class _Maker:
         self._envelopes = Envelopes(chunk, context, before)
 
     def batch(self, events: list[TableEvent]) -> pa.RecordBatch:
-        """Of events that are alike."""
+        """Return a batch of events that are alike."""
         effect, count = events[0].effect, len(events)
         owners = np.array([event.entry for event in events], np.int32)
         schema = self._schema(effect.meta, effect.schema, effect.table)

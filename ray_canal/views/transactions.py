@@ -48,7 +48,7 @@ SCHEMA = pa.schema(
 
 
 def no_transactions() -> pa.RecordBatch:
-    """Of a message without any."""
+    """Return the transactions of a message without any."""
     return pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
 
@@ -59,7 +59,8 @@ def ended_transactions(
     tables: bytes | None,
     context: LogContext,
 ) -> pa.RecordBatch:
-    """Those whose end is among these entries (first, behind the last), in log order.
+    """Return the transactions whose end is among these entries (first, after the last), in log
+    order.
 
     `mask`: which entries of the chunk are seen (None: all); a transaction is listed if its end is,
     or if it has a row of a table that is seen. `tables`: a byte for each of the chunk's (None: all
@@ -172,7 +173,7 @@ def _outcomes(closers: Records) -> npt.NDArray[np.int8]:
 def _xa_ids(
     chunk: DecodedChunk, closers: Records, outcomes: npt.NDArray[np.int8]
 ) -> pa.Array:
-    """What is behind the words of the XA statement; null where there is none."""
+    """Return the text after the words of the XA statement; null if there is none."""
     queries = chunk.queries
     starts, sizes = np.zeros(len(closers), np.int64), np.zeros(len(closers), np.int64)
     known = np.zeros(len(closers), np.bool_)

@@ -86,7 +86,7 @@ class Transform:
         return found.replace_schema_metadata({**notes, **found.schema.metadata})
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """What `applied` makes of a table's schema. Raises ConfigError as it does."""
+        """Return the transformed schema of a table's. Raises ConfigError as `applied` does."""
         empty = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
         return self._fit(schema).applied(empty).schema
 
@@ -161,7 +161,7 @@ class _Fitted:
         return self._flags(column) if name in PRESENT else column
 
     def _flags(self, present: pa.StructArray) -> pa.StructArray:
-        """Which columns an image has, of those that are shown."""
+        """Return which of the shown columns an image has."""
         if self._shown is None:
             return present
         chosen = [k for k, field in enumerate(present.type) if field.name in self._shown]
@@ -208,7 +208,7 @@ def _known(name: str, known: Sequence[str], step: str) -> str:
 
 
 def _is_by_table(option: Mapping[str, Any] | None) -> bool:
-    """Whether a mapping has columns by table. Raises ConfigError: it has both."""
+    """Tell if a mapping has columns by table. Raises ConfigError: it has both."""
     inner = [isinstance(value, Mapping) for value in (option or {}).values()]
     if any(inner) and not all(inner):
         raise ConfigError("give columns for all tables, or by table, not both in one option")

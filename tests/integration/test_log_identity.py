@@ -26,7 +26,7 @@ from ray_canal.errors import (
 from ray_canal.meta.canal_import import import_meta
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.source import live
+from ray_canal.source import same_log
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.live import LiveSource
 from ray_canal.source.start.search import Search
@@ -162,7 +162,7 @@ def test_a_reset_under_a_dump(
 ) -> None:
     """A1: RESET under a running destination ends its reading, by the server's word or, where that
     says nothing, by a look at the log."""
-    monkeypatch.setattr(live, "_SILENT_LOG_S", 1.0)
+    monkeypatch.setattr(same_log, "_SILENT_LOG_S", 1.0)
     with serving(kind, tmp_path) as server:
         write(server, 0, 10, files=files)
         with reading(server, heartbeat_s=0.3, reconnect_max_s=0.5) as source:

@@ -1,4 +1,4 @@
-"""The kernels' small integers: storage codes of columns, and error codes.
+"""Small integers that the kernels switch on: storage codes of columns, and bounds of their values.
 
 A storage code says how one column's values lie in a decoded chunk and how its raw bytes are read.
 MySQL's own type numbers are in types/mysql.py; here is only what the kernels switch on.
@@ -18,7 +18,7 @@ Fixed-width slots hold, per row (little-endian, NULL rows undefined unless said 
 Variable-width slots hold int32 offsets (rows + 1 of them) into a data area:
 
     TEXT                 UTF-8            BYTES  bytes as they are (BINARY padded to its length)
-    JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it; behind a validity bit of
+    JSON                 UTF-8 text as MySQL's CAST(j AS CHAR) prints it; with a validity bit of
                          0, diffs as SQL (`JSON_REPLACE(j, '$.a', 5)`): their before image is not
                          in the log
     GEOMETRY             4-byte SRID + WKB

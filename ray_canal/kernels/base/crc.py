@@ -1,5 +1,5 @@
-"""CRC-32 (zlib's polynomial, reflected): sixteen bytes a step, by carry-less multiplication where
-the processor has it, else by table look-up.
+"""Compute CRC-32 (zlib's polynomial, reflected), sixteen bytes a step: by carry-less multiplication
+where the processor has it, else by table look-up.
 
 Folding and its constants: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using
 PCLMULQDQ Instruction", Intel 2009.
@@ -30,7 +30,7 @@ FOLDS: Final = (
 
 
 def _tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """tables[k][b]: the CRC of byte b followed by k zero bytes."""
+    """Return tables[k][b]: the CRC of byte b followed by k zero bytes."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, table >> 1 ^ np.uint32(_POLYNOMIAL), table >> 1)
@@ -60,14 +60,14 @@ if FOLDS:
     }
 
     class Folder:
-        """The steps of the algorithm as instructions; values are one to four pairs of 64-bit
-        numbers, each pair for itself."""
+        """Emit the steps of the algorithm as instructions; values are one to four pairs of 64-bit
+        numbers, each pair on its own."""
 
         def __init__(self, builder: Any) -> None:
             self._builder = builder
 
         def product(self, value: Any, keys: tuple[int, int], halves: int) -> Any:
-            """Carry-less product of a half of `value` and one of `keys`."""
+            """Return the carry-less product of a half of `value` and one of `keys`."""
             kind, byte = value.type, ir.IntType(8)
             multiply = cgutils.get_or_insert_function(
                 self._builder.module,
@@ -78,12 +78,12 @@ if FOLDS:
             return self._builder.call(multiply, [value, factors, byte(halves)])
 
         def folded(self, value: Any, keys: tuple[int, int]) -> Any:
-            """What stands for `value` as many bytes further on as the keys say."""
+            """Return what is congruent to `value` as many bytes further on as the keys say."""
             low, high = self.product(value, keys, 0x00), self.product(value, keys, 0x11)
             return self._builder.xor(low, high)
 
         def block(self, start: Any, offset: Any, kind: Any = _PAIR) -> Any:
-            """Sixteen bytes."""
+            """Load sixteen bytes."""
             where = self._builder.gep(start, [offset])
             return self._builder.load(self._builder.bitcast(where, kind.as_pointer()), align=1)
 
@@ -91,7 +91,7 @@ if FOLDS:
             return self._builder.extract_element(value, ir.IntType(32)(number))
 
         def reduced(self, value: Any) -> Any:
-            """The 32 bits that 128 come to (Barrett)."""
+            """Reduce 128 bits to the 32 of the CRC (Barrett)."""
             builder, zero = self._builder, ir.Constant(_PAIR, (0, 0))
 
             def low32_times(number: Any, key: int) -> Any:
@@ -109,22 +109,23 @@ if FOLDS:
 
     @contextlib.contextmanager
     def _steps(builder: Any, at: Any, end: Any, size: int) -> Iterator[Any]:
-        """A loop: the body is given `at`, which goes on by `size` while that fits before `end`."""
+        """Emit a loop: the body is given `at`, which advances by `size` while that fits before
+        `end`."""
         check, body, done = (builder.append_basic_block(name) for name in ("check", "body", "done"))
         builder.branch(check)
         builder.position_at_end(check)
         now = builder.load(at)
-        behind = builder.add(now, _WORD(size))
-        builder.cbranch(builder.icmp_signed("<=", behind, end), body, done)
+        after = builder.add(now, _WORD(size))
+        builder.cbranch(builder.icmp_signed("<=", after, end), body, done)
         builder.position_at_end(body)
         yield now
-        builder.store(behind, at)
+        builder.store(after, at)
         builder.branch(check)
         builder.position_at_end(done)
 
     @intrinsic
     def _folded(typing_context, source, at, count, crc):
-        """Go on with a running CRC over sixteen bytes or more."""
+        """Continue a running CRC over sixteen bytes or more."""
 
         def generate(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -164,7 +165,8 @@ else:
 
 @inlined
 def _eight(low, high, base):
-    """Table CRC of eight bytes, given as two words, followed by base / 256 zero bytes."""
+    """Return the CRC, by tables, of eight bytes, given as two words, followed by base / 256 zero
+    bytes."""
     t = TABLES
     return np.int64(
         t[base + 1792 + (low & 255)] ^ t[base + 1536 + (low >> 8 & 255)]
@@ -176,7 +178,7 @@ def _eight(low, high, base):
 
 @bare
 def crc32_update(crc, data, at, end):
-    """Go on with a running (inverted) CRC over data[at:end]."""
+    """Continue a running (inverted) CRC over data[at:end]."""
     if FOLDS and end - at >= _STEP_BYTES:
         return _folded(data, at, end - at, np.int64(crc))
     while at + 16 <= end:
@@ -202,12 +204,12 @@ def crc32_update(crc, data, at, end):
 
 @bare
 def crc32_byte(crc, byte):
-    """The same over one byte that is in no array."""
+    """Continue a running (inverted) CRC over one byte that is in no array."""
     return crc >> 8 ^ np.int64(TABLES[(crc ^ byte) & 255])
 
 
 @bare
 def crc32(data, at, end):
-    """The checksum of data[at:end]."""
+    """Return the checksum of data[at:end]."""
     return crc32_update(np.int64(0xFFFFFFFF), data, at, end) ^ 0xFFFFFFFF
 

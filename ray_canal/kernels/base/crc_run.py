@@ -1,7 +1,7 @@
-"""The checksums of many events in one pass, as if they were one long message.
+"""Check the checksums of many events in one pass, as if they were one long message.
 
-A CRC's register is the same constant behind every message that ends with its own right CRC. So the
-next event's register need not be set anew: what lies between that constant and a register at the
+A CRC's register is the same constant after every message that ends with its own right CRC. So the
+next event's register need not be set again: what lies between that constant and a register at the
 beginning is laid over the event's first four bytes instead, and one comparison at the end tells of
 all events. What an event costs apart, the reduction to 32 bits, is then paid once in a run.
 
@@ -27,13 +27,13 @@ _BLOCK: Final = 64
 _EVENT_BYTES_MIN: Final = 23  # header and checksum
 _IN_USE_FLAG: Final = 1
 _BEGINNING: Final = 0xFFFFFFFF
-_BEHIND: Final = 0xDEBB20E3
-"""The register behind a message and its CRC."""
+_AFTER_CRC: Final = 0xDEBB20E3
+"""The register after a message and its CRC."""
 
 
 @inlined
 def _event_fits(data, at, end):
-    """Whether the event data[at:end] ends with its CRC-32."""
+    """Tell if the event data[at:end] ends with its CRC-32."""
     tail = end - 4
     if load8(data, at + 4) == ev.FORMAT_DESCRIPTION and load8(data, at + 17) & _IN_USE_FLAG:
         # The server computed it before it set "this file is in use".
@@ -46,7 +46,7 @@ def _event_fits(data, at, end):
 
 
 def _over_zeros(register: int, count: int) -> list[int]:
-    """A register behind 0, 1, … count - 1 bytes of zeros."""
+    """Return a register after 0, 1, … count - 1 bytes of zeros."""
     registers = [register]
     for _ in range(count - 1):
         registers.append(registers[-1] >> 8 ^ int(TABLES[registers[-1] & 0xFF]))
@@ -58,17 +58,17 @@ _CENTRE: Final = _BLOCK - 4
 
 
 def _lines(words: list[int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """A line for each: the block that begins k bytes before its centre has the word at byte k."""
+    """Return a line for each register: the block that begins k bytes before its centre has the word
+    at byte k."""
     lines = np.zeros((len(words), _LINE), np.uint8)
     lines[:, _CENTRE : _CENTRE + 4] = np.array(words, "<u4").view(np.uint8).reshape(-1, 4)
     return lines.reshape(-1)
 
 
-_EXPECTED = np.array(_over_zeros(_BEHIND, _BLOCK), np.int64)
+_EXPECTED = np.array(_over_zeros(_AFTER_CRC, _BLOCK), np.int64)
 _FIRST: Final = 4  # the line of a run's first event
-_SETS = _lines([*_over_zeros(_BEGINNING ^ _BEHIND, _FIRST), _BEGINNING])
-"""What is laid over an event's beginning; in the lines 1 to 3, over what is so many bytes behind
-it."""
+_SETS = _lines([*_over_zeros(_BEGINNING ^ _AFTER_CRC, _FIRST), _BEGINNING])
+"""Blocks that are laid over an event's beginning; lines 1 to 3: that many bytes after it."""
 _NOTHING: Final = _BLOCK  # from there, no word
 
 if FOLDS:
@@ -86,7 +86,7 @@ if FOLDS:
     _PARTS = ir.ArrayType(_PART, 8 // _WORDS)
 
     class _BlockType(types.Type):  # type: ignore[misc]
-        """64 bytes in the processor's registers: a block, or what stands for all before it."""
+        """64 bytes in the processor's registers: a block, or what is congruent to all before it."""
 
         def __init__(self) -> None:
             super().__init__("Block")
@@ -99,7 +99,7 @@ if FOLDS:
             super().__init__(manager, kind, _PARTS)
 
     def _each(builder: Any, change: Any, *blocks: Any) -> Any:
-        """A block of what becomes of its parts."""
+        """Return a block of what a function makes of its parts."""
         parts = [cgutils.unpack_tuple(builder, block) for block in blocks]
         return cgutils.pack_array(builder, [change(*part) for part in zip(*parts, strict=True)])
 
@@ -110,7 +110,7 @@ if FOLDS:
 
     @intrinsic
     def _block(typing_context, source, at):
-        """source[at : at + 64]"""
+        """Load source[at : at + 64]."""
 
         def generate(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -120,7 +120,7 @@ if FOLDS:
 
     @intrinsic
     def _last_block(typing_context, source, at, count):
-        """source[at : at + count], then zeros."""
+        """Load source[at : at + count], then zeros."""
 
         def generate(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -133,7 +133,7 @@ if FOLDS:
 
     @intrinsic
     def _both(typing_context, one, other):
-        """One block laid over another."""
+        """Return the exclusive or of two blocks."""
 
         def generate(context, builder, signature, args):
             return _each(builder, builder.xor, *args)
@@ -142,7 +142,7 @@ if FOLDS:
 
     @intrinsic
     def _further(typing_context, block):
-        """What stands for it a block further on."""
+        """Return what is congruent to a block one block further on."""
 
         def generate(context, builder, signature, args):
             fold = Folder(builder)
@@ -152,7 +152,7 @@ if FOLDS:
 
     @intrinsic
     def _register(typing_context, block):
-        """The 32 bits that it comes to."""
+        """Reduce a block to the 32 bits of the CRC."""
 
         def generate(context, builder, signature, args):
             fold = Folder(builder)
@@ -167,7 +167,7 @@ if FOLDS:
 
     @inlined
     def _passed(data, here, end, state, sets):
-        """(state, sets, here) behind the last whole block before `end`."""
+        """Return (state, sets, here) after the last whole block before `end`."""
         while here + _BLOCK <= end:
             state = _both(_further(state), _both(_block(data, here), sets))
             sets = _block(_SETS, np.int64(_NOTHING))
@@ -176,7 +176,7 @@ if FOLDS:
 
     @bare
     def _run_fits(data, at, limit):
-        """(end of the run, whether its checksums fit)"""
+        """Return (end of the run, True if its checksums fit)."""
         state = sets = _block(_SETS, np.int64(_NOTHING))
         here = event = at
         line = np.int64(_FIRST)
@@ -201,10 +201,10 @@ if FOLDS:
 
 @bare
 def fitting_run(data, at):
-    """Where a run of events from `at` on ends whose checksums fit; `at` if its own does not.
+    """Return where a run of events from `at` on ends whose checksums fit; `at` if its own does not.
 
     The event at `at` is whole. A run has `RUN_BYTES` and what is left of its last event. It ends
-    before a format description, before a TRANSACTION_PAYLOAD (behind a frame nothing has a
+    before a format description, before a TRANSACTION_PAYLOAD (after a frame nothing has a
     checksum, see walk.py), and before what cannot be an event."""
     if FOLDS:
         end, fits = _run_fits(data, at, min(data.size, at + RUN_BYTES))

@@ -1,6 +1,5 @@
-"""Integers as decimal digits, written backwards: each function ends at `pos` and returns where it
-began. DIGITS_ROOM bytes before `pos` may be written over.
-"""
+"""Write integers as decimal digits, backwards: each function ends at `pos` and returns where its
+digits begin. DIGITS_ROOM bytes before `pos` may be overwritten."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _ZEROS = np.uint64(0x3030303030303030)
 
 @inlined
 def eight_digits(value):
-    """The digits of a number below 10^8 as the eight bytes of a word, all lanes at once."""
+    """Return the digits of a number below 10^8 as the eight bytes of a word, all lanes at once."""
     high = value // _U_10000
     pairs = high | (value - high * _U_10000) << _U32  # two lanes below 10,000
     hundreds = pairs * _U10486 >> _U20 & _LANES_2
@@ -36,7 +35,7 @@ def eight_digits(value):
 
 @inlined
 def digit_count(value):
-    """Decimal digits of a number below 2^64; 1 for zero."""
+    """Return the number of decimal digits of a number below 2^64; 1 for zero."""
     value = value | _U_ONE  # zero has a digit, too
     estimate = bit_length(value) * 1233 >> 12
     return estimate + (1 if value >= _U_POWERS[estimate] else 0)
@@ -44,7 +43,7 @@ def digit_count(value):
 
 @inlined
 def magnitude_back(value, count, buf, pos):
-    """A uint64 in at least `count` digits."""
+    """Write a uint64 in at least `count` digits."""
     digits = max(digit_count(value), count)
     rest = value // _U_1E8
     store64(buf, pos - 8, np.int64(eight_digits(value - rest * _U_1E8)))
@@ -60,21 +59,21 @@ def magnitude_back(value, count, buf, pos):
 
 @inlined
 def digits_back(value, count, buf, pos):
-    """A non-negative integer in at least `count` digits. Like its relatives below, it needs
-    DIGITS_ROOM bytes before `pos`."""
+    """Write a non-negative integer in at least `count` digits. It needs DIGITS_ROOM bytes before
+    `pos`, as the functions below do."""
     return magnitude_back(np.uint64(value), count, buf, pos)
 
 
 @inlined
 def pair_back(value, buf, pos):
-    """A number below 100 in two digits."""
+    """Write a number below 100 in two digits."""
     store16(buf, pos - 2, load16(_PAIRS, 2 * value))
     return pos - 2
 
 
 @inlined
 def integer_back(value, buf, pos):
-    """A signed 64-bit integer."""
+    """Write a signed 64-bit integer."""
     if value >= 0:
         return digits_back(value, 1, buf, pos)
     pos = magnitude_back(np.uint64(~value) + _U_ONE, 1, buf, pos) - 1
@@ -84,7 +83,7 @@ def integer_back(value, buf, pos):
 
 @inlined
 def unsigned_back(value, buf, pos):
-    """The unsigned reading of a 64-bit pattern."""
+    """Write a 64-bit pattern as an unsigned integer."""
     if value >= 0:
         return digits_back(value, 1, buf, pos)
     return magnitude_back(np.uint64(value & 0x7FFFFFFFFFFFFFFF) | _U_TOP, 1, buf, pos)
@@ -99,8 +98,8 @@ def _put_word(value, out, pos):
 
 @inlined
 def put_words(value, out, pos):
-    """A uint64, forwards, eight digits at once; the offset behind it. Up to seven bytes behind that
-    are written over."""
+    """Write a uint64 forwards, eight digits at once; return the offset after it. Up to seven bytes
+    after that are overwritten."""
     rest = value // _U_1E8
     if rest:
         value -= rest * _U_1E8
@@ -118,7 +117,7 @@ def put_words(value, out, pos):
 
 @inlined
 def put_digits(value, out, pos):
-    """A uint64, forwards and without a byte more; the offset behind it."""
+    """Write a uint64 forwards and without a byte more; return the offset after it."""
     end = at = pos + digit_count(value)
     while value >= _U_100:
         rest = value // _U_100

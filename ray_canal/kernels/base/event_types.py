@@ -1,4 +1,4 @@
-"""Event types of the binlog, once for kernels and for Python: numbers, names, groups.
+"""Event types of the binlog, shared by kernels and Python: numbers, names, groups.
 
 From MySQL's documented enum Log_event_type, and MariaDB's additions to it. A group of types below
 64 is a bit for each, for the kernels.
@@ -75,7 +75,7 @@ FLAG_IGNORABLE: Final = 0x80
 FLAG_STATEMENT_END: Final = 1
 """In a row event's own flags."""
 FLAG_STANDALONE: Final = 1
-"""In those of MARIADB_GTID: no transaction follows, but one statement."""
+"""In the flags of MARIADB_GTID: no transaction follows, but one statement."""
 
 FIRST_MARIADB_COMPRESSED: Final = MARIADB_QUERY_COMPRESSED
 LAST_MARIADB_COMPRESSED: Final = MARIADB_DELETE_ROWS_COMPRESSED
@@ -87,26 +87,26 @@ ROWS: Final = (
 BETWEEN_STATEMENTS: Final = (
     1 << QUERY | 1 << XID | 1 << GTID | 1 << ANONYMOUS_GTID | 1 << XA_PREPARE | 1 << GTID_TAGGED
 )
-"""No statement goes on behind these. Row events say it themselves."""
+"""No statement continues after these. Row events have a flag for it."""
 WITHOUT_ENTRY: Final = (
     1 << FORMAT_DESCRIPTION | 1 << ROTATE | 1 << STOP | 1 << HEARTBEAT | 1 << HEARTBEAT_V2
     | 1 << PREVIOUS_GTIDS | 1 << TRANSACTION_CONTEXT | 1 << VIEW_CHANGE | 1 << XA_PREPARE
     | 1 << APPEND_BLOCK | 1 << DELETE_FILE | 1 << BEGIN_LOAD_QUERY
 )  # fmt: skip
-"""Known events that no entry shows: of files and servers, lists of GTIDs, those of group
+"""Known events without an entry: of files and servers, lists of GTIDs, those of group
 replication, XA_PREPARE, and the file of a LOAD DATA statement."""
-ASIDE_ROWS: Final = (
+NEXT_TO_ROWS: Final = (
     1 << ROWS_QUERY | 1 << INTVAR | 1 << RAND | 1 << USER_VAR | 1 << EXECUTE_LOAD_QUERY
 )
-"""What accompanies rows or statements, and Python reads."""
+"""Events next to rows or statements that Python reads."""
 
 OLD: Final = frozenset({START_V3, LOAD, SLAVE, CREATE_FILE, EXEC_LOAD, NEW_LOAD})
-"""What servers before MySQL 5.0.3 wrote, of which Canal makes nothing."""
+"""Events that servers before MySQL 5.0.3 wrote, without an entry in Canal."""
 STRUCTURE: Final = frozenset(
     {
         QUERY, ROTATE, FORMAT_DESCRIPTION, XID, GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE,
         TRANSACTION_PAYLOAD, GTID_TAGGED, MARIADB_GTID, MARIADB_GTID_LIST, MARIADB_QUERY_COMPRESSED,
     }
 )  # fmt: skip
-"""Events without which what follows would be read wrongly: boundaries of transactions, GTIDs, file
-headers, and what holds other events."""
+"""Events that later ones cannot be read without: boundaries of transactions, GTIDs, file headers,
+and containers of other events."""

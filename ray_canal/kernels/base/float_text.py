@@ -1,4 +1,4 @@
-"""Shortest decimal text of IEEE 754 numbers, in Java's form and in MySQL's.
+"""Write IEEE 754 numbers as their shortest decimal text, in Java's form and in MySQL's.
 
 `shortest` finds the shortest digits that read back as the same number, the closest among them:
 Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles"), which is also what Java has
@@ -34,7 +34,8 @@ def _flog2pow10(e: int) -> int:
 
 
 def _powers() -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    """Row k - K_MIN: the high and low 63 bits of floor(10^-k / 2^r) + 1, 126 bits long."""
+    """Return a row for each k from K_MIN: the high and low 63 bits of floor(10^-k / 2^r) + 1, 126
+    bits long."""
     table = np.empty((_K_MAX - _K_MIN + 1, 2), np.uint64)
     for k in range(_K_MIN, _K_MAX + 1):
         r = _flog2pow10(-k) - 125
@@ -50,7 +51,7 @@ _POWERS = _powers()
 
 @bare
 def _rounded_odd(k, cp):
-    """cp × g(k) / 2^127, its last bit set if anything was cut off."""
+    """Return cp × g(k) / 2^127, its last bit set if anything was cut off."""
     g1, g0 = _POWERS[k - _K_MIN, 0], _POWERS[k - _K_MIN, 1]
     x1 = high_product(g0, cp)
     y1, y0 = high_product(g1, cp), low_product(g1, cp)
@@ -61,7 +62,7 @@ def _rounded_odd(k, cp):
 
 @bare
 def _decimal(q, c, c_min, q_min):
-    """(digits, exponent) of c × 2^q, digits possibly with trailing zeros."""
+    """Return (digits, exponent) of c × 2^q, digits possibly with trailing zeros."""
     out = c & _S1
     cb = c << _S2
     cbr = cb + _S2
@@ -96,8 +97,9 @@ def _decimal(q, c, c_min, q_min):
 
 @bare
 def shortest(bits, mantissa_bits, exponent_bits):
-    """(digits, exponent) with value = digits × 10^exponent, no trailing zeros; of a finite number's
-    bits without the sign: (52, 11) for a double, (23, 8) for a float. (0, 0) for zero."""
+    """Return (digits, exponent) of a finite number's bits without the sign: value = digits ×
+    10^exponent, no trailing zeros. (52, 11) is for a double, (23, 8) for a float; zero is (0,
+    0)."""
     bq = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1)
     t = U(bits & ((1 << mantissa_bits) - 1))
     c_min = U(1) << U(mantissa_bits)
@@ -144,7 +146,7 @@ _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
 @bare
 def _put_plain(digits, exponent, out, pos):
-    """`120.5`, `0.0012`, `100.0`: no exponent, at least one digit behind the point."""
+    """Write `120.5`, `0.0012`, `100.0`: no exponent, at least one digit after the point."""
     start = pos
     if exponent >= 0:
         pos = put_digits(digits, out, pos)
@@ -173,7 +175,7 @@ def _put_plain(digits, exponent, out, pos):
 
 @bare
 def _put_scientific(digits, exponent, always_point, mark, out, pos):
-    """`1.5E-7` (mark E, with a point always) or `1e100` (mark e)."""
+    """Write `1.5E-7` (mark E, always with a point) or `1e100` (mark e)."""
     end = put_digits(digits, out, pos)
     count = end - pos
     power = exponent + count - 1
@@ -197,7 +199,7 @@ def _put_scientific(digits, exponent, always_point, mark, out, pos):
 
 @bare
 def _put_special(bits, mantissa_bits, exponent_bits, out, pos):
-    """Infinity and NaN; -1 for a finite number."""
+    """Write Infinity or NaN; return -1 for a finite number."""
     if (bits >> mantissa_bits) & ((1 << exponent_bits) - 1) != (1 << exponent_bits) - 1:
         return -1
     if bits & ((1 << mantissa_bits) - 1):
@@ -210,7 +212,7 @@ def _put_special(bits, mantissa_bits, exponent_bits, out, pos):
 
 @bare
 def java_text(bits, mantissa_bits, exponent_bits, out, pos):
-    """Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`,
+    """Write Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`,
     `-0.0`."""
     end = _put_special(bits, mantissa_bits, exponent_bits, out, pos)
     if end >= 0:
@@ -229,7 +231,8 @@ def java_text(bits, mantissa_bits, exponent_bits, out, pos):
 
 @bare
 def mysql_json_text(bits, out, pos):
-    """A double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`, `1234567890123456.5`."""
+    """Write a double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`,
+    `1234567890123456.5`."""
     end = _put_special(bits, 52, 11, out, pos)
     if end >= 0:
         return end
@@ -246,7 +249,7 @@ def mysql_json_text(bits, out, pos):
     elif magnitude == 2:
         digits, exponent = U(1), -323
     # MySQL (strings/dtoa.cc): exponent form when the point would stand more than 15 digits away,
-    # but never for large numbers that have digits behind the point.
+    # but never for large numbers that have digits after the point.
     point = exponent + digit_count(digits)
     if -14 <= point and (point <= 15 or exponent < 0):
         return _put_plain(digits, exponent, out, pos)

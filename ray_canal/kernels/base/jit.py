@@ -1,4 +1,4 @@
-"""The one decorator of the hot room, and the cache of compiled kernels that all processes share.
+"""Decorators that compile kernels, and the cache of compiled kernels that all processes share.
 
 `@kernel` compiles with numba, releases the GIL while the kernel runs, and keeps the machine code in
 `$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of
@@ -40,12 +40,12 @@ CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 CHECKED = JIT_DISABLED or bool(config.BOUNDSCHECK)
-"""Whether memory is touched through checked array indexing only, not through pointers."""
+"""True if memory is accessed through checked array indexing only, not through pointers."""
 
 
 @cache
 def cache_key() -> str:
-    """Hash of everything that the compiled code depends on."""
+    """Return a hash of everything that the compiled code depends on."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -57,14 +57,14 @@ def cache_key() -> str:
 
 @cache
 def cache_directory() -> Path:
-    """Where this version's machine code lies."""
+    """Return the directory of this version's machine code."""
     root = os.environ.get(CACHE_VARIABLE)
     base = Path(root) if root else Path.home() / ".cache" / "ray_canal"
     return base / "kernels" / cache_key()
 
 
 class _Locator(caching._CacheLocator):  # type: ignore[misc]
-    """Tells numba to look in `cache_directory()`, whatever file the kernel came from."""
+    """Locator that points numba to `cache_directory()`, whatever file the kernel came from."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
@@ -90,7 +90,8 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
 
 class _Symbol(NamedTuple):
-    """What a kernel's machine code defines, as numba's engine asks of it."""
+    """A name that a kernel's machine code defines, with the attributes that numba's engine
+    reads."""
 
     name: str
     is_declaration: bool = False
@@ -102,8 +103,8 @@ class _Symbols(NamedTuple):
 
 
 class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    """As numba's own, but a kernel's LLVM code, which lies beside its machine code for the compiler
-    to link into callers, stays as it lies until that asks: parsed, it takes 20 MB of a process."""
+    """numba's own reader and writer, but a kernel's LLVM code, which the compiler links into
+    callers, is only parsed when that asks for it: parsed, it takes 20 MB of a process."""
 
     # The user-wide locator comes second: for a home directory that cannot be written to.
     _locator_classes = (_Locator, caching.UserWideCacheLocator)
@@ -131,7 +132,7 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Linked:
-    """A library's LLVM code, parsed when it is called for."""
+    """A library's LLVM code, parsed when it is called."""
 
     def __init__(self, library: Any, llvm_code: bytes) -> None:
         self._library = weakref.ref(library)
@@ -148,8 +149,8 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """As numba's own, but without all that compiling may need: a process whose kernels are all
-        in the cache does without 0.2 s of CPU. The compiler sees to it itself."""
+        """Load machine code without numba's preparations for compiling: a process whose kernels are
+        all in the cache saves 0.2 s of CPU. The compiler makes them itself."""
         rtsys.initialize(target_context)  # what machine code that allocates is linked to
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
@@ -161,7 +162,7 @@ def kernel(function: F) -> F:
 
 
 def bare(function: F) -> F:
-    """A kernel that allocates nothing and returns no array, so that no references are counted.
+    """Compile a kernel without reference counting, as it allocates nothing and returns no array.
 
     Counting is a call per array and step: more than such a step itself, in the inner loops.
     """
@@ -171,8 +172,8 @@ def bare(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A bare kernel that becomes part of its callers; not so where indices are checked, as each
-    check would be compiled again for each caller.
+    """Compile a kernel without reference counting that becomes part of its callers; not where
+    indices are checked, as each check would be compiled again for each caller.
 
     A call passes every array as seven words; for small steps of inner loops.
     """
@@ -183,8 +184,8 @@ def inlined(function: F) -> F:
 
 
 def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
-    """A view that cannot be written. Shared memory cannot, and kernels are compiled for each kind
-    of array: so they are for that one alone."""
+    """Return a view that cannot be written. Shared memory cannot, and kernels are compiled for each
+    kind of array: so they are for read-only ones alone."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""Unaligned loads, stores and copies: little- and big-endian integers at any offset of a byte
+"""Load, store and copy unaligned bytes: little- and big-endian integers at any offset of a byte
 array; and bits of a number.
 
 Compiled, they are single machine instructions through a pointer and check nothing: the caller has
@@ -92,7 +92,7 @@ if not CHECKED:
 
     @intrinsic
     def word(typing_context, words, at):
-        """words[at] of an int64 array that lies in one piece; `at` is not negative."""
+        """Return words[at] of a contiguous int64 array; `at` is not negative."""
 
         def generate(context, builder, signature, args):
             return builder.load(_address(context, builder, signature.args[0], args[0], args[1]))
@@ -101,7 +101,7 @@ if not CHECKED:
 
     @intrinsic
     def set_word(typing_context, words, at, value):
-        """words[at] = value, likewise."""
+        """Set words[at] of a contiguous int64 array; `at` is not negative."""
 
         def generate(context, builder, signature, args):
             where = _address(context, builder, signature.args[0], args[0], args[1])
@@ -112,7 +112,7 @@ if not CHECKED:
 
     @intrinsic
     def prefetch(typing_context, source, at):
-        """Have source[at]'s cache line fetched; `at` may lie outside."""
+        """Fetch source[at]'s cache line ahead; `at` may be outside."""
         _check(source)
 
         def generate(context, builder, signature, args):
@@ -135,12 +135,12 @@ if not CHECKED:
 
     @inlined
     def load64_be(source, at):
-        """Eight bytes, the first one highest."""
+        """Load eight bytes, the first one highest."""
         return _swapped(load64(source, at))
 
     @intrinsic
     def high_product(typing_context, a, b):
-        """The upper 64 bits of the product of two uint64."""
+        """Return the upper 64 bits of the product of two uint64."""
 
         def generate(context, builder, signature, args):
             wide = ir.IntType(128)
@@ -151,12 +151,12 @@ if not CHECKED:
 
     @inlined
     def low_product(a, b):
-        """The lower 64 bits."""
+        """Return the lower 64 bits of the product of two uint64."""
         return a * b
 
     @intrinsic
     def bit_length(typing_context, value):
-        """Bits of a uint64 up to its highest one."""
+        """Return the number of bits of a uint64 up to its highest one."""
 
         def generate(context, builder, signature, args):
             zeros = builder.ctlz(args[0], ir.IntType(1)(0))
@@ -187,7 +187,7 @@ else:
 
     @bare
     def load64_be(source, at):
-        """Eight bytes, the first one highest."""
+        """Load eight bytes, the first one highest."""
         value = np.int64(0)
         for k in range(8):
             value = value << 8 | np.int64(source[at + k])
@@ -195,17 +195,17 @@ else:
 
     @bare
     def word(words, at):
-        """words[at] of an int64 array that lies in one piece; `at` is not negative."""
+        """Return words[at] of a contiguous int64 array; `at` is not negative."""
         return words[at]
 
     @bare
     def set_word(words, at, value):
-        """words[at] = value, likewise."""
+        """Set words[at] of a contiguous int64 array; `at` is not negative."""
         words[at] = value
 
     @bare
     def prefetch(source, at):
-        """Have source[at]'s cache line fetched; `at` may lie outside."""
+        """Fetch source[at]'s cache line ahead; `at` may be outside."""
 
     @bare
     def copy32(target, to, source, at):
@@ -233,7 +233,7 @@ else:
 
     @bare
     def high_product(a, b):
-        """The upper 64 bits of the product of two uint64."""
+        """Return the upper 64 bits of the product of two uint64."""
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
         a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
         middle = a1 * b0 + (a0 * b0 >> half)
@@ -242,7 +242,7 @@ else:
 
     @bare
     def low_product(a, b):
-        """The lower 64 bits."""
+        """Return the lower 64 bits of the product of two uint64."""
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
         a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
         middle = (a1 * b0 & low) + (a0 * b1 & low) + (a0 * b0 >> half)
@@ -250,7 +250,7 @@ else:
 
     @bare
     def bit_length(value):
-        """Bits of a uint64 up to its highest one."""
+        """Return the number of bits of a uint64 up to its highest one."""
         count = 0
         while value:
             value = value >> np.uint64(1)
@@ -267,7 +267,7 @@ else:
 
 @inlined
 def aligned(size):
-    """So many bytes, and what is left to the next region of an arena."""
+    """Round a size up to the next region of an arena."""
     return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
 
 
@@ -276,7 +276,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def next_bit(mask):
-    """(lowest bit's number, the mask without it)."""
+    """Return (lowest bit's number, the mask without it)."""
     bits = np.uint64(mask)
     rest = bits & (bits - _ONE)
     return bit_length(bits ^ rest) - 1, np.int64(rest)
@@ -291,7 +291,7 @@ def clear(target, start, end):
 
 @inlined
 def load_le(source, at, count):
-    """Little-endian number of `count` (0 … 8) bytes."""
+    """Load a little-endian number of `count` (0 … 8) bytes."""
     if 0 < count and source.size - at >= 8:
         unused = 64 - 8 * count
         return np.int64(np.uint64(load64(source, at)) << np.uint64(unused) >> np.uint64(unused))
@@ -303,7 +303,7 @@ def load_le(source, at, count):
 
 @inlined
 def load_be(source, at, count):
-    """Big-endian number of `count` (0 … 8) bytes."""
+    """Load a big-endian number of `count` (0 … 8) bytes."""
     if 0 < count and source.size - at >= 8:
         return np.int64(np.uint64(load64_be(source, at)) >> np.uint64(64 - 8 * count))
     value = np.int64(0)
@@ -314,7 +314,7 @@ def load_be(source, at, count):
 
 @inlined
 def same_bytes(source, a, b, count):
-    """Whether source[a : a + count] and source[b : b + count] are equal."""
+    """Tell if source[a : a + count] and source[b : b + count] are equal."""
     k = 0
     while count - k >= 8:
         if load64(source, a + k) != load64(source, b + k):

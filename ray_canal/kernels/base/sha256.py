@@ -1,4 +1,4 @@
-"""SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) of a whole column of values.
+"""Compute SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) of a whole column of values.
 
 The hash of a key's two blocks is worked out once (`midstates`); a value then costs its own blocks
 and one more for the outer hash.
@@ -16,11 +16,11 @@ from ray_canal.kernels.base.jit import bare
 BLOCK_BYTES: Final = 64
 HEX_BYTES: Final = 64
 SCRATCH_WORDS: Final = 64 + 8
-"""Of uint32 that a call needs: the message schedule and the state."""
+"""Number of uint32 that a call needs: the message schedule and the state."""
 
 
 def _roots(power: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The first 32 bits of the fractional parts of the primes' roots."""
+    """Return the first 32 bits of the fractional parts of the primes' roots."""
     primes: list[int] = []
     number = 2
     while len(primes) < count:
@@ -45,7 +45,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @bare
 def _compress(w, state):
-    """One block, whose sixteen words stand in w[:16], into the state."""
+    """Add one block, whose sixteen words are in w[:16], to the state."""
     for i in range(16, 64):
         x, y = w[i - 15], w[i - 2]
         s0 = (x >> 7 | x << 25) ^ (x >> 18 | x << 14) ^ (x >> 3)
@@ -72,7 +72,7 @@ def _compress(w, state):
 
 @bare
 def _finish(data, start, end, before, w, state):
-    """The rest of a message, data[start:end], behind `before` bytes that are in the state."""
+    """Add the rest of a message, data[start:end], after `before` bytes that are in the state."""
     size = end - start
     padded = (size + 8) // 64 * 64 + 64
     bits = np.uint64(before + size) * np.uint64(8)
@@ -95,7 +95,7 @@ def _finish(data, start, end, before, w, state):
 
 @bare
 def hash_column(offsets, data, keyed, inner, outer, scratch, out):
-    """The hash of value i, data[offsets[i]:offsets[i + 1]], as 64 hexadecimal digits from
+    """Write the hash of value i, data[offsets[i]:offsets[i + 1]], as 64 hexadecimal digits from
     out[64 * i] on. `keyed`: HMAC, with the midstates of its key; else `inner` is INITIAL."""
     w, state = scratch[:64], scratch[64:]
     for i in range(offsets.size - 1):
@@ -117,7 +117,7 @@ def hash_column(offsets, data, keyed, inner, outer, scratch, out):
 
 @bare
 def _absorb(data, w, state):
-    """One whole block of bytes into the state."""
+    """Add one whole block of bytes to the state."""
     for word in range(16):
         value = np.uint32(0)
         for k in range(4):
@@ -127,7 +127,7 @@ def _absorb(data, w, state):
 
 
 def midstates(key: bytes) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The states behind HMAC's inner and outer block of a key."""
+    """Return the states after HMAC's inner and outer block of a key."""
     if len(key) > BLOCK_BYTES:
         key = hashlib.sha256(key).digest()
     block = np.frombuffer(key.ljust(BLOCK_BYTES, b"\0"), np.uint8)

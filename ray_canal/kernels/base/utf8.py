@@ -1,4 +1,4 @@
-"""Whether bytes are UTF-8, for text that is taken over as it is; and reading what is broken.
+"""Check if bytes are UTF-8, for text that is copied; and decode broken text.
 
 Well-formed: no overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629).
 """
@@ -18,8 +18,8 @@ _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # the top bit of each of eight bytes
 
 @inlined
 def utf8_char(source, at, end):
-    """(code point, next offset); (-1, next) for a broken character: what of it is well-formed is
-    one."""
+    """Return (code point, next offset); (-1, next) for a broken character, whose well-formed part
+    is one."""
     first = np.int64(source[at])
     if first < 0x80:
         return first, at + 1
@@ -42,8 +42,8 @@ def utf8_char(source, at, end):
 
 
 @inlined
-def _behind_ascii(source, at, end):
-    """The offset of the first byte that is no ASCII, or of one of the last seven."""
+def _ascii_end(source, at, end):
+    """Return the offset of the first byte that is no ASCII, or of one of the last seven."""
     while end - at >= 32:
         low, high = load64(source, at) | load64(source, at + 8), load64(source, at + 16)
         if (low | high | load64(source, at + 24)) & _HIGH_BITS:
@@ -59,10 +59,10 @@ def _behind_ascii(source, at, end):
 
 @bare
 def _meaning(source, at, end):
-    """0: ASCII alone, 1: UTF-8, -1: neither."""
+    """Classify bytes: 0 ASCII alone, 1 UTF-8, -1 neither."""
     found = 0
     while at < end:
-        at = _behind_ascii(source, at, end)
+        at = _ascii_end(source, at, end)
         if at < end:
             point, at = utf8_char(source, at, end)
             if point < 0:
@@ -74,7 +74,8 @@ def _meaning(source, at, end):
 
 @bare
 def first_broken_row(arena, data, used, offsets, rows):
-    """The first row of a column (its data area, its int32 offsets) that is not UTF-8; -1: none."""
+    """Return the first row of a column (its data area, its int32 offsets) that is not UTF-8; -1 if
+    none."""
     found = _meaning(arena, data, data + used)
     if found == 0:
         return -1

@@ -1,4 +1,4 @@
-"""What a transaction holds, in two numbers that are the same wherever it was replicated to.
+"""Digest a transaction into two numbers that are the same wherever it was replicated to.
 
 The numbers are polynomials over the bytes of its rows and statements, in the log's order, modulo
 two primes. To each byte, what it belongs to is added: the table's name, the kind of change, which
@@ -17,14 +17,14 @@ from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import load16, load_le
 from ray_canal.kernels.framing import query as q
-from ray_canal.kernels.framing import walk as w
+from ray_canal.kernels.framing import table_maps as m
 from ray_canal.kernels.framing.query import text_of_query
 
 PRIMES: Final = (2147483647, 2147483629)
 BASES: Final = (1103515245, 1664525013)
 
 # Fields of a piece: what one chunk has of one transaction.
-BEHIND: Final = 0  # offset in the file behind the transaction's end; 0: it goes on
+END: Final = 0  # offset in the file after the transaction's end; 0: it continues
 FIRST: Final = 1  # the two numbers
 SECOND: Final = 2
 BYTES: Final = 3  # how many bytes they are about
@@ -41,16 +41,17 @@ _STATEMENT: Final = 9
 
 
 @inlined
-def _label(number, data, start, end, lane, prime):
-    """A number that goes on with some bytes; for short ones."""
+def _labelled(number, data, start, end, lane, prime):
+    """Continue a number over some bytes; for short ones."""
     for k in range(start, end):
         number = (number * _POWERS[lane, 1] + np.int64(data[k]) + 1) % prime
     return number
 
 
 @inlined
-def _goes_on(number, data, start, end, label, lane, prime):
-    """The polynomial after data[start:end]: eight bytes a step, none of which exceeds 63 bits."""
+def _continued(number, data, start, end, label, lane, prime):
+    """Return the polynomial after data[start:end]: eight bytes a step, none of which exceeds 63
+    bits."""
     at = start
     added = label * _SUMS[lane] % prime
     while end - at >= 8:
@@ -67,7 +68,7 @@ def _goes_on(number, data, start, end, label, lane, prime):
 
 @bare
 def _rows_at(data, body, end, kind, id_bytes, images):
-    """(offset of the column bitmaps, of the first row image) of a row event; -1: too short."""
+    """Return the offsets of a row event's column bitmaps and first row image; -1: too short."""
     at = body + id_bytes + 2
     if kind >= 30:  # version 2, which has extra data
         if end - at < 2:
@@ -91,7 +92,7 @@ def _rows_at(data, body, end, kind, id_bytes, images):
 
 @bare
 def _names_end(data, start, end):
-    """Behind schema and table, where a TABLE_MAP has them; -1: too short."""
+    """Return the offset after schema and table of a TABLE_MAP; -1: too short."""
     at = start
     for _ in range(2):
         if at >= end:
@@ -102,8 +103,8 @@ def _names_end(data, start, end):
 
 @bare
 def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
-    """Fill `pieces`, one line per transaction of a walked chunk; how many. It ends at an event that
-    is too short: that is for the decoder to tell.
+    """Fill `pieces`, one line per transaction of a walked chunk; return how many. It ends at an
+    event that is too short, which the decoder will report.
 
     `pieces` is zero and has a line more than `events`. A transaction without rows and statements
     has a line with BYTES 0."""
@@ -127,8 +128,8 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
             if kind == q.KIND_ROWS:
                 what = np.int64(event["event_type"])
                 columns, start = _rows_at(data, body, end, code, id_bytes, 2 if what == 2 else 1)
-                names = maps[w.M_START, event["table"]] + 2  # behind the flags
-                names_end = _names_end(data, names, maps[w.M_END, event["table"]])
+                names = maps[m.M_START, event["table"]] + 2  # after the flags
+                names_end = _names_end(data, names, maps[m.M_END, event["table"]])
                 if start < 0 or names_end < 0:
                     return count
             elif code == ev.QUERY:
@@ -139,14 +140,15 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
             seed = (np.int64(event["timestamp"]) << 4) + what
             for lane in range(2):
                 prime = _P1 if lane == 0 else _P2
-                label = _label(seed % prime, data, names, names_end, lane, prime)
-                label = _label(label, data, columns, start, lane, prime)
-                number = _goes_on(pieces[count, FIRST + lane], data, start, end, label, lane, prime)
+                label = _labelled(seed % prime, data, names, names_end, lane, prime)
+                label = _labelled(label, data, columns, start, lane, prime)
+                number = pieces[count, FIRST + lane]
+                number = _continued(number, data, start, end, label, lane, prime)
                 if start == end:  # its text names a file of the server: the label alone
                     number = (number * _POWERS[lane, 1] + label) % prime
                 pieces[count, FIRST + lane] = number
             pieces[count, BYTES] += max(1, end - start)
         if kind == q.KIND_END or alone:
-            pieces[count, BEHIND] = event["position"] + np.int64(event["length"])
+            pieces[count, END] = event["position"] + np.int64(event["length"])
             count += 1
     return count + (1 if pieces[count, BYTES] or pieces[count, BEGINS] else 0)

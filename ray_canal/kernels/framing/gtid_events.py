@@ -1,5 +1,5 @@
-"""GTID events: MySQL's (plain, anonymous, tagged) and MariaDB's, into the bytes of GTID records
-(binlog/chunk.py)."""
+"""Read GTID events, MySQL's (plain, anonymous, tagged) and MariaDB's, into the bytes of GTID
+records (binlog/chunk.py)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _read_plain(data, body, end, out, to, mariadb):
             commit_us = load_le(data, clock + 17, 7)
             original_us = commit_us & _COMMIT_TIME_MASK
             store64(out, to + COMMIT_US, original_us)
-            # Of a transaction that came from another server, that server's time follows.
+            # If the transaction came from another server, that server's time follows.
             if commit_us > _COMMIT_TIME_MASK and end - clock >= 31:
                 original_us = load_le(data, clock + 24, 7) & _COMMIT_TIME_MASK
             store64(out, to + ORIGINAL_US, original_us)
@@ -81,8 +81,8 @@ def _read_plain(data, body, end, out, to, mariadb):
 
 @bare
 def _packed(data, at, end):
-    """(number, offset behind it) of a number whose first byte's trailing ones say how many bytes
-    follow; offset -1: too short."""
+    """Return (number, offset after it) of a number whose first byte's trailing ones say how many
+    bytes follow; offset -1: too short."""
     if at >= end:
         return 0, -1
     first = np.int64(data[at])
@@ -100,7 +100,7 @@ def _packed(data, at, end):
 
 @inlined
 def _is_tag(data, at, size):
-    """Whether it is made of a-z, 0-9 and _: of any other no text could be read again."""
+    """Tell if a tag is made of a-z, 0-9 and _: no other can be read back from text."""
     for k in range(at, at + size):
         byte = load8(data, k)
         if not (97 <= byte <= 122 or 48 <= byte <= 57 or byte == 95):
@@ -110,7 +110,8 @@ def _is_tag(data, at, size):
 
 @bare
 def _read_tagged(data, body, end, out, to):
-    """GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their numbers.
+    """Read GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their
+    numbers.
 
     Format: libs/mysql/serialization of MySQL 8.3 and later.
     """
@@ -163,7 +164,7 @@ def _read_tagged(data, body, end, out, to):
 
 @inlined
 def _follows(records, at):
-    """Whether a record's GTID is the next one of the same source and tag as the one before."""
+    """Tell if a record's GTID is the next one of the same source and tag as the one before."""
     before = at - RECORD_BYTES
     return (
         before >= 0
@@ -178,7 +179,7 @@ def _follows(records, at):
 @bare
 def read_gtid(data, at, body, end, position, records, to):
     """Fill the record at `to` from the event at `at`, in the log at `position`, whose body is
-    data[body:end]. A code, see above; the record is of no use if it is not READ."""
+    data[body:end]; return a code of those above. The record is of no use if it is not READ."""
     clear(records, to, to + RECORD_BYTES)
     kind = load8(data, at + 4)
     flavor = MARIADB if kind == ev.MARIADB_GTID else NO_GTID if kind == ev.ANONYMOUS_GTID else MYSQL

@@ -1,4 +1,4 @@
-"""Taking MySQL's packet framing off a dump stream: socket bytes in, bare binlog events out.
+"""Take MySQL's packet framing off a dump stream: socket bytes in, binlog events out.
 
 A packet is a 3-byte length, a 1-byte sequence number and a body; a body of 0xFFFFFF bytes is
 continued in the next packet. A dump's packet starts with a status byte: 0 before an event, 0xFF
@@ -22,7 +22,7 @@ WRITTEN_BYTES: Final = 2  # out: bytes put into `target`
 ACK_WANTED: Final = 3  # the current event is to be acknowledged
 STATE_SIZE: Final = 4
 
-# What `unpack` stopped for.
+# Why `unpack` stopped.
 MORE: Final = 0  # all of the source is used, but for a cut-off packet head at its end
 ERROR: Final = 1  # an error packet starts at the returned offset (all of it is there)
 END: Final = 2  # an end packet
@@ -34,7 +34,8 @@ _BODY_MAX = 0xFFFFFF
 
 @bare
 def unpack(source, at, end, target, state, semi_sync):
-    """Copy event bytes of source[at:end] to `target` (as large as the source). (code, new `at`)."""
+    """Copy event bytes of source[at:end] to `target` (as large as the source); return (code, new
+    `at`)."""
     written = 0
     code = MORE
     while at < end:

@@ -1,4 +1,4 @@
-"""QUERY events: where their text is, and what BEGIN, COMMIT, ROLLBACK and XA statements mean.
+"""Read QUERY events: where their text is, and what BEGIN, COMMIT, ROLLBACK and XA statements mean.
 
 A query is asked about twice: the cutter wants to know where a chunk may or must
 end (`effect_of_query`: it must notice any statement that might change a table's shape), the walker
@@ -15,7 +15,8 @@ from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import load8, load16, load32
 
 FIXED_BYTES: Final = 13
-"""Of a body: thread, seconds, length of the schema's name, error, length of status variables."""
+"""Length of the fixed part of a body: thread, seconds, length of the schema's name, error, length
+of status variables."""
 
 # KIND: Canal's EntryType, or a query that Python must look at.
 KIND_BEGIN: Final = 1
@@ -25,12 +26,12 @@ KIND_SPECIAL: Final = 9
 
 ROLLS_BACK: Final = 4  # a query that is an END, too
 
-# What a query means beyond that: XA's transactions begin and end with queries that have entries of
+# Further meanings of a query: XA's transactions begin and end with queries that have entries of
 # their own.
 XA_BEGINS: Final = 10
 XA_ENDS: Final = 11
 
-# What a query does to chunks.
+# Effects of a query on chunks.
 PLAIN: Final = 0
 BEGINS: Final = 1
 ENDS: Final = 2
@@ -43,7 +44,7 @@ def _word(text: str) -> int:
 
 
 # First words of statements, up to 8 letters in a number. Statements that change no table's shape
-# need no cut behind them; any other word ends the chunk, so that a chunk has one version of each
+# need no cut after them; any other word ends the chunk, so that a chunk has one version of each
 # table.
 _BEGI: Final = int.from_bytes(b"BEGI", "little")
 _BEGIN: Final = _word("BEGIN")
@@ -87,7 +88,7 @@ def _is_begin(data, at, end):
 
 @bare
 def _next_word(text, at, end):
-    """Return the next word, up to 8 letters, upper case, as a number, and the offset behind it;
+    """Return the next word, up to 8 letters, upper case, as a number, and the offset after it;
     blanks and comments are skipped."""
     while at < end:
         byte = np.int64(text[at])

@@ -1,6 +1,6 @@
-"""Walking event headers: where a stream of binlog events may be cut, and what a chunk must carry.
+"""Scan event headers: where a stream of binlog events may be cut, and what a chunk must carry.
 
-The walker looks at each event's header, at a query's first words, and at the statement-end flag of
+The scan looks at each event's header, at a query's first words, and at the statement-end flag of
 row events; nothing else. It keeps its place in `state` (int64[STATE_SIZE]) and the events that the
 open transaction and statement depend on in `carry` (int64[n, 2]: offset and length; row 0 is the
 GTID event, rows 1 … CARRY_COUNT the TABLE_MAPs). Offsets are into the buffer.
@@ -36,20 +36,25 @@ EVENTS: Final = 13  # out: how many were walked
 GTIDS: Final = 14  # out: how many of them are GTID events
 STATE_SIZE: Final = 15
 
-# What `scan` stopped for.
+# Why `scan` stopped.
 MORE: Final = 0  # no whole event left
 FULL: Final = 1  # enough bytes: cut at AT
-CUT: Final = 2  # AT is behind an event after which a chunk must end
+CUT: Final = 2  # AT is after an event that must end a chunk
 SPECIAL: Final = 3  # an event for the cutter at AT: artificial, heartbeat, FORMAT_DESCRIPTION
 BAD_LENGTH: Final = 4
 CARRY_FULL: Final = 5
 GAP: Final = 6  # the event at AT does not follow the one before it in the file
 BACKWARD: Final = 7  # … and lies before it
+_CLEAR: Final = -1  # nothing keeps the event from being walked
 
-
+# Effects of an event.
+_CUTS: Final = 1  # a chunk must end after it
+_ENDS: Final = 2  # a transaction ends with it
+_HOLDS: Final = 4  # XA END: the next event says if it is a commit, so no chunk ends here
 
 @bare
 def _is_rows(kind):
+    """Tell if it is a row event, of MariaDB also a compressed one."""
     if kind < 64:
         return ev.ROWS >> kind & 1 != 0
     return ev.FIRST_MARIADB_COMPRESSED < kind <= ev.LAST_MARIADB_COMPRESSED
@@ -57,8 +62,8 @@ def _is_rows(kind):
 
 @inlined
 def _has_no_place(kind, state):
-    """Whether an event that names no end position is one of a file all the same: MariaDB 11.4 and
-    later write none between a transaction's first and last event (binlog_legacy_event_pos)."""
+    """Tell if an event without an end position is in a file all the same: MariaDB 11.4 and later
+    write none between a transaction's first and last event (binlog_legacy_event_pos)."""
     return state[MARIADB] != 0 and (
         state[IN_TRANSACTION] != 0 or kind == ev.TABLE_MAP or _is_rows(kind)
     )
@@ -66,6 +71,7 @@ def _has_no_place(kind, state):
 
 @bare
 def _is_compressed(kind):
+    """Tell if it holds compressed events or is one."""
     return kind == ev.TRANSACTION_PAYLOAD or (
         ev.FIRST_MARIADB_COMPRESSED <= kind <= ev.LAST_MARIADB_COMPRESSED
     )
@@ -73,10 +79,8 @@ def _is_compressed(kind):
 
 @bare
 def next_compressed(data, at):
-    """Offset of the first compressed event at or behind `at`; the data's size if there is none.
-
-    The data is whole events.
-    """
+    """Return the offset of the first compressed event at or after `at`; the data's size if there is
+    none. The data is whole events."""
     while at < data.size:
         if _is_compressed(np.int64(data[at + 4])):
             break
@@ -86,7 +90,7 @@ def next_compressed(data, at):
 
 @bare
 def whole_events(data):
-    """(bytes of whole events from the start, length of the event that follows; -1: impossible)."""
+    """Return (bytes of whole events from the start, length of the next event or -1: impossible)."""
     at = 0
     while data.size - at >= HEADER_BYTES:
         length = load32(data, at + 9)
@@ -100,9 +104,9 @@ def whole_events(data):
 
 @bare
 def dependencies(data, trailer, mariadb, found):
-    """What events behind this data may depend on: the last GTID event, then the TABLE_MAPs of the
-    open statement. `found`: offset, length, whether it stands in a frame. Returns how many; where
-    `found` is too small, the rest is only counted.
+    """Find what events after this data may depend on: the last GTID event, then the TABLE_MAPs of
+    the open statement. `found` gets offset, length, and 1 if it is in a frame. Return how many;
+    where `found` is too small, the rest is only counted.
     """
     at = frame_end = count = gtid = 0
     while at < data.size:
@@ -138,6 +142,7 @@ def dependencies(data, trailer, mariadb, found):
 
 @bare
 def _end_transaction(state, carry):
+    """Carry nothing on."""
     state[IN_TRANSACTION] = 0
     state[CARRY_COUNT] = 0
     carry[0, 1] = 0
@@ -145,122 +150,139 @@ def _end_transaction(state, carry):
 
 @bare
 def _begin_transaction(state, carry, at, length):
-    """With its GTID event."""
+    """Carry a transaction's GTID event on."""
     _end_transaction(state, carry)
     carry[0, 0] = at
     carry[0, 1] = length
     state[GTIDS] += 1
 
 
+@inlined
+def _obstacle(buffer, at, filled, position, state):
+    """Return why the event at `at` is not walked, or _CLEAR."""
+    if at + HEADER_BYTES > filled:
+        state[NEED_BYTES] = HEADER_BYTES
+        return MORE
+    length = load32(buffer, at + 9)
+    if length < HEADER_BYTES + state[TRAILER_BYTES] or length > state[EVENT_BYTES_MAX]:
+        return BAD_LENGTH
+    if at + length > filled:
+        state[NEED_BYTES] = length
+        return MORE
+    kind = np.int64(buffer[at + 4])
+    log_position = load32(buffer, at + 13)
+    contiguous = state[CONTIGUOUS] != 0
+    if (
+        kind == ev.FORMAT_DESCRIPTION
+        or kind == ev.HEARTBEAT
+        or kind == ev.HEARTBEAT_V2
+        or kind == ev.MARIADB_START_ENCRYPTION
+        or (not contiguous and load16(buffer, at + 17) & ev.FLAG_ARTIFICIAL)
+        or (not contiguous and log_position == 0 and not _has_no_place(kind, state))
+    ):
+        return SPECIAL
+    follows = position + length
+    if not contiguous and log_position and (follows & 0xFFFFFFFF) != log_position:
+        end = (position >> 32 << 32) | log_position
+        if end < follows:
+            end += 1 << 32  # the header's 32 bits have wrapped
+        if end - follows > 1 << 31:
+            return BACKWARD
+        state[GAP_POSITION] = end - length
+        return GAP
+    return _CLEAR
+
+
+@inlined
+def _effect_of_query(buffer, at, length, state, carry):
+    """Note a statement in `state` and `carry`; return its effects."""
+    meaning = q.effect_of_query(buffer, at + HEADER_BYTES, at + length - state[TRAILER_BYTES])
+    state[CARRY_COUNT] = 0
+    if meaning == q.BEGINS:
+        state[IN_TRANSACTION] = 1
+    elif meaning == q.XA_ENDED:
+        state[IN_TRANSACTION] = 0
+        return _HOLDS
+    elif meaning == q.ENDS:
+        _end_transaction(state, carry)
+        return _ENDS
+    else:
+        if not state[IN_TRANSACTION]:
+            _end_transaction(state, carry)
+        return _CUTS if meaning == q.SCHEMA else 0
+    return 0
+
+
+@inlined
+def _effect_of(buffer, at, length, state, carry):
+    """Note an event in `state` and `carry`; return its effects, -1 if `carry` is full."""
+    kind = np.int64(buffer[at + 4])
+    if kind == ev.TABLE_MAP:
+        count = state[CARRY_COUNT]
+        if count + 1 >= carry.shape[0]:
+            return -1
+        carry[count + 1, 0] = at
+        carry[count + 1, 1] = length
+        state[CARRY_COUNT] = count + 1
+    elif _is_rows(kind):
+        flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
+        if length >= flags_at + 2 and load16(buffer, at + flags_at) & ev.FLAG_STATEMENT_END:
+            state[CARRY_COUNT] = 0
+        state[COMPRESSED] |= _is_compressed(kind)
+    elif kind == ev.XID or kind == ev.XA_PREPARE or kind == ev.TRANSACTION_PAYLOAD:
+        _end_transaction(state, carry)
+        state[COMPRESSED] |= _is_compressed(kind)
+        return _ENDS
+    elif kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED:
+        _begin_transaction(state, carry, at, length)
+    elif kind == ev.MARIADB_GTID and state[MARIADB]:
+        _begin_transaction(state, carry, at, length)
+        if length > 31 and not buffer[at + 31] & ev.FLAG_STANDALONE:
+            state[IN_TRANSACTION] = 1
+    elif kind == ev.QUERY:
+        return _effect_of_query(buffer, at, length, state, carry)
+    elif kind == ev.MARIADB_QUERY_COMPRESSED:  # its text cannot be seen here
+        state[COMPRESSED] = 1
+        state[CARRY_COUNT] = 0
+        if not state[IN_TRANSACTION]:
+            _end_transaction(state, carry)
+        return _CUTS
+    elif kind == ev.ROTATE or kind == ev.STOP:
+        _end_transaction(state, carry)
+        return _CUTS
+    return 0
+
+
 @bare
 def scan(buffer, filled, early, limit, state, carry):
-    """Walk whole events from state[AT] on, up to `filled`; stop as the codes above say.
+    """Walk whole events from state[AT] on, up to `filled`; return why it stopped (codes above).
 
-    `limit` is the offset at and behind which a chunk is full; at and behind `early` it is when a
-    transaction ends. What is cut there is delivered as one piece, and nothing of it must be carried
-    on.
+    A chunk is full at the offset `limit` or after it, and at or after `early` when a transaction
+    ends. What is cut there is delivered as one piece, and nothing of it must be carried on.
     """
     at = state[AT]
     position = state[POSITION]
-    code = MORE
-    holds = False  # XA END is followed by what says whether it is a commit
+    effect = 0
     while True:
-        if at >= limit and not holds:
+        if at >= limit and not effect & _HOLDS:
             code = FULL
             break
-        if at + HEADER_BYTES > filled:
-            state[NEED_BYTES] = HEADER_BYTES
+        code = _obstacle(buffer, at, filled, position, state)
+        if code != _CLEAR:
             break
         length = load32(buffer, at + 9)
-        if length < HEADER_BYTES + state[TRAILER_BYTES] or length > state[EVENT_BYTES_MAX]:
-            code = BAD_LENGTH
+        effect = _effect_of(buffer, at, length, state, carry)
+        if effect < 0:
+            code = CARRY_FULL
             break
-        if at + length > filled:
-            state[NEED_BYTES] = length
-            break
-        kind = np.int64(buffer[at + 4])
-        flags = load16(buffer, at + 17)
-        log_position = load32(buffer, at + 13)
-        contiguous = state[CONTIGUOUS] != 0
-        if (
-            kind == ev.FORMAT_DESCRIPTION
-            or kind == ev.HEARTBEAT
-            or kind == ev.HEARTBEAT_V2
-            or kind == ev.MARIADB_START_ENCRYPTION
-            or (not contiguous and flags & ev.FLAG_ARTIFICIAL)
-            or (not contiguous and log_position == 0 and not _has_no_place(kind, state))
-        ):
-            code = SPECIAL
-            break
-        follows = position + length
-        if not contiguous and log_position and (follows & 0xFFFFFFFF) != log_position:
-            end = (position >> 32 << 32) | log_position
-            if end < follows:
-                end += 1 << 32  # the header's 32 bits have wrapped
-            if end - follows > 1 << 31:
-                code = BACKWARD
-                break
-            state[GAP_POSITION] = end - length
-            code = GAP
-            break
-        stop = ends = holds = False
-        count = state[CARRY_COUNT]
-        if kind == ev.TABLE_MAP:
-            if count + 1 >= carry.shape[0]:
-                code = CARRY_FULL
-                break
-            carry[count + 1, 0] = at
-            carry[count + 1, 1] = length
-            state[CARRY_COUNT] = count + 1
-        elif _is_rows(kind):
-            flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
-            if length >= flags_at + 2 and load16(buffer, at + flags_at) & ev.FLAG_STATEMENT_END:
-                state[CARRY_COUNT] = 0
-            state[COMPRESSED] |= _is_compressed(kind)
-        elif kind == ev.XID or kind == ev.XA_PREPARE or kind == ev.TRANSACTION_PAYLOAD:
-            _end_transaction(state, carry)
-            ends = True
-            state[COMPRESSED] |= _is_compressed(kind)
-        elif kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED:
-            _begin_transaction(state, carry, at, length)
-        elif kind == ev.MARIADB_GTID and state[MARIADB]:
-            _begin_transaction(state, carry, at, length)
-            if length > 31 and not buffer[at + 31] & ev.FLAG_STANDALONE:
-                state[IN_TRANSACTION] = 1
-        elif kind == ev.QUERY:
-            meaning = q.effect_of_query(
-                buffer, at + HEADER_BYTES, at + length - state[TRAILER_BYTES]
-            )
-            state[CARRY_COUNT] = 0
-            if meaning == q.BEGINS:
-                state[IN_TRANSACTION] = 1
-            elif meaning == q.XA_ENDED:
-                state[IN_TRANSACTION] = 0
-                holds = True
-            elif meaning == q.ENDS:
-                _end_transaction(state, carry)
-                ends = True
-            else:
-                stop = meaning == q.SCHEMA
-                if not state[IN_TRANSACTION]:
-                    _end_transaction(state, carry)
-        elif kind == ev.MARIADB_QUERY_COMPRESSED:
-            stop = True  # its text cannot be seen here
-            state[COMPRESSED] = 1
-            state[CARRY_COUNT] = 0
-            if not state[IN_TRANSACTION]:
-                _end_transaction(state, carry)
-        elif kind == ev.ROTATE or kind == ev.STOP:
-            _end_transaction(state, carry)
-            stop = True
         state[TIMESTAMP] = load32(buffer, at)
         state[EVENTS] += 1
         at += length
-        position = follows
-        if stop:
+        position += length
+        if effect & _CUTS:
             code = CUT
             break
-        if ends and at >= early:
+        if effect & _ENDS and at >= early:
             code = FULL
             break
     state[AT] = at

@@ -1,10 +1,9 @@
-"""One pass over a chunk's events: checksums, positions, transactions, GTIDs, which table a row
-belongs to.
+"""Walk a chunk's events once: checksums, positions, transactions, GTIDs, and the table of each row
+event.
 
 Offsets are into the chunk's data. `events` gets a record per log entry (EVENT in binlog/chunk.py,
-`table` an index in `maps`), `bodies` where its body begins and ends, `gtids` a GTID record per GTID
-event and `seconds` its header's time, `maps` a column per distinct TABLE_MAP body (the table id
-left out, for a table that is merely reopened).
+`table` a column of the table maps), `bodies` start and end of its body, `gtids` a GTID record per
+GTID event and `seconds` its header's time.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ray_canal.kernels.base import event_types as ev
-from ray_canal.kernels.base.crc import crc32
 from ray_canal.kernels.base.crc_run import fitting_run
 from ray_canal.kernels.base.event_types import HEADER_BYTES
 from ray_canal.kernels.base.jit import bare, inlined
@@ -22,7 +20,6 @@ from ray_canal.kernels.base.memory import (
     load32,
     load64,
     load_le,
-    same_bytes,
     set_word,
 )
 from ray_canal.kernels.framing import gtid_events as g
@@ -37,14 +34,13 @@ from ray_canal.kernels.framing.query import (
     entry_of_query,
     opens_transaction,
 )
-
-# Rows of `maps`.
-M_START: Final = 0
-M_END: Final = 1
-M_HASH: Final = 2
-M_AT: Final = 3  # offset of the event that brought it first
-M_ASKED: Final = 4  # 1: a row event of it has been met
-MAP_FIELDS: Final = 5
+from ray_canal.kernels.framing.table_maps import (
+    DUMMY_TABLE_ID,
+    M_ASKED,
+    TableMaps,
+    map_of,
+    note_map,
+)
 
 # Codes of `walk`.
 OK: Final = 0
@@ -61,49 +57,59 @@ BAD_TAG: Final = 9
 FRAME_BYTES: Final = HEADER_BYTES + 32
 """A frame stands before events that were compressed (binlog/inflate.py): an event of type
 TRANSACTION_PAYLOAD whose body is four int64: start and length of the compressed event in its file,
-offset of the first event behind the frame in what was decompressed, and how many bytes of events
-behind the frame belong to it. They have no checksum."""
-
-_DUMMY_TABLE_ID: Final = 0xFFFFFF
+offset of the first event after the frame in the decompressed bytes, and how many bytes of events
+after the frame belong to it. They have no checksum."""
 
 
 class Start(NamedTuple):
-    """What a chunk's head says: bytes carried from before, where it lies, and how to read it."""
+    """A chunk's head: bytes carried from before it, its position, and how its events are read."""
 
     carried: Any
     position: Any
     in_transaction: Any
-    checksum: Any  # bytes of it
+    checksum: Any  # its length in bytes
     mariadb: Any
     id_bytes: Any
 
 
 class Found(NamedTuple):
-    """Arrays that `walk` fills. `bodies` come flat, `gtids` as bytes. `questions` gets entries that
-    Python must look at, in log order: each special one, and each table's first row event; before
-    them how many, which is zero before."""
+    """Arrays that `walk` fills, with the table maps. `events` has a record more than there may be
+    entries. `bodies` are flat, `gtids` bytes. `questions` gets their number, zero before, and then
+    the entries that Python must look at, in log order: each special one, and each table's first row
+    event. `state` is int64[STATE_FIELDS], zero before."""
 
     events: Any
     bodies: Any
     questions: Any
     gtids: Any
     seconds: Any
-    maps: Any
+    state: Any
 
 
-class TableIds(NamedTuple):
-    """Hash tables of one power of two each, twice what `maps` holds or more, filled with -1:
-    distinct bodies by hash, table ids, the map that each table id stood for last, and in which
-    statement. (A TABLE_MAP counts to its statement's end, for servers as for what `scan` carries
-    on.)"""
+class _Event(NamedTuple):
+    """An event that is read: its type, header, body and end, its number as an entry, its place in
+    the file, and if it is new: not carried from before the chunk."""
 
-    slots: Any
-    ids: Any
-    active: Any
-    since: Any
+    kind: Any
+    at: Any
+    body: Any
+    end: Any
+    number: Any
+    start: Any
+    new: Any
 
 
-# As in binlog/chunk.py.
+# Fields of `state`.
+IN_TRANSACTION: Final = 0
+GTIDS: Final = 1  # how many GTID events
+_GTID: Final = 2  # the open transaction's GTID, -1: none
+_STATEMENT: Final = 3  # number of the statement
+_FRAME_START: Final = 4  # where the open frame's compressed event starts in the file
+_FRAME_LENGTH: Final = 5
+_INNER: Final = 6  # what is added to an offset to give that in the decompressed bytes
+STATE_FIELDS: Final = 7
+
+# Flags of binlog/chunk.py.
 _ROLLED_BACK: Final = 8
 _ONE_PHASE: Final = 16
 
@@ -116,7 +122,7 @@ def _is_gtid(kind):
 
 @bare
 def survey(data):
-    """(events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
+    """Return (events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
     length."""
     events = gtids = maps = at = 0
     while at + HEADER_BYTES <= data.size:
@@ -131,59 +137,9 @@ def survey(data):
     return events, gtids, maps
 
 
-@bare
-def _intern(data, start, end, at, maps, count, slots):
-    """Index in `maps` of the TABLE_MAP data[start:end]; `count` itself if it is new."""
-    digest = crc32(data, start, end)
-    slot = digest & (slots.size - 1)
-    while slots[slot] >= 0:
-        k = slots[slot]
-        first = maps[M_START, k]
-        alike = maps[M_HASH, k] == digest and maps[M_END, k] - first == end - start
-        if alike and same_bytes(data, first, start, end - start):
-            return k
-        slot = (slot + 1) & (slots.size - 1)
-    slots[slot] = count
-    maps[M_START, count] = start
-    maps[M_END, count] = end
-    maps[M_HASH, count] = digest
-    maps[M_AT, count] = at
-    maps[M_ASKED, count] = 0
-    return count
-
-
-@inlined
-def _slot_of(ids, table_id):
-    """Where a table id is, or would be, in the open-addressed `ids` (-1: free)."""
-    slot = ((table_id & 0x7FFFFFFF) * 0x9E3779B1 >> 8) & (ids.size - 1)
-    while ids[slot] != table_id and ids[slot] != -1:
-        slot = (slot + 1) & (ids.size - 1)
-    return slot
-
-
-@inlined
-def _table_map(data, body, end, at, id_bytes, maps, count, tables, statement):
-    """Note what a table id stands for in this statement. Return how many maps and ids are new: 0
-    or 1 each."""
-    ids, active = tables.ids, tables.active
-    table_id = load_le(data, body, id_bytes)
-    slot = _slot_of(ids, table_id)
-    k = active[slot]
-    first = maps[M_START, k] if k >= 0 else 0
-    size = end - body - id_bytes
-    known = k >= 0 and maps[M_END, k] - first == size
-    if not (known and same_bytes(data, first, body + id_bytes, size)):
-        k = _intern(data, body + id_bytes, end, at, maps, count, tables.slots)
-    new_id = 0 if ids[slot] == table_id else 1
-    ids[slot] = table_id
-    active[slot] = k
-    tables.since[slot] = statement
-    return 1 if k == count else 0, new_id
-
-
 @inlined
 def _row_event_type(kind):
-    """Canal's EventType: INSERT 1, UPDATE 2, DELETE 3."""
+    """Return Canal's EventType: INSERT 1, UPDATE 2, DELETE 3."""
     if kind == ev.PARTIAL_UPDATE_ROWS:
         return 2
     if kind >= ev.WRITE_ROWS:
@@ -201,15 +157,15 @@ def _has_no_entry(kind, mariadb):
 
 @inlined
 def _is_read_by_python(kind, mariadb):
-    """Tell if it is an event beside rows that Python reads: a statement's text, its variables."""
+    """Tell if it is an event next to rows that Python reads: a statement's text, its variables."""
     if kind < 64:
-        return ev.ASIDE_ROWS >> kind & 1 != 0
+        return ev.NEXT_TO_ROWS >> kind & 1 != 0
     return mariadb and kind == ev.MARIADB_ANNOTATE_ROWS
 
 
 @inlined
 def _ends_statement(kind, mariadb):
-    """Return 1 if no statement goes on behind such an event, else 0."""
+    """Return 1 if no statement continues after such an event, else 0."""
     if kind < 64:
         return ev.BETWEEN_STATEMENTS >> kind & 1
     return 1 if mariadb and kind == ev.MARIADB_GTID else 0
@@ -226,175 +182,236 @@ def _ask(entry, table, maps, number, questions):
 
 
 @inlined
-def _note(
-    event, data, at, start, length, inner, aux, table, gtid, kind, event_type, type_code, flags
-):
-    event["position"] = start
-    event["aux"] = aux
-    event["present"] = -1
-    event["inner"] = inner
-    event["timestamp"] = load32(data, at)
-    event["length"] = length
-    event["server_id"] = load32(data, at + 5)
-    event["table"] = table
-    event["row"] = 0
-    event["rows"] = 0
-    event["gtid"] = gtid
-    event["kind"] = kind
-    event["event_type"] = event_type
-    event["type_code"] = type_code
-    event["flags"] = flags
-
-
-@inlined
 def _start_before(position, log_position, length):
-    """Where an event from before a chunk at `position` starts, by its header, which says where it
-    ends; at the chunk where it does not say (MariaDB 11.4)."""
+    """Return where an event from before a chunk at `position` starts, by its end in its header; the
+    chunk's position if the header has none (MariaDB 11.4)."""
     start = (position & ~0xFFFFFFFF) + log_position - length
     if log_position == 0:
         return position
     return start if start <= position else start - (1 << 32)
 
 
+@inlined
+def _open_frame(data, at, state):
+    """Note the frame at `at` in `state`; return where its events end, -1 if it is broken."""
+    if load32(data, at + 9) != FRAME_BYTES or data.size - at < FRAME_BYTES:
+        return -1
+    body, first = at + HEADER_BYTES, at + FRAME_BYTES
+    size = load64(data, body + 24)
+    if size < 0 or size > data.size - first:
+        return -1
+    state[_FRAME_START] = load64(data, body)
+    state[_FRAME_LENGTH] = load64(data, body + 8)
+    state[_INNER] = load64(data, body + 16) - first
+    return first + size
+
+
+@inlined
+def _draft(record, aux, flags, state):
+    """Begin an entry's record; `_complete` does the rest."""
+    record["aux"] = aux
+    record["table"] = -1
+    record["event_type"] = 0
+    record["flags"] = flags
+    record["gtid"] = state[_GTID]
+
+
+@inlined
+def _complete(record, data, event, entry, length, inner):
+    """Fill in what every entry's record has from its header."""
+    record["position"] = event.start
+    record["present"] = -1
+    record["inner"] = inner
+    record["timestamp"] = load32(data, event.at)
+    record["length"] = length
+    record["server_id"] = load32(data, event.at + 5)
+    record["row"] = 0
+    record["rows"] = 0
+    record["kind"] = entry
+    record["type_code"] = event.kind
+
+
+@inlined
+def _read_rows(data, event, id_bytes, found, tables):
+    """Draft a row event's record with its table; return its entry kind or a negative code."""
+    state = found.state
+    if event.end - event.body < id_bytes + 2:
+        return -TRUNCATED
+    table_id = load_le(data, event.body, id_bytes)
+    statement = state[_STATEMENT]
+    state[_STATEMENT] = statement + (
+        load16(data, event.body + id_bytes) & ev.FLAG_STATEMENT_END
+    )
+    if table_id == DUMMY_TABLE_ID:  # which only ends a statement
+        return 0
+    table = map_of(table_id, statement, tables)
+    if table < 0:
+        return -NO_TABLE_MAP
+    record = found.events[event.number]
+    record["aux"] = table_id
+    record["table"] = table
+    record["event_type"] = _row_event_type(event.kind)
+    record["flags"] = state[IN_TRANSACTION]
+    record["gtid"] = state[_GTID]
+    return KIND_ROWS
+
+
+@inlined
+def _read_query(data, event, found):
+    """Draft a statement's record; return its entry kind or a negative code."""
+    state, record = found.state, found.events[event.number]
+    meaning = entry_of_query(data, event.body, event.end)
+    if meaning < 0:
+        return -TRUNCATED
+    entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
+    aux, flags = 0, state[IN_TRANSACTION]
+    if meaning == KIND_BEGIN or meaning == XA_BEGINS:
+        aux = load32(data, event.body)
+        state[IN_TRANSACTION] = 1
+        flags = 0
+    elif meaning == KIND_END or meaning == XA_ENDS:
+        state[IN_TRANSACTION] = 0
+    elif meaning == ROLLS_BACK:
+        entry = KIND_END
+        state[IN_TRANSACTION] = 0
+        flags |= _ROLLED_BACK
+    elif opens_transaction(data, event.body, event.end):
+        state[IN_TRANSACTION] = flags = 1
+    _draft(record, aux, flags, state)
+    if event.new and (entry == KIND_END or meaning == XA_ENDS):
+        state[_GTID] = -1
+    return entry
+
+
+@inlined
+def _read_xid(data, event, found):
+    """Draft a commit's record; return its entry kind or a negative code."""
+    state = found.state
+    if event.end - event.body < 8:
+        return -TRUNCATED
+    flags = state[IN_TRANSACTION]
+    _draft(found.events[event.number], load64(data, event.body), flags, state)
+    state[IN_TRANSACTION] = 0
+    if event.new:
+        state[_GTID] = -1
+    return KIND_END
+
+
+@inlined
+def _read_gtid_event(data, event, found):
+    """Read a GTID event, of MariaDB also as the BEGIN that it is; return its entry kind or a
+    negative code."""
+    state, number = found.state, found.state[GTIDS]
+    if number == found.seconds.size:
+        return -NO_ROOM
+    code = g.read_gtid(
+        data, event.at, event.body, event.end, event.start, found.gtids, number * g.RECORD_BYTES
+    )
+    if code != g.READ:
+        return -BAD_TAG if code == g.BAD_TAG else -TRUNCATED
+    set_word(found.seconds, number, load32(data, event.at))
+    state[_GTID] = number
+    state[GTIDS] = number + 1
+    if not event.new:
+        return 0
+    state[IN_TRANSACTION] = 0
+    if event.kind == ev.MARIADB_GTID and not data[event.body + 12] & ev.FLAG_STANDALONE:
+        state[IN_TRANSACTION] = 1
+        _draft(found.events[event.number], 0, 0, state)
+        return KIND_BEGIN
+    return 0
+
+
+@inlined
+def _read_event(data, event, mariadb, id_bytes, found, tables):
+    """Read one event; return its entry kind with a drafted record, 0 if it has no entry, or a
+    negative code."""
+    kind, state = event.kind, found.state
+    if kind == ev.TABLE_MAP:
+        if event.end - event.body < id_bytes + 2:
+            return -TRUNCATED
+        place = event.at, event.body, event.end
+        return 0 if note_map(data, place, id_bytes, state[_STATEMENT], tables) else -NO_ROOM
+    if kind < 64 and ev.ROWS >> kind & 1:
+        return _read_rows(data, event, id_bytes, found, tables)
+    if kind == ev.QUERY:
+        return _read_query(data, event, found)
+    if kind == ev.XA_PREPARE:
+        # XA COMMIT … ONE PHASE is written as such a prepare.
+        if event.new and event.number and event.end > event.body and data[event.body] != 0:
+            found.events[event.number - 1]["flags"] |= _ONE_PHASE
+        return 0
+    if kind == ev.XID:
+        return _read_xid(data, event, found)
+    if kind == ev.MARIADB_GTID if mariadb else _is_gtid(kind):
+        return _read_gtid_event(data, event, found)
+    if _is_read_by_python(kind, mariadb):
+        _draft(found.events[event.number], 0, state[IN_TRANSACTION], state)
+        return KIND_SPECIAL
+    if kind == ev.INCIDENT:
+        return -INCIDENT
+    if not (_has_no_entry(kind, mariadb) or load16(data, event.at + 17) & ev.FLAG_IGNORABLE):
+        return -UNSUPPORTED
+    return 0
+
+
+@inlined
+def _put_entry(data, event, entry, length, inner, found, tables):
+    """Complete an entry of a drafted record."""
+    record = found.events[event.number]
+    _complete(record, data, event, entry, length, inner)
+    set_word(found.bodies, 2 * event.number, event.body)
+    set_word(found.bodies, 2 * event.number + 1, event.end)
+    _ask(entry, record["table"], tables.maps, event.number, found.questions)
+
+
 @bare
-def walk(data, head, found, tables):
-    """Return (code, offset, entries, GTIDs, distinct TABLE_MAPs, event type) up to the first bad
-    event, of which the last is the type. Records are as Start, Found and TableIds say."""
-    carried, position, in_transaction, checksum, mariadb, id_bytes = head
-    events, bodies, questions, gtids, seconds, maps = found
-    ids, active, since = tables.ids, tables.active, tables.since
-    entries = gtid_count = map_count = id_count = statement = 0
-    gtid = -1
-    follows = position  # where the next event that is not in a frame starts in the file
-    at = checked = frame_end = frame_start = frame_length = inner = 0
+def walk(data, start_fields, found_fields, table_fields):
+    """Walk events to the end or the first bad one; return (code, offset, entries, the bad event's
+    type). The fields are those of Start, Found and TableMaps; counts are in `state`."""
+    head, found, tables = Start(*start_fields), Found(*found_fields), TableMaps(*table_fields)
+    state = found.state
+    state[IN_TRANSACTION], state[_GTID] = head.in_transaction, -1
+    entries = 0
+    follows = head.position  # where the next event that is not in a frame starts in the file
+    at = checked = frame_end = 0
     while at < data.size:
         if data.size - at < HEADER_BYTES:
-            return TRUNCATED, at, entries, gtid_count, map_count, 0
-        kind = load8(data, at + 4)
-        length = load32(data, at + 9)
-        new = at >= carried
+            return TRUNCATED, at, entries, 0
+        kind, new = load8(data, at + 4), at >= head.carried
         if kind == ev.TRANSACTION_PAYLOAD:
-            if length != FRAME_BYTES or data.size - at < FRAME_BYTES:
-                return BAD_FRAME, at, entries, gtid_count, map_count, kind
-            body = at + HEADER_BYTES
-            at += FRAME_BYTES
-            frame_start = load64(data, body)
-            frame_length = load64(data, body + 8)
-            inner = load64(data, body + 16) - at
-            size = load64(data, body + 24)
-            if size < 0 or size > data.size - at:
-                return BAD_FRAME, at - FRAME_BYTES, entries, gtid_count, map_count, kind
-            frame_end = at + size
+            frame_end = _open_frame(data, at, state)
+            if frame_end < 0:
+                return BAD_FRAME, at, entries, kind
             if new:
-                follows = frame_start + frame_length
+                follows = state[_FRAME_START] + state[_FRAME_LENGTH]
+            at += FRAME_BYTES
             continue
-        framed = at < frame_end
-        trailer = 0 if framed else checksum
-        rest = (frame_end if framed else data.size) - at
-        if length < HEADER_BYTES + trailer or length > rest:
-            return BAD_LENGTH, at, entries, gtid_count, map_count, kind
+        length, framed = load32(data, at + 9), at < frame_end
+        trailer = 0 if framed else head.checksum
+        if length < HEADER_BYTES + trailer or length > (frame_end if framed else data.size) - at:
+            return BAD_LENGTH, at, entries, kind
         if trailer and at >= checked:
             checked = fitting_run(data, at)
             if checked == at:
-                return BAD_CHECKSUM, at, entries, gtid_count, map_count, kind
-        body = at + HEADER_BYTES
-        end = at + length - trailer
+                return BAD_CHECKSUM, at, entries, kind
         start = follows
         if framed:
-            start = frame_start
+            start = state[_FRAME_START]
         elif new:
             follows += length
         else:
-            start = _start_before(position, load32(data, at + 13), length)
-        entry = meaning = event_type = aux = 0
-        table = -1
-        flags = in_transaction
-        if kind == ev.TABLE_MAP:
-            if end - body < id_bytes + 2:
-                return TRUNCATED, at, entries, gtid_count, map_count, kind
-            if map_count == maps.shape[1] or 2 * id_count >= ids.size:
-                return NO_ROOM, at, entries, gtid_count, map_count, kind
-            new_map, new_id = _table_map(
-                data, body, end, at, id_bytes, maps, map_count, tables, statement
-            )
-            map_count += new_map
-            id_count += new_id
-        elif kind < 64 and ev.ROWS >> kind & 1:
-            if end - body < id_bytes + 2:
-                return TRUNCATED, at, entries, gtid_count, map_count, kind
-            aux = load_le(data, body, id_bytes)
-            if aux != _DUMMY_TABLE_ID:  # which only ends a statement
-                slot = _slot_of(ids, aux)
-                if since[slot] != statement:
-                    return NO_TABLE_MAP, at, entries, gtid_count, map_count, kind
-                table = active[slot]
-                entry = KIND_ROWS
-                event_type = _row_event_type(kind)
-            statement += load16(data, body + id_bytes) & ev.FLAG_STATEMENT_END
-        elif kind == ev.QUERY:
-            meaning = entry_of_query(data, body, end)
-            if meaning < 0:
-                return TRUNCATED, at, entries, gtid_count, map_count, kind
-            entry = KIND_SPECIAL if meaning >= XA_BEGINS else meaning
-            if meaning == KIND_BEGIN or meaning == XA_BEGINS:
-                aux = load32(data, body)
-                in_transaction = 1
-                flags = 0
-            elif meaning == KIND_END or meaning == XA_ENDS:
-                in_transaction = 0
-            elif meaning == ROLLS_BACK:
-                entry = KIND_END
-                in_transaction = 0
-                flags |= _ROLLED_BACK
-            elif opens_transaction(data, body, end):
-                in_transaction = flags = 1
-        elif kind == ev.XA_PREPARE:
-            # XA COMMIT … ONE PHASE is written as such a prepare.
-            if new and entries and end > body and data[body] != 0:
-                events[entries - 1]["flags"] |= _ONE_PHASE
-        elif kind == ev.XID:
-            if end - body < 8:
-                return TRUNCATED, at, entries, gtid_count, map_count, kind
-            entry = KIND_END
-            aux = load64(data, body)
-            in_transaction = 0
-        elif kind == ev.MARIADB_GTID if mariadb else _is_gtid(kind):
-            if gtid_count == seconds.size:
-                return NO_ROOM, at, entries, gtid_count, map_count, kind
-            code = g.read_gtid(data, at, body, end, start, gtids, gtid_count * g.RECORD_BYTES)
-            if code != g.READ:
-                code = BAD_TAG if code == g.BAD_TAG else TRUNCATED
-                return code, at, entries, gtid_count, map_count, kind
-            set_word(seconds, gtid_count, load32(data, at))
-            gtid = gtid_count
-            gtid_count += 1
-            if new:
-                in_transaction = 0
-                if kind == ev.MARIADB_GTID and not data[body + 12] & ev.FLAG_STANDALONE:
-                    entry = KIND_BEGIN
-                    in_transaction = 1
-                    flags = 0
-        elif _is_read_by_python(kind, mariadb):
-            entry = KIND_SPECIAL
-        elif kind == ev.INCIDENT:
-            return INCIDENT, at, entries, gtid_count, map_count, kind
-        elif not (_has_no_entry(kind, mariadb) or load16(data, at + 17) & ev.FLAG_IGNORABLE):
-            return UNSUPPORTED, at, entries, gtid_count, map_count, kind
+            start = _start_before(head.position, load32(data, at + 13), length)
+        event = _Event(kind, at, at + HEADER_BYTES, at + length - trailer, entries, start, new)
+        entry = _read_event(data, event, head.mariadb, head.id_bytes, found, tables)
+        if entry < 0:
+            return -entry, at, entries, kind
         if entry and new:
-            if entries == events.size:
-                return NO_ROOM, at, entries, gtid_count, map_count, kind
-            size = frame_length if framed else length
-            inside = at + inner if framed else 0
-            _note(
-                events[entries], data, at, start, size, inside, aux, table, gtid, entry,
-                event_type, kind, flags,
-            )  # fmt: skip
-            set_word(bodies, 2 * entries, body)
-            set_word(bodies, 2 * entries + 1, end)
-            _ask(entry, table, maps, entries, questions)
+            if entries == found.events.size - 1:
+                return NO_ROOM, at, entries, kind
+            size, inner = (state[_FRAME_LENGTH], at + state[_INNER]) if framed else (length, 0)
+            _put_entry(data, event, entry, size, inner, found, tables)
             entries += 1
-            if entry == KIND_END or meaning == XA_ENDS:
-                gtid = -1
-        statement += _ends_statement(kind, mariadb)
+        state[_STATEMENT] += _ends_statement(kind, head.mariadb)
         at += length
-    return OK, at, entries, gtid_count, map_count, 0
+    return OK, at, entries, 0

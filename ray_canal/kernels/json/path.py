@@ -1,4 +1,5 @@
-"""Paths of MySQL's JSON functions, leg by leg: `.name`, `."any \\"text\\""`, `[3]`, `[last-1]`.
+"""Read paths of MySQL's JSON functions, leg by leg: `.name`, `."any \\"text\\""`, `[3]`,
+`[last-1]`.
 
 No wildcards and no ranges: what changes a document names one place in it.
 """
@@ -23,7 +24,7 @@ _WORD_LAST = np.frombuffer(b"last", np.uint8)
 
 @kernel
 def _hex4(doc, at, end):
-    """The number of four hexadecimal digits; -1 if they are none."""
+    """Return the number of four hexadecimal digits; -1 if they are none."""
     if end - at < 4:
         return -1
     value = 0
@@ -40,7 +41,7 @@ def _hex4(doc, at, end):
 
 @kernel
 def _put_utf8(doc, to, point):
-    """Offset behind a code point; it takes at most as many bytes as its escape."""
+    """Write a code point, in at most as many bytes as its escape; return the offset after it."""
     if point < 0x80:
         doc[to] = point
         return to + 1
@@ -62,8 +63,8 @@ def _put_utf8(doc, to, point):
 
 @kernel
 def _quoted_key(doc, at, end, to):
-    """Write the JSON string whose content begins at `at` to `to`: (bytes, offset behind the closing
-    quote); (-1, 0) if it is none."""
+    """Write the JSON string whose content begins at `at` to `to`; return (bytes, offset after the
+    closing quote), or (-1, 0) if it is none."""
     start = to
     while at < end:
         byte = np.int64(doc[at])
@@ -107,7 +108,7 @@ def _quoted_key(doc, at, end, to):
 
 @kernel
 def _cell(doc, at, end):
-    """The leg behind `[`: (kind, index, offset behind it)."""
+    """Read the leg after `[`; return (kind, index, offset after it)."""
     bad = np.int64(BAD), np.int64(0), np.int64(0)
     kind = CELL
     if end - at > 4 and doc[at] == _WORD_LAST[0]:
@@ -136,7 +137,8 @@ def _cell(doc, at, end):
 
 @kernel
 def leg(doc, at, end, keys):
-    """The path's leg at `at`: (kind, key's offset or index, key's bytes, offset behind it).
+    """Read the path's leg at `at`; return (kind, key's offset or index, key's bytes, offset after
+    it).
 
     A key with escapes is written to offset `keys` on from where it stands.
     """
@@ -144,14 +146,14 @@ def leg(doc, at, end, keys):
     byte = doc[at]
     at += 1
     if byte == 91:
-        kind, index, behind = _cell(doc, at, end)
-        return kind, index, np.int64(0), behind
+        kind, index, leg_end = _cell(doc, at, end)
+        return kind, index, np.int64(0), leg_end
     if byte != 46 or at >= end:
         return bad
     if doc[at] == 34:
         to = at + 1 + keys
-        size, behind = _quoted_key(doc, at + 1, end, to)
-        return (np.int64(MEMBER), np.int64(to), size, behind) if size >= 0 else bad
+        size, key_end = _quoted_key(doc, at + 1, end, to)
+        return (np.int64(MEMBER), np.int64(to), size, key_end) if size >= 0 else bad
     start = at
     while at < end and doc[at] != 46 and doc[at] != 91:
         at += 1

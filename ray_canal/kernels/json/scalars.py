@@ -1,7 +1,7 @@
-"""Scalars of MySQL's binary JSON -> the text that MySQL's CAST(j AS CHAR) prints of them.
+"""Write scalars of MySQL's binary JSON as the text that MySQL's CAST(j AS CHAR) prints.
 
 Format: MySQL source documentation, json_binary.h. Each function checks its offsets before it reads,
-writes no byte behind `out_end`, and returns the position behind the text, or one of the codes here.
+writes no byte after `out_end`, and returns the position after the text, or one of the codes here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ray_canal.kernels.base.memory import (
 NO_SPACE: Final = -1
 CORRUPT: Final = -2
 NOT_SHORT: Final = -3
-"""Of the quick ways, which are for short values alone: take the other one."""
+"""Code of the fast functions for short values: use the general one."""
 
 LITERAL, INT16, UINT16, INT32, UINT32, _INT64, _UINT64 = 4, 5, 6, 7, 8, 9, 10
 _DOUBLE, _STRING, _OPAQUE = 11, 12, 15
@@ -56,7 +56,7 @@ _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 
 @inlined
 def uint_le(src, at, count):
-    """A little-endian number of 2, 4 or 8 bytes."""
+    """Load a little-endian number of 2, 4 or 8 bytes."""
     if count == 2:
         return load16(src, at)
     return load32(src, at) if count == 4 else load64(src, at)
@@ -72,7 +72,7 @@ def _word(word, out, pos, out_end):
 
 @bare
 def _integer(value, out, pos, out_end):
-    """A signed 64-bit integer in decimal."""
+    """Write a signed 64-bit integer in decimal."""
     if pos + 20 > out_end:
         return NO_SPACE
     if value < 0:
@@ -84,7 +84,7 @@ def _integer(value, out, pos, out_end):
 
 @inlined
 def _unsigned(value, out, pos, out_end):
-    """The unsigned reading of a 64-bit pattern, in decimal."""
+    """Write a 64-bit pattern as an unsigned integer in decimal."""
     if pos + 20 > out_end:
         return NO_SPACE
     return put_digits(np.uint64(value), out, pos)
@@ -92,8 +92,8 @@ def _unsigned(value, out, pos, out_end):
 
 @inlined
 def _is_plain(word):
-    """Whether none of a word's eight bytes is a quote, a backslash or below 32: in each byte the
-    top bit of a sum that cannot reach the next one."""
+    """Tell if none of a word's eight bytes is a quote, a backslash or below 32: in each byte, by
+    the top bit of a sum that cannot reach the next one."""
     quote, backslash = word ^ _QUOTES, word ^ _BACKSLASHES
     printed = (word & _LOW_BITS) + _TO_TOP | word
     no_quote = (quote & _LOW_BITS) + _LOW_BITS | quote
@@ -103,7 +103,7 @@ def _is_plain(word):
 
 @inlined
 def short_quoted(src, start, end, out, pos, out_end):
-    """As `quoted`, of at most 32 bytes with nothing to escape; else NOT_SHORT."""
+    """Do as `quoted` for at most 32 bytes with nothing to escape; else return NOT_SHORT."""
     size = end - start
     if size > 32 or src.size - start < 32 or out_end - pos < 34:
         return np.int64(NOT_SHORT)
@@ -124,7 +124,8 @@ def short_quoted(src, start, end, out, pos, out_end):
 
 @bare
 def quoted(src, start, end, out, pos, out_end):
-    """A string in double quotes; escapes as MySQL: quote, backslash, control characters."""
+    """Write a string in double quotes, escaped as by MySQL: quote, backslash, control
+    characters."""
     if pos + 2 + (end - start) > out_end:
         return NO_SPACE
     store8(out, pos, 34)
@@ -174,8 +175,8 @@ def quoted(src, start, end, out, pos, out_end):
 
 @bare
 def _length(src, at, end):
-    """A variable-length integer (7 bits a byte): (value, position behind it); (-1, 0) if it is
-    bad."""
+    """Read a variable-length integer (7 bits a byte); return (value, position after it), or (-1, 0)
+    if it is broken."""
     value = np.int64(0)
     for i in range(5):
         if at + i >= end:
@@ -197,7 +198,7 @@ def _padded(value, digits, out, pos):
 
 @bare
 def _temporal(kind, packed, out, pos, out_end):
-    """An opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
+    """Write an opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
     if pos + 32 > out_end:
         return NO_SPACE
     out[pos] = 34
@@ -236,7 +237,7 @@ def _temporal(kind, packed, out, pos, out_end):
 
 @bare
 def _decimal(src, at, end, out, pos, out_end):
-    """An opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
+    """Write an opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
     if end - at < 2:
         return CORRUPT
     precision, scale = np.int64(src[at]), np.int64(src[at + 1])
@@ -292,7 +293,7 @@ def _decimal(src, at, end, out, pos, out_end):
 
 @bare
 def _base64(kind, src, start, end, out, pos, out_end):
-    """Any other opaque value: "base64:typeNN:…"."""
+    """Write any other opaque value: "base64:typeNN:…"."""
     if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
         return NO_SPACE
     out[pos] = 34
@@ -320,7 +321,7 @@ def _base64(kind, src, start, end, out, pos, out_end):
 
 @bare
 def scalar(kind, src, at, end, out, pos, out_end):
-    """A value that is neither object nor array, at `at`."""
+    """Write the value at `at`, which is neither object nor array."""
     if kind == LITERAL:
         if at >= end:
             return CORRUPT
@@ -369,7 +370,8 @@ def scalar(kind, src, at, end, out, pos, out_end):
 
 @inlined
 def short_scalar(kind, src, at, end, out, pos, out_end):
-    """As `scalar`, of the kinds that most documents are made of, in place; else NOT_SHORT."""
+    """Do as `scalar` for the types that are most frequent, without a call; else return
+    NOT_SHORT."""
     if end - at < 4 or out_end - pos < 20:
         return np.int64(NOT_SHORT)
     if kind == _STRING:

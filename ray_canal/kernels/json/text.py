@@ -1,8 +1,8 @@
-"""MySQL's binary JSON -> the text that MySQL's CAST(j AS CHAR) prints.
+"""Write MySQL's binary JSON as the text that MySQL's CAST(j AS CHAR) prints.
 
 Format: MySQL source documentation, json_binary.h. A value is one type byte and its body; objects
 and arrays hold offsets relative to their own start. The walk keeps its own stack, at most DEPTH_MAX
-deep (MySQL's limit), checks every offset before it reads, and writes no byte behind `out_end`.
+deep (MySQL's limit), checks every offset before it reads, and writes no byte after `out_end`.
 MySQL never lets two values share bytes, so text is at most GROWTH times the document and a little
 more; what is longer is corrupt, or a few hostile bytes could ask for any amount of memory.
 """
@@ -48,7 +48,7 @@ _BASE, SIZE, COUNT, _NEXT, _KIND = 0, 1, 2, 3, 4
 
 @inlined
 def enter(kind, src, base, end, stack, depth):
-    """Push the container at `base`; False if its header cannot be."""
+    """Push the container at `base`; return False if its header is impossible."""
     width = 4 if kind == LARGE_OBJECT or kind == LARGE_ARRAY else 2
     if end - base < 2 * width:
         return False
@@ -67,7 +67,7 @@ def enter(kind, src, base, end, stack, depth):
 
 @inlined
 def key_place(src, base, size, width, index):
-    """(offset, bytes) of an object's key; (-1, 0) if it is not in the object."""
+    """Return (offset, bytes) of an object's key; (-1, 0) if it is not inside the object."""
     at = base + 2 * width + index * (width + 2)
     start = uint_le(src, at, width)
     length = uint_le(src, at + width, 2)
@@ -78,7 +78,7 @@ def key_place(src, base, size, width, index):
 
 @inlined
 def element_place(src, base, size, width, count, kind, index):
-    """(type, offset of the body) of a container's value; offset -1 if it is not inside."""
+    """Return (type, offset of the body) of a container's value; offset -1 if it is not inside."""
     at = base + 2 * width + index * (width + 1)
     if kind <= LARGE_OBJECT:
         at += count * (width + 2)
@@ -91,9 +91,9 @@ def element_place(src, base, size, width, count, kind, index):
 
 @inlined
 def key_text(src, start, end, out, pos, out_end):
-    """An object's key and the colon behind it."""
-    behind = short_quoted(src, start, end, out, pos, out_end)
-    pos = quoted(src, start, end, out, pos, out_end) if behind == NOT_SHORT else behind
+    """Write an object's key and the colon after it."""
+    key_end = short_quoted(src, start, end, out, pos, out_end)
+    pos = quoted(src, start, end, out, pos, out_end) if key_end == NOT_SHORT else key_end
     if pos < 0:
         return pos
     if pos + 2 > out_end:
@@ -104,7 +104,7 @@ def key_text(src, start, end, out, pos, out_end):
 
 @bare
 def value_text(kind, src, at, end, out, pos, out_end, stack):
-    """Any value of type `kind` whose body begins at `at` and lies before `end`.
+    """Write any value of type `kind` whose body begins at `at` and ends before `end`.
 
     `stack`: int64[DEPTH_MAX + 1, STACK_FIELDS], room for the containers that are open.
     """
@@ -153,12 +153,12 @@ def value_text(kind, src, at, end, out, pos, out_end, stack):
             depth += 1
             opening = True
             continue
-        behind = short_scalar(inner, src, target, base + size, out, pos, out_end)
-        if behind == NOT_SHORT:
-            behind = scalar(inner, src, target, base + size, out, pos, out_end)
-        if behind < 0:
-            return behind
-        pos = behind
+        value_end = short_scalar(inner, src, target, base + size, out, pos, out_end)
+        if value_end == NOT_SHORT:
+            value_end = scalar(inner, src, target, base + size, out, pos, out_end)
+        if value_end < 0:
+            return value_end
+        pos = value_end
     return pos
 
 
@@ -166,7 +166,7 @@ def value_text(kind, src, at, end, out, pos, out_end, stack):
 def json_text(src, start, end, out, pos, out_end, stack):
     """Write the JSON document src[start:end] as text to out[pos:out_end].
 
-    Returns the position behind the text, NO_SPACE when it does not fit, CORRUPT when it is none. An
+    Return the position after the text, NO_SPACE if it does not fit, CORRUPT if it is broken. An
     empty document is `null`'s text (MySQL stores it for a JSON column that lost its value).
     """
     if end <= start:

@@ -1,9 +1,9 @@
-"""Canal's `Entry` messages as protobuf wire bytes, written backwards from the end of a buffer.
+"""Write Canal's `Entry` messages as protobuf wire bytes, backwards from the end of a buffer.
 
-Every nested message of protobuf has its length in front of it. Written from the end, a message's
-length is known when its front is reached, so one pass does, with no measuring. Fields and their
-order are those of Canal's own output (EntryProtocol.proto; Canal writes zero and empty fields of
-headers and columns explicitly).
+Every nested message of protobuf has its length before it. Written from the end, a message's length
+is known when its start is reached, so one pass suffices, without measuring. Fields and their order
+are those of Canal's own output (EntryProtocol.proto; Canal writes zero and empty fields of headers
+and columns explicitly).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import digits_back, integer_back
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import copy
+from ray_canal.kernels.render.arrays import HeaderArrays, RowArrays, WindowArrays
 from ray_canal.kernels.render.entry_columns import (
     NO_PIECES,
     NO_SPACE,
@@ -37,7 +38,9 @@ LENGTH_PREFIX: Final = 1
 G_PROPS, G_PROPS_BYTES, G_SET, G_SET_BYTES = 0, 1, 2, 3
 GTID_FIELDS: Final = 4
 
-_BEGIN, _END = 1, 3
+_BEGIN, _ROWDATA, _END = 1, 2, 3
+_EMPTY_NAMES_BYTES: Final = 4
+"""Empty schema and table names are the blob after the journal name."""
 _DELETE: Final = 3
 _XACOMMIT, _XAROLLBACK = 13, 14
 _XA_TYPE = np.frombuffer(b"XA_TYPE", np.uint8)
@@ -49,8 +52,12 @@ _XA_ROLLBACK = np.frombuffer(b"XA ROLLBACK", np.uint8)
 
 
 @bare
-def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos):
-    """The Header message with its tag (field 1 of Entry)."""
+def _header_back(event, names, names_place, header, blobs, buf, pos):
+    """Write the Header message with its tag (field 1 of Entry); NO_SPACE.
+
+    `names` has the fields schemaName and tableName; `names_place`: their offset and length."""
+    gtids, journal_bytes = header.gtids, header.journal_bytes
+    names_at, names_bytes = names_place
     end = pos
     if event["gtid"] >= 0 and len(gtids):
         gtid = gtids[event["gtid"]]
@@ -81,7 +88,7 @@ def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_byte
     buf[pos + 6] = 56
     pos = number_back(0x20, np.int64(event["server_id"]), buf, pos)
     pos = number_back(0x18, np.int64(event["position"]), buf, pos)
-    pos = blob_back(blobs, 0, journal_bytes, buf, pos)  # journal name's field lies first
+    pos = blob_back(blobs, 0, journal_bytes, buf, pos)
     pos -= 2
     buf[pos] = 0x08
     buf[pos + 1] = 1
@@ -90,7 +97,7 @@ def _header_back(event, names, names_at, names_bytes, gtids, blobs, journal_byte
 
 @bare
 def _rows_count_back(event, buf, pos):
-    """props: rowsCount, on row entries."""
+    """Write props: rowsCount, on row entries."""
     if event["rows"] <= 0 or pos < VALUE_BYTES_MAX:
         return pos
     end = pos
@@ -112,14 +119,15 @@ def _rows_count_back(event, buf, pos):
 
 @bare
 def _letters_back(letters, count, buf, pos):
+    """Write the first `count` letters."""
     copy(buf, pos - count, letters, 0, count)
     return pos - count
 
 
 @bare
 def _xa_props_back(tag, letters, count, query, arena, buf, pos):
-    """props XA_TYPE (`XA START`, …: the statement's first `count` letters) and XA_XID (what is
-    behind them in the statement, its blank included)."""
+    """Write props XA_TYPE (`XA START`, …: the statement's first `count` letters) and XA_XID (the
+    statement's rest, its blank included)."""
     end = pos
     size = max(np.int64(query["sql_bytes"]) - count, 0)
     pos = text_back(0x12, arena, query["sql"] + count, size, buf, pos)
@@ -133,7 +141,7 @@ def _xa_props_back(tag, letters, count, query, arena, buf, pos):
 
 @bare
 def _transaction_back(event, queries, arena, buf, pos):
-    """storeValue of BEGIN and END."""
+    """Write storeValue of BEGIN and END; NO_SPACE."""
     end = pos
     begins = event["kind"] == _BEGIN
     if begins and event["aux"]:
@@ -153,7 +161,7 @@ def _transaction_back(event, queries, arena, buf, pos):
 
 @bare
 def _query_back(event, query, arena, buf, pos):
-    """storeValue of a QUERY or DDL entry."""
+    """Write storeValue of a QUERY or DDL entry; NO_SPACE."""
     if pos < VALUE_BYTES_MAX + 2 * query["sql_bytes"] + query["ddl_schema_bytes"]:
         return NO_SPACE
     end = pos
@@ -176,7 +184,7 @@ def _query_back(event, query, arena, buf, pos):
 
 @bare
 def _query_names_back(event, query, arena, buf, pos):
-    """header.schemaName and tableName of a query, where it has them."""
+    """Write header.schemaName and tableName of a query, where it has them."""
     if query["table_bytes"] >= 0:
         pos = text_back(0x4A, arena, query["table"], np.int64(query["table_bytes"]), buf, pos)
     if query["schema_bytes"] >= 0:
@@ -184,70 +192,65 @@ def _query_names_back(event, query, arena, buf, pos):
     return pos
 
 
-@bare
-def write_entries(
-    chosen, done, events, queries, tables, columns, widths, gtids, arena, blobs, journal_bytes,
-    transitions, offsets, prefix, limbs, scratch, names, marks, windows, pieces, buf, used, starts,
-): # fmt: skip
-    """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
-    end.
+@inlined
+def _value_back(chosen, at, rows, header, window, buf, pos):
+    """Write storeValue of entry chosen[at]; NO_SPACE, NO_PIECES."""
+    event = rows.events[chosen[at]]
+    if event["kind"] == _BEGIN or event["kind"] == _END:
+        return _transaction_back(event, header.queries, rows.arena, buf, pos)
+    if event["table"] >= 0:
+        return rows_back(chosen, at, rows, window, buf, pos)
+    return _query_back(event, header.queries[event["aux"]], rows.arena, buf, pos)
 
-    `prefix`: what stands before each entry: nothing (0), its length as a varint (LENGTH_PREFIX), or
-    this tag and the length. starts[i] becomes the distance from the buffer's end to entry i's first
-    byte. Returns (entries not yet written, bytes used, code); not zero entries left means that the
-    buffer (NO_SPACE: grow it, keep its end) or `pieces` (NO_PIECES) is too small: call again.
-    `limbs`, `scratch` and `names` are room for intermediate things: int64[LIMBS_MAX],
-    uint8[VALUE_BYTES_MAX] and 32 bytes more than the longest names of a query; entry_columns.py
-    says what `marks`, `windows` and `pieces` are.
+
+@inlined
+def _named_header_back(event, rows, header, buf, pos):
+    """Write the Header message with its table's or statement's names; NO_SPACE."""
+    names, blobs = header.names, rows.blobs
+    table = event["table"]
+    if event["kind"] == _ROWDATA and table < 0:
+        query = header.queries[event["aux"]]
+        size = 32 + np.int64(query["schema_bytes"]) + np.int64(query["table_bytes"])
+        at = np.int64(_query_names_back(event, query, rows.arena, names, size))
+        return _header_back(event, names, (at, size - at), header, blobs, buf, pos)
+    place = np.int64(header.journal_bytes), np.int64(_EMPTY_NAMES_BYTES)
+    if table >= 0:
+        place = rows.tables[table, T_NAMES], rows.tables[table, T_NAMES_BYTES]
+    return _header_back(event, blobs, place, header, blobs, buf, pos)
+
+
+@bare
+def write_entries(chosen, done, row_fields, header_fields, window_fields, buf, used, starts):
+    """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
+    end; return (entries not yet written, bytes used, code).
+
+    The fields are those of RowArrays, HeaderArrays and WindowArrays. starts[i] becomes the distance
+    from the buffer's end to entry i's first byte. If entries are left, the buffer (NO_SPACE: grow
+    it, keep its end) or `pieces` (NO_PIECES) is too small: call again.
     """
+    rows, header = RowArrays(*row_fields), HeaderArrays(*header_fields)
+    window = WindowArrays(*window_fields)
     pos = len(buf) - used
-    windows[:, W_HIGH] = 0
+    window.windows[:, W_HIGH] = 0
     while done > 0:
-        event = events[chosen[done - 1]]
+        event = rows.events[chosen[done - 1]]
         if pos < 2 * VALUE_BYTES_MAX:
             return done, used, NO_SPACE
         end = pos
-        names_at = np.int64(0)
-        names_bytes = np.int64(4)
-        if event["kind"] == _BEGIN or event["kind"] == _END:
-            pos = _transaction_back(event, queries, arena, buf, pos)
-        elif event["table"] >= 0:
-            names_at = tables[event["table"], T_NAMES]
-            names_bytes = tables[event["table"], T_NAMES_BYTES]
-            pos = rows_back(
-                chosen, done - 1, events, tables, columns, widths, arena, blobs, transitions,
-                offsets, limbs, scratch, pieces, marks, windows, buf, pos,
-            )  # fmt: skip
-        else:
-            pos = _query_back(event, queries[event["aux"]], arena, buf, pos)
+        pos = _value_back(chosen, done - 1, rows, header, window, buf, pos)
         if pos < 0:
             return done, used, NO_PIECES if pos == NO_PIECES else NO_SPACE
         pos -= 2
         buf[pos] = 0x10  # entryType
         buf[pos + 1] = event["kind"]
-        if event["kind"] == 2 and event["table"] < 0:
-            query = queries[event["aux"]]
-            size = 32 + np.int64(query["schema_bytes"]) + np.int64(query["table_bytes"])
-            names_at = np.int64(_query_names_back(event, query, arena, names, size))
-            pos = _header_back(
-                event, names, names_at, size - names_at, gtids, blobs, journal_bytes, buf, pos
-            )
-        elif event["table"] >= 0:
-            pos = _header_back(
-                event, blobs, names_at, names_bytes, gtids, blobs, journal_bytes, buf, pos
-            )
-        else:
-            # Empty schema and table names lie behind the journal name.
-            pos = _header_back(
-                event, blobs, journal_bytes, 4, gtids, blobs, journal_bytes, buf, pos
-            )
-        if pos < 0 or pos < 16:
+        pos = _named_header_back(event, rows, header, buf, pos)
+        if pos < 16:
             return done, used, NO_SPACE
-        if prefix:
+        if header.prefix:
             pos = varint_back(end - pos, buf, pos)
-            if prefix != LENGTH_PREFIX:
+            if header.prefix != LENGTH_PREFIX:
                 pos -= 1
-                buf[pos] = prefix
+                buf[pos] = header.prefix
         done -= 1
         used = len(buf) - pos
         starts[done] = used

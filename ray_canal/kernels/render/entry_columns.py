@@ -1,19 +1,18 @@
-"""Column messages of Canal's row entries, made column by column for a window of rows.
+"""Make the column messages of Canal's row entries, column by column for a window of rows.
 
-One column after the other a loop meets the same type, the same regions of memory and the same
-constants each time; row by row, sixty columns would be sixty strangers. So a window of rows (some
-128 KiB of messages, which stay in the processor's cache) is made here, and entry_rows.py puts a
-row's messages together.
+Column by column, a loop meets one type, one region of memory, and constants that stay in registers.
+So a window of rows (some 128 KiB of messages, which stay in the processor's cache) is made here,
+and entry_rows.py puts a row's messages together.
 
 What does not change from row to row is copied as made beforehand (views/entries.py): a column's
 head is `index`, `sqlType`, `name` and `isKey`, in one piece for each sqlType that it may have.
 Messages are written backwards (entry_bytes.py says why), into `pieces`; `marks` has offset << 32 |
-length of each, 0 for none: all columns of a row together, of a window's before images first.
+length of each, 0 for none: all columns of a row together, a window's before images first.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -46,20 +45,20 @@ LEFT_OUT: Final = -1  # C_CODE of a column that no entry shows
 # Columns of `tables`.
 T_FIRST, T_COUNT, T_NAMES, T_NAMES_BYTES, T_OWNERS = 0, 1, 2, 3, 4
 TABLE_FIELDS: Final = 5
-# Columns of `windows`: of each table, the rows whose messages are there, and where their marks
-# begin.
+# Columns of `windows`: for each table, the rows whose messages are in `pieces`, and where their
+# marks begin.
 W_LOW, W_HIGH, W_MARKS = 0, 1, 2
 WINDOW_FIELDS: Final = 3
 
 _INSERT, _DELETE = 1, 3
 _EXPANSION, _MESSAGE_BYTES = 4, 24
-"""What messages usually take: bytes a byte of binlog, and a column besides."""
+"""Usual size of messages: bytes for a byte of binlog, and bytes for a column in addition."""
 
 
 @inlined
 def is_null(code, arena, validity, values, row):
-    """NULL, and neither a temporal value that no calendar has nor JSON diffs without the value that
-    they change."""
+    """Tell if a value is NULL, and neither an irregular temporal value (codes.py) nor JSON diffs
+    whose before image is not in the log."""
     if (arena[validity + (row >> 3)] >> (row & 7)) & 1:
         return False
     if code == codes.DATE:
@@ -73,7 +72,7 @@ def is_null(code, arena, validity, values, row):
 
 @bare
 def same_value(code, width, arena, columns, p, row):
-    """Whether a column's before and after image are equal."""
+    """Tell if a column's before and after image are equal."""
     b_validity, b_values = columns[p, C_VALIDITY], columns[p, C_VALUES]
     a_validity, a_values = columns[p, C_VALIDITY + 3], columns[p, C_VALUES + 3]
     b_null = is_null(code, arena, b_validity, b_values, row)
@@ -94,6 +93,7 @@ def same_value(code, width, arena, columns, p, row):
 
 @inlined
 def has_top_bit(code, arena, values, row):
+    """Tell if an unsigned value has its highest bit set."""
     if code == codes.U8:
         return arena[values + row] >= 128
     if code == codes.U16:
@@ -107,35 +107,61 @@ def has_top_bit(code, arena, values, row):
 
 @inlined
 def is_present(arena, bitmap, index):
+    """Tell if an image has a column; `bitmap` below 0: it has all."""
     return bitmap < 0 or (arena[bitmap + (index >> 3)] >> (index & 7)) & 1 != 0
 
 
-@bare
-def is_updated(code, width, event, side, index, columns, p, row, arena):
-    """Whether an after image's column differs from the before image's, or there is none."""
+@inlined
+def is_updated(rows, event, side, index, p, row):
+    """Tell if an after image's column differs from the before image's, or has none."""
+    columns, arena = rows.columns, rows.arena
     if not side or columns[p, C_STILL]:
         return False
+    code = columns[p, C_CODE]
     return (
         event["event_type"] == _INSERT
         or not is_present(arena, event["present"], index)
-        or not same_value(code, width, arena, columns, p, row)
+        or not same_value(code, rows.widths[code], arena, columns, p, row)
     )
 
 
+class _Column(NamedTuple):
+    """Constants of a column's side: its record, and the offsets that change from row to row."""
+
+    p: Any
+    code: Any
+    parameter: Any
+    room: Any
+    head: Any
+    head_bytes: Any
+    tail: Any
+    tail_bytes: Any
+    validity: Any
+    values: Any
+    data: Any
+    is_widened: Any
+
+
+class _Rows(NamedTuple):
+    """A table's rows of a window: the first one, how many, and where their marks begin."""
+
+    low: Any
+    count: Any
+    mark: Any
+
+
 @inlined
-def _value_back(
-    code, arena, values, data, row, parameter, transitions, offsets, limbs, scratch, pieces, pos
-):
-    """A value's text, its length and its tag; NO_SPACE if a long one does not fit."""
+def _value_back(rows, column, row, pieces, pos):
+    """Write a value's text, its length and its tag; return NO_SPACE if a long one does not fit."""
+    code, values = column.code, column.values
     end = pos
     if code < codes.FIRST_VARIABLE:
-        pos = fixed_back(
-            code, arena, values, row, parameter, transitions, offsets, limbs, scratch, pieces, pos
-        )
+        pos = fixed_back(rows, code, values, row, column.parameter, pieces, pos)
     else:
+        arena = rows.arena
         start = load32(arena, values + 4 * row)
         size = load32(arena, values + 4 * row + 4) - start
-        start += data
+        start += column.data
         if pos < 2 * size + VALUE_BYTES_MAX:
             return NO_SPACE
         if code == codes.TEXT or code == codes.JSON:
@@ -145,69 +171,68 @@ def _value_back(
     return close_back(0x42, end, pieces, pos)
 
 
+@inlined
+def _message_back(rows, column, row, updated, pieces, pos):
+    """Write one column message without tag and length; NO_SPACE."""
+    if pos < column.room:
+        return NO_SPACE
+    blobs, columns, p = rows.blobs, rows.columns, column.p
+    pos = short_back(blobs, column.tail, column.tail_bytes, pieces, pos)
+    null = is_null(column.code, rows.arena, column.validity, column.values, row)
+    flags = np.int64(0x300028)  # 0x28 updated, 0x30 isNull
+    if updated:
+        flags |= 0x100
+    if null:
+        flags |= 0x1000000
+    else:
+        pos = _value_back(rows, column, row, pieces, pos)
+        if pos < 0:
+            return pos
+    pos -= 4
+    store32(pieces, pos, flags)
+    if null:
+        return short_back(blobs, columns[p, C_NULL_HEAD], columns[p, C_NULL_HEAD + 1], pieces, pos)
+    if column.is_widened and has_top_bit(column.code, rows.arena, column.values, row):
+        return short_back(blobs, columns[p, C_WIDE_HEAD], columns[p, C_WIDE_HEAD + 1], pieces, pos)
+    return short_back(blobs, column.head, column.head_bytes, pieces, pos)
+
+
 @bare
-def _column_back(
-    table, index, side, low, rows, mark, is_plain, events, tables, columns, widths, arena, blobs,
-    transitions, offsets, limbs, scratch, pieces, pos, marks,
-): # fmt: skip
-    """One column's messages, with their tags; where they begin in `pieces`, or NO_SPACE.
+def _column_back(rows, window, table, side, index, span, is_plain, pos):
+    """Write one column's messages, with their tags; return where they begin in `pieces`, or
+    NO_SPACE.
 
     `is_plain`: all rows have this side, with all columns, and all of it is updated or nothing.
     """
+    tables, columns, pieces, marks = rows.tables, rows.columns, window.pieces, window.marks
     count, owners = tables[table, T_COUNT], tables[table, T_OWNERS]
-    p = tables[table, T_FIRST] + index
-    code, parameter = columns[p, C_CODE], columns[p, C_PARAMETER]
-    head, head_bytes = columns[p, C_HEAD], columns[p, C_HEAD + 1]
-    tail, tail_bytes = columns[p, C_TAIL], columns[p, C_TAIL_BYTES]
-    validity, values = columns[p, C_VALIDITY + 3 * side], columns[p, C_VALUES + 3 * side]
-    data, room = columns[p, C_DATA + 3 * side], columns[p, C_ROOM]
-    is_widened, tag = columns[p, C_IS_WIDENED], 0x12 if side else 0x0A
+    p, third = tables[table, T_FIRST] + index, 3 * side
+    column = _Column(
+        p, columns[p, C_CODE], columns[p, C_PARAMETER], columns[p, C_ROOM],
+        columns[p, C_HEAD], columns[p, C_HEAD + 1], columns[p, C_TAIL], columns[p, C_TAIL_BYTES],
+        columns[p, C_VALIDITY + third], columns[p, C_VALUES + third], columns[p, C_DATA + third],
+        columns[p, C_IS_WIDENED],
+    )  # fmt: skip
+    tag = 0x12 if side else 0x0A
     updated = is_plain and side and not columns[p, C_STILL]
-    here = mark + rows * count + index
-    for row in range(low + rows - 1, low - 1, -1):
+    here = span.mark + span.count * count + index
+    for row in range(span.low + span.count - 1, span.low - 1, -1):
         here -= count
         if not is_plain:
             marks[here] = 0
-            event = events[load32(arena, owners + 4 * row)]
+            event = rows.events[load32(rows.arena, owners + 4 * row)]
             if event["event_type"] == (_DELETE if side else _INSERT):
                 continue
             bitmap = event["present"]
             if side and bitmap >= 0:
                 bitmap += (count + 7) >> 3
-            if not is_present(arena, bitmap, index):
+            if not is_present(rows.arena, bitmap, index):
                 continue
-            updated = is_updated(
-                code, widths[code], event, side, index, columns, p, row, arena
-            )
-        if pos < room:
-            return NO_SPACE
+            updated = is_updated(rows, event, side, index, p, row)
         end = pos
-        pos = short_back(blobs, tail, tail_bytes, pieces, pos)
-        null = is_null(code, arena, validity, values, row)
-        flags = np.int64(0x300028)  # 0x28 updated, 0x30 isNull
-        if updated:
-            flags |= 0x100
-        if null:
-            flags |= 0x1000000
-        else:
-            pos = _value_back(
-                code, arena, values, data, row, parameter, transitions, offsets, limbs, scratch,
-                pieces, pos,
-            )  # fmt: skip
-            if pos < 0:
-                return pos
-        pos -= 4
-        store32(pieces, pos, flags)
-        if null:
-            pos = short_back(
-                blobs, columns[p, C_NULL_HEAD], columns[p, C_NULL_HEAD + 1], pieces, pos
-            )
-        elif is_widened and has_top_bit(code, arena, values, row):
-            pos = short_back(
-                blobs, columns[p, C_WIDE_HEAD], columns[p, C_WIDE_HEAD + 1], pieces, pos
-            )
-        else:
-            pos = short_back(blobs, head, head_bytes, pieces, pos)
+        pos = _message_back(rows, column, row, updated, pieces, pos)
+        if pos < 0:
+            return pos
         pos = close_back(tag, end, pieces, pos)
         marks[here] = pos << 32 | (end - pos)
     return pos
@@ -215,8 +240,8 @@ def _column_back(
 
 @bare
 def _is_plain_side(side, low, rows, owners, events, arena):
-    """Whether rows are images of INSERT alone (after) or of UPDATE and DELETE alone (before), with
-    all columns."""
+    """Tell if rows have this side with all columns, and no other side: those of INSERT (after), or
+    of DELETE and UPDATE (before)."""
     for row in range(low, low + rows):
         event = events[load32(arena, owners + 4 * row)]
         if event["present"] >= 0 or (event["event_type"] == _INSERT) != (side == 1):
@@ -225,22 +250,18 @@ def _is_plain_side(side, low, rows, owners, events, arena):
 
 
 @bare
-def _side_back(
-    table, side, low, rows, mark, events, tables, columns, widths, arena, blobs, transitions,
-    offsets, limbs, scratch, pieces, pos, marks,
-): # fmt: skip
-    """Messages of `rows` rows' images of one side; where they begin in `pieces`, or NO_SPACE."""
-    count = tables[table, T_COUNT]
-    is_plain = _is_plain_side(side, low, rows, tables[table, T_OWNERS], events, arena)
+def _side_back(rows, window, table, side, span, pos):
+    """Write the messages of one side of a window's rows; return where they begin in `pieces`, or
+    NO_SPACE."""
+    tables = rows.tables
+    count, owners = tables[table, T_COUNT], tables[table, T_OWNERS]
+    is_plain = _is_plain_side(side, span.low, span.count, owners, rows.events, rows.arena)
     for index in range(count):
-        if columns[tables[table, T_FIRST] + index, C_CODE] == LEFT_OUT:
-            for i in range(rows):
-                marks[mark + i * count + index] = 0
+        if rows.columns[tables[table, T_FIRST] + index, C_CODE] == LEFT_OUT:
+            for i in range(span.count):
+                window.marks[span.mark + i * count + index] = 0
             continue
-        pos = _column_back(
-            table, index, side, low, rows, mark, is_plain, events, tables, columns, widths, arena,
-            blobs, transitions, offsets, limbs, scratch, pieces, pos, marks,
-        )  # fmt: skip
+        pos = _column_back(rows, window, table, side, index, span, is_plain, pos)
         if pos < 0:
             return pos
     return pos
@@ -248,8 +269,8 @@ def _side_back(
 
 @bare
 def _choose(events, chosen, at, row, tables, windows, marks, room):
-    """Give tables their windows: from `row` of event chosen[at] on backwards, about `room` bytes of
-    messages, one row at least. How many rows they have."""
+    """Give tables their windows, from `row` of event chosen[at] backwards, of about `room` bytes of
+    messages and one row at least; return the number of rows."""
     for table in range(windows.shape[0]):
         windows[table, W_LOW] = windows[table, W_HIGH] = 0
     total = used = 0
@@ -280,28 +301,21 @@ def _choose(events, chosen, at, row, tables, windows, marks, room):
 
 
 @bare
-def make_window(
-    chosen, at, row, events, tables, columns, widths, arena, blobs, transitions, offsets, limbs,
-    scratch, pieces, marks, windows,
-): # fmt: skip
-    """Fill `pieces` with messages that rows from `row` of event chosen[at] on backwards need.
-
-    `marks` has room for two images of the widest table's row. 0, or NO_PIECES.
-    """
+def make_window(chosen, at, row, rows, window):
+    """Fill `pieces` with the messages that rows from `row` of event chosen[at] backwards need;
+    return 0 or NO_PIECES. `marks` has room for two images of the widest table's row."""
+    windows, pieces = window.windows, window.pieces
     room = pieces.size // 2
     while True:
-        total = _choose(events, chosen, at, row, tables, windows, marks, room)
+        total = _choose(rows.events, chosen, at, row, rows.tables, windows, window.marks, room)
         pos, mark = np.int64(pieces.size), np.int64(0)
         for table in range(windows.shape[0]):
-            low, rows = windows[table, W_LOW], windows[table, W_HIGH] - windows[table, W_LOW]
+            low, count = windows[table, W_LOW], windows[table, W_HIGH] - windows[table, W_LOW]
             windows[table, W_MARKS] = mark
             for side in range(2):
-                if rows and pos >= 0:
-                    pos = _side_back(
-                        table, side, low, rows, mark, events, tables, columns, widths, arena,
-                        blobs, transitions, offsets, limbs, scratch, pieces, pos, marks,
-                    )  # fmt: skip
-                    mark += rows * tables[table, T_COUNT]
+                if count and pos >= 0:
+                    pos = _side_back(rows, window, table, side, _Rows(low, count, mark), pos)
+                    mark += count * rows.tables[table, T_COUNT]
         if pos >= 0:
             return 0
         if total == 1:

@@ -1,6 +1,5 @@
-"""A row event's RowChange message of Canal's entries: its rows' column messages put together
-(entry_columns.py makes them), and the head of the message; written backwards (entry_bytes.py says
-why).
+"""Write a row event's RowChange message of Canal's entries: its rows' column messages put together
+(entry_columns.py makes them), and the head of the message; backwards (entry_bytes.py says why).
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from ray_canal.kernels.render.protobuf import close_back, number_back
 
 @inlined
 def _message_back(pieces, start, size, buf, pos):
-    """Copy a message, mostly of up to 64 bytes and seldom of more than 128: those go without a
-    call, and what was too much in front is written over later."""
+    """Copy a message, without a call if it has at most 128 bytes; most have at most 64. The surplus
+    before it is overwritten later."""
     end = start + size
     if size <= 128 and end >= 128:
         copy32(buf, pos - 32, pieces, end - 32)
@@ -39,7 +38,7 @@ def _message_back(pieces, start, size, buf, pos):
 
 @bare
 def _image_back(pieces, marks, mark, count, buf, pos):
-    """The columns of one image, or NO_SPACE."""
+    """Write the columns of one image; return NO_SPACE if they do not fit."""
     for m in range(mark + count - 1, mark - 1, -1):
         size = marks[m] & 0xFFFFFFFF
         if size == 0:
@@ -51,30 +50,26 @@ def _image_back(pieces, marks, mark, count, buf, pos):
 
 
 @bare
-def rows_back(
-    chosen, at, events, tables, columns, widths, arena, blobs, transitions, offsets, limbs, scratch,
-    pieces, marks, windows, buf, pos,
-): # fmt: skip
-    """storeValue of the row entry chosen[at]; NO_SPACE, NO_PIECES."""
+def rows_back(chosen, at, rows, window, buf, pos):
+    """Write storeValue of the row entry chosen[at]; NO_SPACE, NO_PIECES."""
+    windows = window.windows
     end = pos
-    event = events[chosen[at]]
+    event = rows.events[chosen[at]]
     table = event["table"]
-    count = tables[table, T_COUNT]
+    count = rows.tables[table, T_COUNT]
     first = np.int64(event["row"])
     for row in range(first + event["rows"] - 1, first - 1, -1):
         if not windows[table, W_LOW] <= row < windows[table, W_HIGH]:
-            code = make_window(
-                chosen, at, row, events, tables, columns, widths, arena, blobs, transitions,
-                offsets, limbs, scratch, pieces, marks, windows,
-            )  # fmt: skip
+            code = make_window(chosen, at, row, rows, window)
             if code < 0:
                 return code
         row_end = pos
         low, high = windows[table, W_LOW], windows[table, W_HIGH]
         before = windows[table, W_MARKS] + (row - low) * count
-        pos = _image_back(pieces, marks, before + (high - low) * count, count, buf, pos)
+        after = before + (high - low) * count
+        pos = _image_back(window.pieces, window.marks, after, count, buf, pos)
         if pos >= 0:
-            pos = _image_back(pieces, marks, before, count, buf, pos)
+            pos = _image_back(window.pieces, window.marks, before, count, buf, pos)
         if pos < VALUE_BYTES_MAX:
             return NO_SPACE
         pos = close_back(0x62, row_end, buf, pos)

@@ -1,7 +1,7 @@
-"""Canal's row entries cut into entries of one row each, as protobuf wire bytes.
+"""Cut Canal's row entries into entries of one row each, as protobuf wire bytes.
 
-Canal does so where a row's key chooses its partition: header and everything else of the entry stay
-as they are. Entries are those of entry_bytes.py, whose fields have a known order.
+Canal does so where a row's key chooses its partition: all else of the entry stays as it is. Entries
+are those of entry_bytes.py, whose fields have a known order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STORE_HEAD_BYTES_MAX: Final = 11
 
 @inlined
 def _varint(buf, at):
-    """(value, offset behind it)"""
+    """Return (value, offset after it)."""
     value = np.int64(0)
     shift = 0
     while True:
@@ -36,8 +36,8 @@ def _varint(buf, at):
 
 
 @inlined
-def _behind_field(buf, at):
-    """(tag, offset behind the field that begins at `at`)"""
+def _field_end(buf, at):
+    """Return (tag, offset after the field that begins at `at`)."""
     tag, at = _varint(buf, at)
     value, at = _varint(buf, at)
     if tag & 7 == _LENGTH_DELIMITED:
@@ -47,32 +47,32 @@ def _behind_field(buf, at):
 
 @bare
 def find_rows(buf, offsets, heads, bounds, firsts):
-    """Fill the entries' `heads`, `bounds` with where each row's field begins and ends, all rows one
-    after the other, and `firsts` with each entry's first row there."""
+    """Fill the entries' `heads`, `bounds` with start and end of each row's field, of all entries,
+    and `firsts` with each entry's first row there."""
     count = 0
     for i in range(offsets.size - 1):
         firsts[i] = count
         at, end = offsets[i], offsets[i + 1]
         while at < end and buf[at] != _STORE_VALUE:
-            _, at = _behind_field(buf, at)
+            _, at = _field_end(buf, at)
         heads[i, H_STORE] = at
         _, at = _varint(buf, at + 1)
         heads[i, H_BODY] = heads[i, H_ROWS] = at
         while at < end:
-            tag, behind = _behind_field(buf, at)
+            tag, field_end = _field_end(buf, at)
             if tag == _ROW_DATA:
                 bounds[count, 0] = at
-                bounds[count, 1] = behind
+                bounds[count, 1] = field_end
                 count += 1
             else:
-                heads[i, H_ROWS] = behind
-            at = behind
+                heads[i, H_ROWS] = field_end
+            at = field_end
 
 
 @bare
 def write_rows(buf, offsets, heads, owners, rows, bounds, out, ends):
     """Write entry owners[k] with the one row bounds[rows[k]], or as it is (rows[k] below 0), one
-    behind the other. ends[k + 1] is where it ends in `out`, which has room."""
+    after the other. ends[k + 1] is where it ends in `out`, which has room."""
     to = np.int64(0)
     for k in range(owners.size):
         i, row = owners[k], rows[k]

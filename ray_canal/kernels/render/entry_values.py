@@ -1,7 +1,7 @@
-"""A column's value as Canal's text, written backwards: each function ends at `pos` and returns
-where it began.
+"""Write a column's value as Canal's text, backwards: each function ends at `pos` and returns where
+its text begins.
 
-Writing from the end means that lengths are known when their prefix is written; see entry_bytes.py.
+Written from the end, a text's length is known when its prefix is written; see entry_bytes.py.
 Callers keep VALUE_BYTES_MAX bytes free before a fixed-width value. Text conventions are Canal's
 (docs/reference/types.md).
 """
@@ -40,7 +40,7 @@ _ERA_DAYS: Final = 146_097  # of 400 years
 
 @inlined
 def signed(arena, at, width):
-    """The little-endian two's complement integer of 1, 2, 4 or 8 bytes."""
+    """Read a little-endian two's complement integer of 1, 2, 4 or 8 bytes."""
     if width == 8:
         return np.int64(load64(arena, at))
     value = unsigned(arena, at, width)
@@ -50,7 +50,7 @@ def signed(arena, at, width):
 
 @inlined
 def unsigned(arena, at, width):
-    """The little-endian unsigned integer of 1, 2 or 4 bytes."""
+    """Read a little-endian unsigned integer of 1, 2 or 4 bytes."""
     if width == 4:
         return np.int64(load32(arena, at))
     value = np.int64(arena[at])
@@ -61,7 +61,7 @@ def unsigned(arena, at, width):
 
 @bare
 def decimal_back(arena, at, width, scale, limbs, buf, pos):
-    """A scaled two's complement integer of 16 or 32 bytes, with all digits of its scale."""
+    """Write a scaled two's complement integer of 16 or 32 bytes, with all digits of its scale."""
     negative = arena[at + width - 1] >= 128
     count = width // 4
     carry = np.int64(1) if negative else np.int64(0)
@@ -99,7 +99,7 @@ def decimal_back(arena, at, width, scale, limbs, buf, pos):
 
 @inlined
 def _scaled_back(value, scale, negative, buf, pos):
-    """A magnitude below 2^63 with its point."""
+    """Write a magnitude below 2^63 with its point."""
     if scale > 0:
         quotient = np.int64(0)
         if scale <= 18:
@@ -117,7 +117,7 @@ def _scaled_back(value, scale, negative, buf, pos):
 
 @inlined
 def _fraction_back(micros, fraction, buf, pos):
-    """The first digits of microseconds; eight bytes before `pos` may be written over."""
+    """Write the first digits of microseconds; eight bytes before `pos` may be overwritten."""
     if fraction <= 0:
         return pos
     digits = eight_digits(np.uint64(micros)) << _U_EIGHT * (_U_SIX - np.uint64(fraction))
@@ -129,6 +129,7 @@ def _fraction_back(micros, fraction, buf, pos):
 
 @inlined
 def _clock_back(seconds, buf, pos):
+    """Write seconds as `hh:mm:ss`, the hours with more digits if they need them."""
     rest = np.uint64(seconds)
     minutes = rest // _U_60
     hours = minutes // _U_60
@@ -143,6 +144,7 @@ def _clock_back(seconds, buf, pos):
 
 @inlined
 def _ymd_back(year, month, day, buf, pos):
+    """Write `yyyy-mm-dd`."""
     pos = pair_back(day, buf, pos) - 1
     store8(buf, pos, 45)
     pos = pair_back(month, buf, pos) - 1
@@ -155,7 +157,7 @@ def _ymd_back(year, month, day, buf, pos):
 
 @inlined
 def _days_back(days, buf, pos):
-    """Days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0).
+    """Write days since 1970-01-01 as a date of the proleptic Gregorian calendar (years from 0).
 
     Years begin in March here: C. Neri, L. Schneider, "Euclidean affine functions and their
     application to calendar algorithms", 2022.
@@ -175,7 +177,7 @@ def _days_back(days, buf, pos):
 
 @inlined
 def date_back(slot, buf, pos):
-    """A DATE slot."""
+    """Write a DATE slot."""
     if slot < codes.IRREGULAR_END32:
         packed = slot - codes.IRREGULAR32
         return _ymd_back(packed >> 9, (packed >> 5) & 15, packed & 31, buf, pos)
@@ -184,7 +186,7 @@ def date_back(slot, buf, pos):
 
 @inlined
 def datetime_back(slot, fraction, buf, pos):
-    """A DATETIME slot, or a TIMESTAMP slot moved to its zone."""
+    """Write a DATETIME slot, or a TIMESTAMP slot moved to its zone."""
     if slot < codes.IRREGULAR_END64:
         packed = slot - codes.IRREGULAR64
         micros = packed & 0xFFFFF
@@ -207,7 +209,7 @@ def datetime_back(slot, fraction, buf, pos):
 
 @inlined
 def time_back(slot, fraction, buf, pos):
-    """A TIME slot: `-838:59:59.000`."""
+    """Write a TIME slot: `-838:59:59.000`."""
     micros = np.uint64(-slot if slot < 0 else slot)
     seconds = micros // _U_MILLION
     pos = _fraction_back(micros - seconds * _U_MILLION, fraction, buf, pos)
@@ -220,7 +222,7 @@ def time_back(slot, fraction, buf, pos):
 
 @bare
 def zone_offset(seconds, transitions, offsets):
-    """Seconds east of UTC at an instant; transitions[0] is before all instants."""
+    """Return the seconds east of UTC at an instant; transitions[0] is before all instants."""
     low, high = 0, len(transitions)
     while high - low > 1:
         middle = (low + high) // 2
@@ -233,10 +235,10 @@ def zone_offset(seconds, transitions, offsets):
 
 @bare
 def latin1_back(arena, start, end, buf, pos):
-    """Bytes as one Latin-1 character each, in UTF-8."""
+    """Write bytes as one Latin-1 character each, in UTF-8."""
     for at in range(end - 1, start - 1, -1):
         byte = np.int64(arena[at])
-        # Two bytes always, of which the first may be written over: no branch to be mispredicted.
+        # Always two bytes, of which the first may be overwritten: no branch to mispredict.
         is_wide = byte >> 7
         two = (0x80 | byte & 63) << 8 | 0xC0 | byte >> 6
         store16(buf, pos - 2, two if is_wide else byte << 8)
@@ -245,8 +247,9 @@ def latin1_back(arena, start, end, buf, pos):
 
 
 @inlined
-def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs, scratch, buf, pos):
-    """Any fixed-width value. `parameter`: scale of a decimal, fraction digits of a time."""
+def fixed_back(rows, code, values, row, parameter, buf, pos):
+    """Write any fixed-width value. `parameter`: scale of a decimal, fraction digits of a time."""
+    arena, limbs, scratch = rows.arena, rows.limbs, rows.scratch
     if code == codes.I32 or code == codes.I24:
         return integer_back(signed(arena, values + 4 * row, 4), buf, pos)
     if code == codes.U32 or code == codes.U24:
@@ -264,9 +267,9 @@ def fixed_back(code, arena, values, row, parameter, transitions, offsets, limbs,
     if code == codes.DATETIME or code == codes.TIMESTAMP:
         slot = signed(arena, values + 8 * row, 8)
         if code == codes.TIMESTAMP and slot >= codes.IRREGULAR_END64:
-            east = offsets[0]
-            if len(transitions) > 1:
-                east = zone_offset(slot // 1_000_000, transitions, offsets)
+            east = rows.offsets[0]
+            if len(rows.transitions) > 1:
+                east = zone_offset(slot // 1_000_000, rows.transitions, rows.offsets)
             slot += east * 1_000_000
         return datetime_back(slot, parameter, buf, pos)
     if code == codes.DATE:

@@ -1,9 +1,9 @@
-"""What the Arrow view has per row beside the columns: where the row stands in the log, and SET
-values as lists. One pass each, where vectors would take a dozen."""
+"""Make what Arrow batches have per row next to their columns: the row's place in the log, and SET
+values as lists. Each takes one pass, where array operations would take a dozen."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,14 +26,26 @@ _MICROSECONDS: Final = 1_000_000
 _READ: Final = 7  # in views/envelope.py's EVENT_TYPES
 _FLAG_READ: Final = 32  # binlog/chunk.py's EVENT_READ
 
+
+
 @bare
 def row_numbers(numbers, owners, out):
-    """What each row's event has among `numbers`. All int32."""
+    """Fill `out` with the number of each row's event. All int32."""
     for i in range(owners.size):
         out[i] = numbers[owners[i]]
 
 
-# Indexes into what `row_envelopes` counts: rows without a GTID, a before, an after image.
+class EnvelopeArrays(NamedTuple):
+    """Output of `row_envelopes`: int64 and int32 values in regions of bytes, and bitmaps."""
+
+    out: Any  # uint8
+    regions: Any  # int64: where each region begins in `out`
+    numbers: Any  # int64
+    bits: Any  # uint8, zero before
+    absent: Any  # int64[3], zero before: rows without a GTID, a before, an after image
+
+
+# Indexes into `absent`.
 NO_GTID: Final = 0
 NO_BEFORE: Final = 1
 NO_AFTER: Final = 2
@@ -45,7 +57,7 @@ TIME: Final = 2
 GTID: Final = 3
 KIND: Final = 4
 
-# And of its bitmaps, in their own array, each of (rows + 7) // 8 bytes.
+# Its bitmaps, in their own array, each of (rows + 7) // 8 bytes.
 HAS_GTID: Final = 0
 HAS_BEFORE: Final = 1
 HAS_AFTER: Final = 2
@@ -62,10 +74,10 @@ SPAN_FIELDS: Final = 5
 
 @bare
 def row_spans(events, wanted, open_rows, spans, before):
-    """Of each table, how many rows the wanted events have, between which rows they lie, the first
-    of them, and whether some lack columns; of each event, how many rows of its transaction come
-    `before` it. `spans` has a line for each table, all zero before; `open_rows` of the first
-    transaction came before the chunk."""
+    """Fill `spans` with a line for each table (rows of the wanted events, between which rows they
+    lie, the first event, 1 if some lack columns), and `before` with the rows of its transaction
+    before each event. `spans` is zero before; `open_rows` of the first transaction came before the
+    chunk."""
     total = open_rows
     for i in range(wanted.size):
         event = events[i]
@@ -88,16 +100,16 @@ def row_spans(events, wanted, open_rows, spans, before):
 
 
 @bare
-def row_envelopes(events, gtids, owners, before, low, out, regions, numbers, bits, absent):
-    """Fill the regions of `out`, `numbers`, and the bitmaps of `bits` (zero before), for a table's
-    rows from `low` on.
+def row_envelopes(events, gtids, owners, before, low, envelope_fields):
+    """Fill the fields of EnvelopeArrays for a table's rows from `low` on.
 
-    `owners` says which event each row is of, `before` how many rows of its transaction come before
-    each event. Per row: position and ordinal as int64 (the ordinal within the event, for one that
-    was compressed its offset in there added); execution time in microseconds; index of the GTID as
-    int32 (0 where there is none); event type (0 INSERT, 1 UPDATE, 2 DELETE, _READ) as int8; the
-    row's number in its transaction; three bits.
+    `owners` has the event of each row, `before` the rows of its transaction before each event. Per
+    row: position and ordinal as int64 (the ordinal in the event; for a compressed one plus its
+    offset inside); execution time in microseconds; index of the GTID as int32 (0 where there is
+    none); event type (0 INSERT, 1 UPDATE, 2 DELETE, _READ) as int8; the row's number in its
+    transaction; three bits.
     """
+    out, regions, numbers, bits, absent = envelope_fields
     size = (owners.size + 7) // 8
     for i in range(owners.size):
         event = events[owners[i]]
@@ -138,8 +150,8 @@ LABEL_SLACK_BYTES: Final = 32
 
 @bare
 def count_members(arena, validity, values, rows, label_ends):
-    """(members of all of a column's SET values, bytes of their labels, first row with a bit beyond
-    its labels or -1). `label_ends`: where each label ends in the text of all."""
+    """Return (members of all of a column's SET values, bytes of their labels, first row with a bit
+    beyond its labels or -1). `label_ends`: where each label ends in the text of all."""
     count = size = 0
     labels = label_ends.size
     for row in range(rows):
@@ -156,16 +168,17 @@ def count_members(arena, validity, values, rows, label_ends):
 
 
 @bare
-def list_members(arena, validity, values, rows, label_ends, texts, ends, offsets, out):
-    """Fill the lists' offsets (`ends`, rows + 1), and offsets and text of their members' labels.
+def list_members(arena, validity, values, label_ends, texts, ends, offsets, out):
+    """Fill the lists' offsets (`ends`, one more than there are rows), and offsets and text of their
+    members' labels.
 
-    `texts` are the labels, one after the other; it and `out` have LABEL_SLACK_BYTES more at their
+    `texts` has the labels, one after the other; it and `out` have LABEL_SLACK_BYTES more at their
     end.
     """
     count = to = 0
     ends[0] = 0
     offsets[0] = 0
-    for row in range(rows):
+    for row in range(ends.size - 1):
         if load8(arena, validity + (row >> 3)) >> (row & 7) & 1:
             mask = load64(arena, values + 8 * row)
             while mask:

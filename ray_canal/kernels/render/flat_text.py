@@ -1,4 +1,4 @@
-"""Text inside JSON, written backwards (entry_bytes.py says why), and Java's hash of a text.
+"""Write text inside JSON, backwards (entry_bytes.py says why), and compute Java's hash of a text.
 
 Escapes are those of Canal's JSON library: `\\"`, `\\\\`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t`, other
 control characters as `\\u00xx`; everything else as it is, in UTF-8.
@@ -15,7 +15,7 @@ from ray_canal.kernels.base.memory import load64, store16, store64
 from ray_canal.kernels.base.utf8 import utf8_char
 
 ESCAPED_MAX: Final = 6
-"""Bytes that one byte becomes at most."""
+"""Most bytes that one byte becomes."""
 
 _TOPS, _LOWS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _TO_BLANKS, _QUOTES = np.uint64(0x6060606060606060), np.uint64(0x2222222222222222)
@@ -24,14 +24,14 @@ _NONE, _ALL = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 _QUOTE, _BACKSLASH, _BLANK = 34, 92, 32
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SHORT = np.zeros(32, np.uint8)
-"""The letter behind the backslash, 0: it takes its number."""
+"""Letter after the backslash; 0: the character's number is written."""
 for _byte, _letter in ((8, b"b"), (9, b"t"), (10, b"n"), (12, b"f"), (13, b"r")):
     _SHORT[_byte] = _letter[0]
 
 
 @inlined
 def _is_special(word):
-    """Whether one of eight bytes has to be escaped. Each lane's top bit says that it need not."""
+    """Tell if one of eight bytes has to be escaped. Each lane's top bit says that it need not."""
     quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
     is_no_quote = (quotes & _LOWS) + _LOWS | quotes
     is_no_backslash = (backslashes & _LOWS) + _LOWS | backslashes
@@ -41,6 +41,7 @@ def _is_special(word):
 
 @bare
 def _bytes_back(source, start, end, is_latin1, buf, pos):
+    """Write source[start:end] byte by byte, escaped."""
     for at in range(end - 1, start - 1, -1):
         byte = np.int64(source[at])
         if byte < _BLANK:
@@ -71,8 +72,8 @@ def _bytes_back(source, start, end, is_latin1, buf, pos):
 
 @bare
 def escaped_back(source, start, size, is_latin1, buf, pos):
-    """UTF-8 text, or bytes as one Latin-1 character each (`is_latin1`), inside JSON's quotes. Eight
-    bytes before `pos` may be written over where text needs fewer."""
+    """Write UTF-8 text, or bytes as one Latin-1 character each (`is_latin1`), for JSON's quotes.
+    Eight bytes before `pos` may be overwritten where text needs fewer."""
     end = start + size
     wide = _TOPS if is_latin1 else _NONE
     while end - start >= 8:
@@ -99,7 +100,7 @@ def escaped_back(source, start, size, is_latin1, buf, pos):
 
 @bare
 def java_hash(source, start, size, is_latin1):
-    """`String.hashCode()` of UTF-8 text, or of bytes as Latin-1, as an unsigned number of 32
+    """Return `String.hashCode()` of UTF-8 text, or of bytes as Latin-1, as an unsigned number of 32
     bits."""
     found = np.int64(0)
     at, end = start, start + size
@@ -121,6 +122,6 @@ def java_hash(source, start, size, is_latin1):
 
 @inlined
 def partition_of(java_hash_code, partitions):
-    """Canal's partition: the magnitude of the hash modulo their number."""
+    """Return Canal's partition: the magnitude of the hash modulo their number."""
     signed = java_hash_code - (1 << 32) if java_hash_code >= 1 << 31 else java_hash_code
     return (-signed if signed < 0 else signed) % partitions

@@ -1,4 +1,5 @@
-"""GTIDs as text: MySQL's `uuid:number` and `uuid:tag:number`, MariaDB's `domain-server-number`."""
+"""Write GTIDs as text: MySQL's `uuid:number` and `uuid:tag:number`, MariaDB's
+`domain-server-number`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _uuid(records, at, out, to):
 
 @bare
 def gtid_texts(records, offsets, out):
-    """Write the texts of GTID records, which come as bytes, one after the other; the bytes written.
+    """Write the texts of GTID records, given as bytes; return the bytes written.
 
     `offsets`: int32 as bytes, one more than there are records. `out` has GTID_TEXT_BYTES_MAX for
     each.

@@ -1,4 +1,5 @@
-"""Protobuf's wire format written backwards: each function ends at `pos` and returns where it began.
+"""Write protobuf's wire format backwards: each function ends at `pos` and returns where its bytes
+begin.
 
 Format: protobuf.dev/programming-guides/encoding. The caller has left room.
 """
@@ -13,7 +14,7 @@ from ray_canal.kernels.base.memory import copy, copy32, store8, store16
 
 @inlined
 def varint_back(value, buf, pos):
-    """A varint; negative numbers take ten bytes."""
+    """Write a varint; negative numbers take ten bytes."""
     if 0 <= value < 1 << 14:
         if value < 128:
             store8(buf, pos - 1, value)
@@ -34,6 +35,7 @@ def varint_back(value, buf, pos):
 
 @inlined
 def number_back(tag, value, buf, pos):
+    """Write a tag and a varint."""
     if 0 <= value < 128:
         store16(buf, pos - 2, value << 8 | tag)
         return pos - 2
@@ -44,20 +46,21 @@ def number_back(tag, value, buf, pos):
 
 @inlined
 def close_back(tag, end, buf, pos):
-    """Length and tag before the message that lies between pos and end."""
+    """Write length and tag before the message between `pos` and `end`."""
     return number_back(tag, np.int64(end - pos), buf, pos)
 
 
 @inlined
 def blob_back(source, at, size, buf, pos):
+    """Write source[at : at + size]."""
     copy(buf, pos - size, source, at, size)
     return pos - size
 
 
 @inlined
 def short_back(source, at, size, buf, pos):
-    """`blob_back` for what is mostly short: 32 bytes up to its end go without a call, and what was
-    too much in front is written over later. The caller has left room for 32 bytes."""
+    """Do as `blob_back` for bytes that are mostly short: up to 32 go without a call, and the
+    surplus before them is overwritten later. The caller has left room for 32 bytes."""
     if size <= 32 and at + size >= 32:
         copy32(buf, pos - 32, source, at + size - 32)
     else:
@@ -67,4 +70,5 @@ def short_back(source, at, size, buf, pos):
 
 @inlined
 def text_back(tag, source, at, size, buf, pos):
+    """Write a length-delimited field: tag, length, source[at : at + size]."""
     return close_back(tag, pos, buf, blob_back(source, at, size, buf, pos))

@@ -1,4 +1,4 @@
-"""A chunk's transactions: where each begins and ends, and what it is called."""
+"""Number a chunk's transactions: where each begins and ends, and its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE_BYTES_MAX: Final = 21
 
 @bare
 def split_transactions(events, gtids, open_begin, open_rows, numbers, found):
-    """Number the events' transactions and fill a line of `found` for each; how many there are.
+    """Number the events' transactions and fill a line of `found` for each; return how many.
 
     The first one began at `open_begin` with `open_rows` rows before the chunk; -1: it begins here.
     """
@@ -55,7 +55,7 @@ def split_transactions(events, gtids, open_begin, open_rows, numbers, found):
 
 @bare
 def gather_texts(arena, starts, sizes, offsets, out):
-    """Copy these pieces of the arena one after the other; `offsets` (int32) has one more."""
+    """Copy pieces of the arena one after the other; `offsets` (int32) has one more."""
     to = 0
     offsets[0] = 0
     for k in range(starts.size):
@@ -66,7 +66,7 @@ def gather_texts(arena, starts, sizes, offsets, out):
 
 @bare
 def name_transactions(found, journal, gtid_offsets, gtid_text, offsets, out):
-    """Write the names of these transactions, one after the other; the bytes written.
+    """Write the names of transactions, one after the other; return the bytes written.
 
     A name is its GTID's text (`gtid_text`, which ends at `gtid_offsets`, int32 as bytes), if it has
     one, else `journal`, a colon and where it begins. `offsets`: int32 as bytes, one more than there

@@ -1,5 +1,6 @@
-"""Rows of a result set (MySQL's binary protocol) in two passes: `locate_rows` finds each value and
-measures texts, `fill_rows` writes the columns as kernels/rows/fill.py does for row events.
+"""Decode rows of a result set (MySQL's binary protocol) in two passes: `locate_rows` finds each
+value and measures texts, `fill_rows` writes the columns as kernels/rows/fill.py does for row
+events.
 
 A row's packet: 3 bytes of length, a sequence number, 0x00, a bitmap of NULLs that begins at bit 2,
 the values. Integers and floats are little-endian; strings and decimals (as digits) have a packed
@@ -34,14 +35,15 @@ from ray_canal.kernels.base.memory import (
 )
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire as w
-from ray_canal.kernels.rows.cells import clear_behind, not_valid, open_column, put_null
+from ray_canal.kernels.rows.arrays import ColumnArrays, Window
+from ray_canal.kernels.rows.cells import clear_rest, not_valid, open_column, put_null
 from ray_canal.kernels.rows.charset import to_utf8, utf8_bytes
 from ray_canal.kernels.rows.temporal import date_slot, moment_slot
 
 PACKED: Final = -1  # a packed length stands before the value
 SHORT: Final = -2  # a date or time: one byte of length
 
-# What `locate_rows` stopped for.
+# Why `locate_rows` stopped.
 MORE: Final = 0  # what is left is a part of a packet
 FULL: Final = 1  # no room for more rows
 END: Final = 2  # an end packet starts at the returned offset
@@ -58,7 +60,7 @@ _SECOND_US: Final = 1_000_000
 
 @inlined
 def _packed(source, at, end):
-    """(length, offset behind it), the length negative if it is broken."""
+    """Return (length, offset after it), the length negative if it is broken."""
     if at >= end:
         return np.int64(-1), at
     first = load8(source, at)
@@ -72,7 +74,7 @@ def _packed(source, at, end):
 
 @inlined
 def _value_end(source, at, end, line, plan, tables, sizes, size_at):
-    """Offset behind a value, or an error code; adds a text's bytes to `sizes`."""
+    """Add a text's bytes to `sizes`; return the offset after the value, or an error code."""
     size = word(plan, line + w.SIZE)
     if size >= 0:
         return at + size if size <= end - at else w.TRUNCATED
@@ -97,11 +99,11 @@ def _value_end(source, at, end, line, plan, tables, sizes, size_at):
 
 @bare
 def locate_rows(source, at, end, body, plan, tables, cells, sizes):
-    """Note where each value of the rows in source[at:end] lies, -1 for NULL, in `cells`, row after
-    row. (What it stopped for, or an error code; offset of what is not read; rows.)
+    """Note the offset of each value of the rows in source[at:end], -1 for NULL, in `cells`, row by
+    row; return (why it stopped, or an error code; offset of what is not read; rows).
 
-    `body` > 0: one row's body lies at `at`, of so many bytes, without a packet's head. `sizes`:
-    bytes of text by column, at each second place.
+    `body` > 0: source[at : at + body] is one row's body, without a packet's head. `sizes`: bytes of
+    text by column, at each second index.
     """
     columns = plan.size // w.PLAN_FIELDS
     most = cells.size // max(columns, 1)
@@ -152,7 +154,7 @@ def locate_rows(source, at, end, body, plan, tables, cells, sizes):
 
 @inlined
 def _append_digit(target, to, limbs, digit):
-    """Ten times the number at target[to :] and the digit; what does not fit."""
+    """Multiply the number at target[to :] by ten and add a digit; return what does not fit."""
     carry = digit
     for limb in range(limbs):
         product = load32(target, to + 4 * limb) * 10 + carry
@@ -163,7 +165,8 @@ def _append_digit(target, to, limbs, digit):
 
 @bare
 def _digits(source, at, count, scale, target, to, limbs):
-    """Write a decimal's digits as a number of `limbs` 32-bit words; False if they are none."""
+    """Write a decimal's digits as a number of `limbs` 32-bit words; return False if they are
+    broken."""
     for k in range(limbs):
         store32(target, to + 4 * k, 0)
     end = at + count
@@ -171,19 +174,19 @@ def _digits(source, at, count, scale, target, to, limbs):
     at += 1 if negative else 0
     if at >= end:
         return False
-    behind = np.int64(-1)
+    decimals = np.int64(-1)
     while at < end:
         digit = load8(source, at) - 48
         at += 1
         if digit == _POINT - 48:
-            if behind >= 0:
+            if decimals >= 0:
                 return False
-            behind = np.int64(0)
+            decimals = np.int64(0)
             continue
         if digit < 0 or digit > 9 or _append_digit(target, to, limbs, digit):
             return False
-        behind += 1 if behind >= 0 else 0
-    for _ in range(max(behind, 0), scale):
+        decimals += 1 if decimals >= 0 else 0
+    for _ in range(max(decimals, 0), scale):
         if _append_digit(target, to, limbs, np.int64(0)):
             return False
     if negative:
@@ -192,18 +195,19 @@ def _digits(source, at, count, scale, target, to, limbs):
             number = (load32(target, to + 4 * limb) ^ 0xFFFFFFFF) + carry
             store32(target, to + 4 * limb, number & 0xFFFFFFFF)
             carry = number >> 32
-    return behind <= scale
+    return decimals <= scale
 
 
 @inlined
 def _short_decimal(source, at, count, scale, target, to):
-    """As `_digits`, of at most 18 digits; False: it is not so simple."""
+    """Do as `_digits` for at most 18 digits; return False if there are more, or other than `scale`
+    after the point."""
     end = at + count
     negative = count > 0 and load8(source, at) == _MINUS
     at += 1 if negative else 0
     if end - at > 19 or end == at:
         return False
-    value, behind = np.int64(0), np.int64(0)
+    value, decimals = np.int64(0), np.int64(0)
     seen = False
     while at < end:
         byte = load8(source, at)
@@ -217,8 +221,8 @@ def _short_decimal(source, at, count, scale, target, to):
         if digit < 0 or digit > 9:
             return False
         value = value * 10 + digit
-        behind += 1 if seen else 0
-    if behind != scale:
+        decimals += 1 if seen else 0
+    if decimals != scale:
         return False
     value = -value if negative else value
     store64(target, to, value)
@@ -228,7 +232,7 @@ def _short_decimal(source, at, count, scale, target, to):
 
 @inlined
 def _clock(source, at, count):
-    """(hour, minute, second, microseconds) at `at`, of `count` bytes: 0, 3 or 7."""
+    """Return (hour, minute, second, microseconds) of the `count` bytes at `at`: 0, 3 or 7."""
     if count < 3:
         return np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     micros = load32(source, at + 3) if count >= 7 else np.int64(0)
@@ -237,7 +241,7 @@ def _clock(source, at, count):
 
 @inlined
 def _put_moment(source, at, read, arena, values, row):
-    """1 valid, 0 irregular, -1 neither."""
+    """Write a date or time; return 1 if valid, 0 if irregular (codes.py), -1 if impossible."""
     count = load8(source, at)
     at += 1
     if read == w.READ_TIME:
@@ -276,6 +280,7 @@ def _put_moment(source, at, read, arena, values, row):
 
 @inlined
 def _put_fixed(source, at, read, arena, values, row):
+    """Write an integer, float, YEAR or ENUM."""
     if read == w.READ_32:
         store32(arena, values + 4 * row, load32(source, at))
     elif read == w.READ_64:
@@ -289,115 +294,125 @@ def _put_fixed(source, at, read, arena, values, row):
 
 
 @inlined
-def _numbers(read, source, cells, cell, width, rows, plan, line, dest, slot, arena, row):
-    values = word(dest, slot + w.VALUES)
-    for k in range(rows):
-        at = word(cells, cell + k * width)
+def _numbers(read, arrays, window, line, slot):
+    """Fill numbers of a fixed size; return (rows that were filled, 0)."""
+    values = word(arrays.dest, slot + w.VALUES)
+    for k in range(window.rows):
+        at = word(arrays.cells, window.cell + k * window.width)
         if at < 0:
-            put_null(plan, line, dest, slot, arena, row + k)
+            put_null(arrays.plan, line, arrays.dest, slot, arrays.arena, window.row + k)
         else:
-            _put_fixed(source, at, read, arena, values, row + k)
-    return rows, 0
+            _put_fixed(arrays.source, at, read, arrays.arena, values, window.row + k)
+    return window.rows, 0
 
 
 @bare
-def _moments(source, cells, cell, width, rows, plan, line, dest, slot, arena, row):
-    values, read = word(dest, slot + w.VALUES), word(plan, line + w.WIRE)
-    for k in range(rows):
-        at = word(cells, cell + k * width)
+def _moments(arrays, window, line, slot):
+    """Fill dates and times; return (rows that were filled, 0 or the next one's error code)."""
+    dest, arena = arrays.dest, arrays.arena
+    values, read = word(dest, slot + w.VALUES), word(arrays.plan, line + w.WIRE)
+    for k in range(window.rows):
+        at = word(arrays.cells, window.cell + k * window.width)
         if at < 0:
-            put_null(plan, line, dest, slot, arena, row + k)
+            put_null(arrays.plan, line, dest, slot, arena, window.row + k)
             continue
-        valid = _put_moment(source, at, read, arena, values, row + k)
+        valid = _put_moment(arrays.source, at, read, arena, values, window.row + k)
         if valid < 0:
             return k, w.BAD_TEMPORAL
         if valid == 0:
-            not_valid(dest, slot, arena, row + k)
-    return rows, 0
+            not_valid(dest, slot, arena, window.row + k)
+    return window.rows, 0
 
 
 @bare
-def _decimals(source, cells, cell, width, rows, plan, line, dest, slot, arena, row):
+def _decimals(arrays, window, line, slot):
+    """Fill decimals; return (rows that were filled, 0 or the next one's error code)."""
+    source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
     values, scale = word(dest, slot + w.VALUES), word(plan, line + w.SCALE)
     short = word(plan, line + w.WIRE) == w.READ_DECIMAL64
     limbs = 8 if word(plan, line + w.WIRE) == w.READ_DECIMAL256 else 4
-    for k in range(rows):
-        at = word(cells, cell + k * width)
+    for k in range(window.rows):
+        at = word(arrays.cells, window.cell + k * window.width)
         if at < 0:
-            put_null(plan, line, dest, slot, arena, row + k)
+            put_null(plan, line, dest, slot, arena, window.row + k)
             continue
         count, at = _packed(source, at, source.size)
-        to = values + 4 * limbs * (row + k)
+        to = values + 4 * limbs * (window.row + k)
         good = short and _short_decimal(source, at, count, scale, arena, to)
         if not good and not _digits(source, at, count, scale, arena, to, limbs):
             return k, w.BAD_DECIMAL
-    return rows, 0
+    return window.rows, 0
 
 
 @inlined
-def _texts(source, cells, cell, width, rows, plan, line, tables, dest, slot, arena, row):
+def _texts(arrays, window, line, slot):
+    """Fill texts and bytes; return (rows that were filled, 0)."""
+    source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
     values, data = word(dest, slot + w.VALUES), word(dest, slot + w.DATA)
     read, end = word(plan, line + w.WIRE), word(dest, slot + w.DATA_END)
     to = data + word(dest, slot + w.USED)
-    for k in range(rows):
-        at = word(cells, cell + k * width)
+    for k in range(window.rows):
+        at = word(arrays.cells, window.cell + k * window.width)
         if at < 0:
-            not_valid(dest, slot, arena, row + k)
+            not_valid(dest, slot, arena, window.row + k)
         else:
             count, at = _packed(source, at, source.size)
             if read == w.READ_TRANSCODED:
                 kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
-                to = to_utf8(source, at, at + count, kind, tables, table, arena, to)
+                to = to_utf8(source, at, at + count, kind, arrays.tables, table, arena, to)
             else:
                 if count <= 32 and end - to >= 32 and source.size - at >= 32:
-                    copy32(arena, to, source, at)  # what is too much, the next values overwrite
+                    copy32(arena, to, source, at)  # the next values overwrite the surplus
                 else:
                     copy(arena, to, source, at, count)
                 to += count
-        store32(arena, values + 4 * (row + k + 1), to - data)
+        store32(arena, values + 4 * (window.row + k + 1), to - data)
     set_word(dest, slot + w.USED, to - data)
-    return rows, 0
+    return window.rows, 0
 
 
 @inlined
-def _fill_column(source, cells, cell, width, rows, plan, line, tables, dest, slot, arena, row):
-    """Fill `rows` slots from `row` on. (How many were, 0 or the error code of the next one.)"""
-    read = word(plan, line + w.WIRE)
-    rest = source, cells, cell, width, rows, plan, line, dest, slot, arena, row
+def _fill_column(arrays, window, line, slot):
+    """Fill the slots of a window's rows; return (rows that were filled, 0 or the next one's error
+    code)."""
+    read = word(arrays.plan, line + w.WIRE)
     if read >= w.READ_COPY:
-        return _texts(
-            source, cells, cell, width, rows, plan, line, tables, dest, slot, arena, row
-        )
+        return _texts(arrays, window, line, slot)
     if read == w.READ_32:
-        return _numbers(w.READ_32, *rest)
+        return _numbers(w.READ_32, arrays, window, line, slot)
     if read == w.READ_64:
-        return _numbers(w.READ_64, *rest)
+        return _numbers(w.READ_64, arrays, window, line, slot)
     if read >= w.READ_DATE:
-        return _moments(*rest)
+        return _moments(arrays, window, line, slot)
     if read >= w.READ_DECIMAL64:
-        return _decimals(*rest)
-    return _numbers(read, *rest)
+        return _decimals(arrays, window, line, slot)
+    return _numbers(read, arrays, window, line, slot)
 
 
 @bare
-def fill_rows(source, rows, shape, plan, tables, dest, cells, owners, event_rows, arena):
-    """Write rows that `locate_rows` has found into one table's after images. (0 or an error code,
-    row.) `owners`: the number of the event of the first rows; each event has `event_rows`."""
+def fill_rows(column_arrays, rows, shape, owners, event_rows):
+    """Write rows that `locate_rows` has found into one table's after images; return (0 or an error
+    code, row).
+
+    The first argument is the fields of ColumnArrays. `owners`: the number of the event of the first
+    rows; each event has `event_rows`.
+    """
+    arrays = ColumnArrays(*column_arrays)
+    plan, dest, arena = arrays.plan, arrays.dest, arrays.arena
     columns = plan.size // w.PLAN_FIELDS
     owner = shape[0, r.S_ROW_EVENT]
     for row in range(rows):
         store32(arena, owner + 4 * row, owners + row // event_rows)
-    clear_behind(arena, owner + 4 * rows, owner + 4 * rows)
+    clear_rest(arena, owner + 4 * rows, owner + 4 * rows)
     for c in range(columns):
         slot = c * w.COLUMN_DEST + w.DEST_FIELDS
         open_column(plan, c * w.PLAN_FIELDS, dest, slot, arena, rows)
     for first in range(0, rows, _WINDOW_ROWS):
         count = min(_WINDOW_ROWS, rows - first)
         for c in range(columns):
-            done, code = _fill_column(
-                source, cells, first * columns + c, columns, count, plan, c * w.PLAN_FIELDS,
-                tables, dest, c * w.COLUMN_DEST + w.DEST_FIELDS, arena, first,
-            )  # fmt: skip
+            window = Window(first * columns + c, columns, count, first)
+            slot = c * w.COLUMN_DEST + w.DEST_FIELDS
+            done, code = _fill_column(arrays, window, c * w.PLAN_FIELDS, slot)
             if code < 0:
                 return code, first + done
     return 0, 0
@@ -406,7 +421,7 @@ def fill_rows(source, rows, shape, plan, tables, dest, cells, owners, event_rows
 @bare
 def join_packets(buffer, at, count, target):
     """Copy the bodies of `count` packets that follow each other, the first at `at`, to `target`;
-    (bytes, offset behind them)."""
+    return (bytes, offset after them)."""
     size = np.int64(0)
     for _ in range(count):
         body = load16(buffer, at) | load8(buffer, at + 2) << 16

@@ -1,4 +1,4 @@
-"""MariaDB's UUID, INET4 and INET6 as SELECT prints them.
+"""Write MariaDB's UUID, INET4 and INET6 as SELECT prints them.
 
 In rows they are 16, 4 and 16 bytes, most significant first, without the zero bytes at their end.
 INET6 prints the longest run of zero groups (the first of equals, even of one group) as `::`, and
@@ -75,7 +75,7 @@ def _group(source, at, count, k):
 
 @bare
 def _longest_gap(source, at, count):
-    """(first group, groups) of the longest run of zeros; (-1, 0): none."""
+    """Return (first group, groups) of the longest run of zeros; (-1, 0): none."""
     best, best_size = -1, 0
     size = 0
     for k in range(_GROUPS):
@@ -117,7 +117,7 @@ def _inet6(source, at, count, target, to):
 
 @bare
 def address_bytes(read, count):
-    """Most bytes of the text, or BAD_PACKED where the value is too long."""
+    """Return the most bytes of the text, or BAD_PACKED if the value is too long."""
     if read == w.READ_UUID:
         return UUID_TEXT_BYTES if count <= UUID_BYTES else w.BAD_PACKED
     if read == w.READ_INET4:
@@ -127,7 +127,7 @@ def address_bytes(read, count):
 
 @bare
 def address_text(source, at, count, read, target, to):
-    """Write the text to target[to :]; the offset behind it."""
+    """Write the text to target[to :]; return the offset after it."""
     if read == w.READ_UUID:
         return _uuid(source, at, count, target, to)
     if read == w.READ_INET4:

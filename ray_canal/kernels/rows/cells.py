@@ -1,11 +1,11 @@
-"""One value of a row image into its slot: the switch over how columns stand in rows.
+"""Write one value of a row image into its slot: the switch over the formats of columns.
 
 The caller has measured the row before, so nothing here reads past it or writes past what was laid
 out. JSON and compressed values are only noted: they have kernels of their own, which most chunks do
 not need.
 
-`line` is where a column's line begins in the plan, `slot` where its side's begins in `dest`; both
-arrays come flat.
+`line` is the index of a column's first field in the plan, `slot` that of its side in `dest`; both
+arrays are flat.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from ray_canal.kernels.rows.temporal import (
 
 
 @inlined
-def clear_behind(arena, end, region_end):
-    """Zero what a region has behind its values, the gap to the next region included: what the
-    memory held before must not travel."""
+def clear_rest(arena, end, region_end):
+    """Zero a region after its values, with the gap to the next region: what the memory held before
+    must not be sent."""
     clear(arena, end, aligned(region_end))
 
 
 @inlined
 def _slot_bytes(null):
-    """Bytes of a slot, by what a NULL writes."""
+    """Return the bytes of a slot, by NULL_* of the plan."""
     if null < 0:
         return -null
     return 8 if null == w.NULL_64 else 4
@@ -63,26 +63,27 @@ def _slot_bytes(null):
 
 @bare
 def open_column(plan, line, dest, slot, arena, rows):
-    """Before the rows: every value of a column's side is valid. Most are, so a bit is touched for
-    the others only."""
+    """Mark every value of a column's side as valid, before its rows are filled. Most values are
+    valid, so a bit is touched for NULLs only."""
     bits = word(dest, slot + w.VALIDITY)
     for k in range(rows >> 3):
         store8(arena, bits + k, 255)
     if rows & 7:
         store8(arena, bits + (rows >> 3), (1 << (rows & 7)) - 1)
     end = bits + ((rows + 7) >> 3)
-    clear_behind(arena, end, end)
+    clear_rest(arena, end, end)
     set_word(dest, slot + w.VALID, rows)
     null, values = word(plan, line + w.NULL), word(dest, slot + w.VALUES)
     end = values + _slot_bytes(null) * rows
     if null == w.NULL_OFFSET:
         store32(arena, values, 0)
         end += 4
-    clear_behind(arena, end, end)
+    clear_rest(arena, end, end)
 
 
 @inlined
 def string_length(source, at, prefix):
+    """Return the length that stands in the `prefix` bytes before a string."""
     if prefix == 1:
         return load8(source, at)
     if prefix == 2:
@@ -98,7 +99,7 @@ def _signed24(source, at):
 
 @inlined
 def not_valid(dest, slot, arena, row):
-    """Take back the validity that `open_column` gave."""
+    """Clear the validity bit that `open_column` set."""
     bits = word(dest, slot + w.VALIDITY) + (row >> 3)
     store8(arena, bits, load8(arena, bits) & ~(1 << (row & 7)))
     set_word(dest, slot + w.VALID, word(dest, slot + w.VALID) - 1)
@@ -106,7 +107,7 @@ def not_valid(dest, slot, arena, row):
 
 @inlined
 def put_null(plan, line, dest, slot, arena, row):
-    """A NULL, or a row that lacks the column or the side."""
+    """Write a NULL, also for a row that lacks the column or the side."""
     not_valid(dest, slot, arena, row)
     null = word(plan, line + w.NULL)
     values = word(dest, slot + w.VALUES)
@@ -129,7 +130,7 @@ def put_null(plan, line, dest, slot, arena, row):
 
 @inlined
 def _put_decimal(source, at, plan, line, arena, values, row):
-    """0 or BAD_DECIMAL."""
+    """Write a decimal; return 0 or BAD_DECIMAL."""
     read = word(plan, line + w.WIRE)
     precision, scale = word(plan, line + w.PRECISION), word(plan, line + w.SCALE)
     if read == w.READ_DECIMAL64:
@@ -144,7 +145,7 @@ def _put_decimal(source, at, plan, line, arena, values, row):
 
 @inlined
 def put_temporal(source, at, read, fraction, arena, values, row):
-    """1 valid, 0 irregular, -1 neither."""
+    """Write a date or time; return 1 if valid, 0 if irregular (codes.py), -1 if impossible."""
     if read == w.READ_DATE:
         slot, regular = date_slot(load_le(source, at, 3))
         store32(arena, values + 4 * row, slot)
@@ -169,7 +170,7 @@ def put_temporal(source, at, read, fraction, arena, values, row):
 
 @inlined
 def put_fixed(source, at, read, size, arena, values, row):
-    """Integers, floats, YEAR, BIT, SET, ENUM."""
+    """Write an integer, float, YEAR, BIT, SET or ENUM."""
     if read == w.READ_32:
         store32(arena, values + 4 * row, load32(source, at))
     elif read == w.READ_64:
@@ -194,14 +195,15 @@ def put_fixed(source, at, read, size, arena, values, row):
 
 
 @inlined
-def _put_string(source, at, count, plan, line, tables, dest, slot, arena):
-    """Append to the column's data area; its new size."""
+def _put_string(arrays, at, count, line, slot):
+    """Append a string to the column's data area; return the area's new size."""
+    source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
     read = word(plan, line + w.WIRE)
     data, used = word(dest, slot + w.DATA), word(dest, slot + w.USED)
     if read == w.READ_COPY or read == w.READ_VECTOR:
         room = word(dest, slot + w.DATA_END) - data - used
         if count <= 32 and room >= 32 and source.size - at >= 32:
-            copy32(arena, data + used, source, at)  # what is too much, the next values overwrite
+            copy32(arena, data + used, source, at)  # the next values overwrite the surplus
         else:
             copy(arena, data + used, source, at, count)
         return used + count
@@ -213,12 +215,13 @@ def _put_string(source, at, count, plan, line, tables, dest, slot, arena):
     if read != w.READ_TRANSCODED:
         return address_text(source, at, count, read, arena, data + used) - data
     kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
-    return to_utf8(source, at, at + count, kind, tables, table, arena, data + used) - data
+    return to_utf8(source, at, at + count, kind, arrays.tables, table, arena, data + used) - data
 
 
 @inlined
-def put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred):
-    """Write one value; the offset behind it, or an error code."""
+def put_value(arrays, at, line, slot, row):
+    """Write one value; return the offset after it, or an error code of wire.py."""
+    source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
     size, read = word(plan, line + w.SIZE), word(plan, line + w.WIRE)
     values = word(dest, slot + w.VALUES)
     if size < 0:
@@ -226,10 +229,10 @@ def put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred):
         at -= size
         if read >= w.READ_JSON:
             note = word(dest, slot + w.DEFERRED) + row
-            set_word(deferred, 2 * note, at)
-            set_word(deferred, 2 * note + 1, count)
+            set_word(arrays.deferred, 2 * note, at)
+            set_word(arrays.deferred, 2 * note + 1, count)
         else:
-            used = _put_string(source, at, count, plan, line, tables, dest, slot, arena)
+            used = _put_string(arrays, at, count, line, slot)
             set_word(dest, slot + w.USED, used)
             store32(arena, values + 4 * row + 4, used)
         at += count

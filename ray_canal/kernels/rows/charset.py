@@ -1,4 +1,4 @@
-"""Text of any character set into UTF-8, by tables (types/charset_tables.py makes them).
+"""Convert text of any character set to UTF-8, by tables (types/charset_tables.py makes them).
 
 A table starts with 256 code points by first byte; LEAD there means that a second byte decides:
 65,536 code points by both bytes follow. Behind these lie EUC-JP's three-byte characters (65,536, by
@@ -41,7 +41,7 @@ def _unit(source, at, kind):
 
 @bare
 def _wide_char(source, at, end, kind):
-    """(code point, next offset) of UTF-16 and UTF-32."""
+    """Return (code point, next offset) of UTF-16 and UTF-32."""
     if kind == UTF32_BE:
         if end - at < 4:
             return UNDEFINED, end
@@ -64,7 +64,7 @@ def _wide_char(source, at, end, kind):
 
 @bare
 def _four_byte(source, at, tables, base):
-    """Code point of a four-byte GB 18030 character."""
+    """Return the code point of a four-byte GB 18030 character."""
     linear = (np.int64(source[at]) - 0x81) * 10 + np.int64(source[at + 1]) - 0x30
     linear = (linear * 126 + np.int64(source[at + 2]) - 0x81) * 10 + np.int64(source[at + 3]) - 0x30
     if 0 <= linear < LINEAR_COUNT:
@@ -75,7 +75,7 @@ def _four_byte(source, at, tables, base):
 
 @bare
 def _table_char(source, at, end, kind, tables, base):
-    """(code point, next offset) by tables."""
+    """Return (code point, next offset) by tables."""
     first = np.int64(source[at])
     point = np.int64(tables[base + first])
     if point != LEAD:
@@ -108,7 +108,7 @@ def _next_char(source, at, end, kind, tables, base):
 
 @bare
 def utf8_bytes(source, at, end, kind, tables, base):
-    """Bytes that source[at:end] takes in UTF-8."""
+    """Return the bytes that source[at:end] takes in UTF-8."""
     count = 0
     while at < end:
         point, at = _next_char(source, at, end, kind, tables, base)
@@ -118,7 +118,7 @@ def utf8_bytes(source, at, end, kind, tables, base):
 
 @bare
 def to_utf8(source, at, end, kind, tables, base, target, to):
-    """Write source[at:end] in UTF-8 to target[to :]; the offset behind it."""
+    """Write source[at:end] in UTF-8 to target[to :]; return the offset after it."""
     while at < end:
         point, at = _next_char(source, at, end, kind, tables, base)
         if point < 0x80:

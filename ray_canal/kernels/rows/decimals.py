@@ -1,4 +1,4 @@
-"""MySQL's packed decimals (NEWDECIMAL) into two's complement integers of 8, 16 or 32 bytes.
+"""Convert MySQL's packed decimals (NEWDECIMAL) to two's complement integers of 8, 16 or 32 bytes.
 
 Packed: groups of nine decimal digits in four big-endian bytes, from the point outwards, the
 outermost group of each side in fewer; the first bit is flipped, a negative number has all bits
@@ -17,7 +17,7 @@ _POWERS = np.array([10**k for k in range(19)], np.int64)
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
-    """Bytes of a packed DECIMAL(precision, scale)."""
+    """Return the bytes of a packed DECIMAL(precision, scale)."""
     whole = precision - scale
     groups = whole // 9 * 4 + scale // 9 * 4
     return int(groups + _GROUP_BYTES[whole % 9] + _GROUP_BYTES[scale % 9])
@@ -25,7 +25,7 @@ def decimal_bytes(precision: int, scale: int) -> int:
 
 @bare
 def _digits_of_group(k, whole, scale):
-    """Digits in the k-th group; 0 behind the last."""
+    """Return the digits in the k-th group; 0 after the last."""
     head = whole % 9
     if head:
         if k == 0:
@@ -39,7 +39,7 @@ def _digits_of_group(k, whole, scale):
 
 @bare
 def _group(source, at, digits, first, flip):
-    """One group's number; -1 if it has more digits than it may."""
+    """Return one group's number; -1 if it has more digits than allowed."""
     count = _GROUP_BYTES[digits]
     value = load_be(source, at, count)
     bits = 8 * count
@@ -51,7 +51,8 @@ def _group(source, at, digits, first, flip):
 
 
 def decimal_groups(precision: int, scale: int) -> int:
-    """Digits of a DECIMAL's groups, four bits each, the first one lowest: for up to 18 digits."""
+    """Return the digits of a DECIMAL's groups, four bits each, the first one lowest: for up to 18
+    digits."""
     whole = precision - scale
     digits = [whole % 9] + [9] * (whole // 9 + scale // 9) + [scale % 9]
     return sum(count << 4 * k for k, count in enumerate(filter(None, digits)))
@@ -59,7 +60,8 @@ def decimal_groups(precision: int, scale: int) -> int:
 
 @bare
 def decimal64(source, at, groups):
-    """(number, whether it is one) of up to 18 digits; `groups` as `decimal_groups` gives it."""
+    """Return (number, True if it is one) of up to 18 digits; `groups` is what `decimal_groups`
+    returns."""
     negative = load8(source, at) < 128
     flip = -1 if negative else 0
     first = 1
@@ -80,14 +82,15 @@ def decimal64(source, at, groups):
 
 @bare
 def store_decimal64(value, target, to):
-    """A number in 16 bytes."""
+    """Store a number in 16 bytes."""
     store64(target, to, value)
     store64(target, to + 8, value >> 63)
 
 
 @bare
 def decimal_wide(source, at, precision, scale, target, to, limbs):
-    """Write a number of `limbs` 32-bit words to target[to :]; False if it is none."""
+    """Write a number of `limbs` 32-bit words to target[to :]; return False if the digits are
+    impossible."""
     for k in range(limbs):
         store32(target, to + 4 * k, 0)
     negative = source[at] < 128

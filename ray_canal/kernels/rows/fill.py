@@ -1,7 +1,7 @@
-"""Filling columns: the second pass over row events (rows.py says how they stand in the log).
+"""Fill columns: the second pass over row events, whose format rows.py has.
 
-Windows of rows of one table are taken column by column (columns.py). What changed partially goes
-row by row.
+Windows of rows of one table are filled column by column (columns.py), rows of PARTIAL_UPDATE_ROWS
+one by one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 from ray_canal.kernels.base.jit import bare, inlined
 from ray_canal.kernels.base.memory import copy, load8, load64, set_word, store32, word
 from ray_canal.kernels.rows import wire as w
+from ray_canal.kernels.rows.arrays import ColumnArrays, RowEvents, Window
 from ray_canal.kernels.rows.cells import (
-    clear_behind,
+    clear_rest,
     open_column,
     put_null,
     put_value,
@@ -54,7 +55,7 @@ _NOWHERE: Final = -1
 
 @inlined
 def _locate_whole(source, nulls, columns, plan, line, cells, cell):
-    """As `_locate_image`, of an image that `has_whole_words`."""
+    """Do as `_locate_image` for an image that `has_whole_words`."""
     at = nulls + ((columns + 7) >> 3)
     c = np.int64(0)
     while c < columns:
@@ -79,8 +80,10 @@ def _locate_whole(source, nulls, columns, plan, line, cells, cell):
 
 
 @inlined
-def _locate_image(source, at, bitmap, present, columns, plan, line, cells, cell):
-    """Note where each value of an image lies, -1 for one that is not there. Offset behind it."""
+def _locate_image(arrays, at, bitmap, present, columns, line, cell):
+    """Note the offset of each value of an image, -1 for an absent one; return the offset after the
+    image."""
+    source, plan, cells = arrays.source, arrays.plan, arrays.cells
     nulls = at
     at += (present + 7) >> 3
     if has_whole_words(source, nulls, present, columns):
@@ -95,7 +98,7 @@ def _locate_image(source, at, bitmap, present, columns, plan, line, cells, cell)
             set_word(cells, cell + c, at | -null)
             size = word(plan, line + w.SIZE)
             if size >= 0:
-                at += size & (null - 1)  # without a branch: which values are NULL, nobody foresees
+                at += size & (null - 1)  # no branch: the processor cannot predict NULLs
             elif not null:
                 at += string_length(source, at, -size) - size
         line += w.PLAN_FIELDS
@@ -104,15 +107,15 @@ def _locate_image(source, at, bitmap, present, columns, plan, line, cells, cell)
 
 @inlined
 def _nowhere(cells, cell, columns):
+    """Note that a row has none of these values."""
     for c in range(cell, cell + columns):
         set_word(cells, c, _NOWHERE)
 
 
 @bare
-def _fill_window(
-    source, cells, width, rows, shape, table, plan, tables, dest, arena, row, deferred
-):
-    """Fill a window's columns. (Rows that were filled, 0 or the error code of the next one.)"""
+def _fill_window(arrays, shape, table, width, rows, row):
+    """Fill the columns of a window of `rows` rows, each of `width` cells; return (rows that were
+    filled, 0 or the error code of the next row)."""
     columns, cell, code = shape[table, S_COLUMNS], 0, 0
     for side in range(2):
         if shape[table, S_BEFORE + side] == 0:
@@ -120,11 +123,8 @@ def _fill_window(
         line = shape[table, S_FIRST] * w.PLAN_FIELDS
         slot = shape[table, S_FIRST] * w.COLUMN_DEST + side * w.DEST_FIELDS
         for _ in range(columns):
-            done, failed = fill_column(
-                source, cells, cell, width, rows, plan, line, tables, dest, slot, arena, row,
-                deferred,
-            )  # fmt: skip
-            if failed < 0:  # of the columns behind it only earlier rows matter
+            done, failed = fill_column(arrays, Window(cell, width, rows, row), line, slot)
+            if failed < 0:  # of the next columns, only earlier rows matter
                 rows, code = done, failed
             line += w.PLAN_FIELDS
             slot += w.COLUMN_DEST
@@ -134,10 +134,11 @@ def _fill_window(
 
 @bare
 def _open_tables(shape, plan, dest, arena):
+    """Mark all values as valid and zero the gaps between regions."""
     for table in range(shape.shape[0]):
         first, rows = shape[table, S_FIRST], shape[table, S_ROWS]
         end = shape[table, S_ROW_EVENT] + 4 * rows
-        clear_behind(arena, end, end)
+        clear_rest(arena, end, end)
         for side in range(2):
             if shape[table, S_BEFORE + side] > 0:
                 for p in range(first, first + shape[table, S_COLUMNS]):
@@ -147,7 +148,7 @@ def _open_tables(shape, plan, dest, arena):
 
 @bare
 def close_tables(shape, plan, dest, arena):
-    """After all columns are filled: zero what is left of their data areas."""
+    """Zero what is left of the data areas after all columns are filled."""
     for table in range(shape.shape[0]):
         first = shape[table, S_FIRST]
         for side in range(2):
@@ -156,12 +157,12 @@ def close_tables(shape, plan, dest, arena):
                 if is_variable and shape[table, S_BEFORE + side] > 0:
                     slot = p * w.COLUMN_DEST + side * w.DEST_FIELDS
                     used = word(dest, slot + w.DATA) + word(dest, slot + w.USED)
-                    clear_behind(arena, used, word(dest, slot + w.DATA_END))
+                    clear_rest(arena, used, word(dest, slot + w.DATA_END))
 
 
 @bare
 def _copy_bitmaps(source, i, heads, columns, arena):
-    """An event's bitmaps of present columns."""
+    """Copy event i's bitmaps of present columns into the arena."""
     present, size = heads[i, PRESENT], (columns + 7) >> 3
     for side in range(2):
         if heads[i, BEFORE + side] >= 0:
@@ -169,40 +170,38 @@ def _copy_bitmaps(source, i, heads, columns, arena):
 
 
 @inlined
-def _locate_rows(
-    source, at, i, rows, row, heads, shape, table, number, plan, cells, cell, arena
-):
-    """The cells of `rows` rows of event i, whose table's `row` is the first of them: of each row
-    the before images first, if the table has any. Offset behind the rows."""
+def _locate_rows(arrays, log, at, i, rows, row, cell):
+    """Note the offsets of the values of `rows` rows of event i; return the offset after them.
+
+    `row` is the first one's row in its table, `cell` its first cell. Of each row, the before images
+    come first, if the table has any."""
+    heads, shape, table = log.heads, log.shape, log.events[i, E_TABLE]
     columns = shape[table, S_COLUMNS]
     line = shape[table, S_FIRST] * w.PLAN_FIELDS
-    owner = shape[table, S_ROW_EVENT] + 4 * row
+    owner, number = shape[table, S_ROW_EVENT] + 4 * row, log.events[i, E_NUMBER]
     before, after = heads[i, BEFORE], heads[i, AFTER]
     before_columns, after_columns = heads[i, BEFORE_COLUMNS], heads[i, AFTER_COLUMNS]
     has_before, has_after = shape[table, S_BEFORE] > 0, shape[table, S_AFTER] > 0
     for k in range(rows):
-        store32(arena, owner + 4 * k, number)
+        store32(arrays.arena, owner + 4 * k, number)
         if before >= 0:
-            at = _locate_image(
-                source, at, before, before_columns, columns, plan, line, cells, cell
-            )
+            at = _locate_image(arrays, at, before, before_columns, columns, line, cell)
         elif has_before:
-            _nowhere(cells, cell, columns)
+            _nowhere(arrays.cells, cell, columns)
         cell += columns if has_before else 0
         if after >= 0:
-            at = _locate_image(source, at, after, after_columns, columns, plan, line, cells, cell)
+            at = _locate_image(arrays, at, after, after_columns, columns, line, cell)
         elif has_after:
-            _nowhere(cells, cell, columns)
+            _nowhere(arrays.cells, cell, columns)
         cell += columns if has_after else 0
     return at
 
 
 @inlined
-def _fill_events(
-    source, events, i, last, heads, shape, plan, tables, dest, deferred, cells, arena
-):
-    """Fill the rows of the events [i, last), in windows of rows of one table. (0 or an error code,
-    index in `events`)."""
+def _fill_events(arrays, log, i, last):
+    """Fill the rows of the events [i, last), in windows of rows of one table; return (0 or an error
+    code, index in `events`)."""
+    events, heads, shape = log.events, log.heads, log.shape
     done_rows = np.int64(0)  # of event i
     at = heads[i, DATA]
     while i < last:
@@ -210,28 +209,23 @@ def _fill_events(
         columns = shape[table, S_COLUMNS]
         sides = (1 if shape[table, S_BEFORE] else 0) + (1 if shape[table, S_AFTER] else 0)
         width = sides * columns
-        most = min(cells.size // max(width, 1), _WINDOW_ROWS)
+        most = min(arrays.cells.size // max(width, 1), _WINDOW_ROWS)
         first, row, rows = i, heads[i, ROW] + done_rows, np.int64(0)
         while i < last and rows < most and events[i, E_TABLE] == table:
             if done_rows == 0:
                 at = heads[i, DATA]
                 if i + AHEAD_EVENTS < last:
-                    prefetch_event(source, heads[i + AHEAD_EVENTS, DATA])
+                    prefetch_event(arrays.source, heads[i + AHEAD_EVENTS, DATA])
                 if heads[i, PRESENT] >= 0:
-                    _copy_bitmaps(source, i, heads, columns, arena)
+                    _copy_bitmaps(arrays.source, i, heads, columns, arrays.arena)
             take = min(heads[i, ROWS] - done_rows, most - rows)
-            at = _locate_rows(
-                source, at, i, take, row + rows, heads, shape, table, events[i, E_NUMBER], plan,
-                cells, rows * width, arena,
-            )  # fmt: skip
+            at = _locate_rows(arrays, log, at, i, take, row + rows, rows * width)
             rows += take
             done_rows += take
             if done_rows == heads[i, ROWS]:
                 done_rows = np.int64(0)
                 i += 1
-        done, code = _fill_window(
-            source, cells, width, rows, shape, table, plan, tables, dest, arena, row, deferred
-        )
+        done, code = _fill_window(arrays, shape, table, width, rows, row)
         if code < 0:
             while heads[first, ROW] + heads[first, ROWS] <= row + done:
                 first += 1
@@ -240,29 +234,25 @@ def _fill_events(
 
 
 @bare
-def fill_rows(
-    source, events, heads, shape, plan, tables, dest, deferred, cells, arena
-):
-    """Write all rows into the arena; `close_tables` is to follow. (0 or an error code, index in
-    `events`).
+def fill_rows(column_arrays, row_events):
+    """Write all rows into the arena; return (0 or an error code, index in `events`).
 
-    `cells` is room for where a window's values lie: for two images of the widest table or more.
-    No event is PARTIAL_UPDATE_ROWS: `fill_partial_rows` is for chunks with such. It is a kernel of
-    its own because a tenth of this one's speed hangs on what else stands in its loop.
+    The arguments are the fields of ColumnArrays and RowEvents. `cells` has room for two images of
+    the widest table or more. `close_tables` is to follow. No event may be PARTIAL_UPDATE_ROWS:
+    `fill_partial_rows` is for chunks with such, a kernel of its own because its code in this loop
+    would cost a tenth of the speed.
     """
-    _open_tables(shape, plan, dest, arena)
-    if events.shape[0] == 0:
+    arrays, log = ColumnArrays(*column_arrays), RowEvents(*row_events)
+    _open_tables(log.shape, arrays.plan, arrays.dest, arrays.arena)
+    if log.events.shape[0] == 0:
         return 0, 0
-    return _fill_events(
-        source, events, 0, events.shape[0], heads, shape, plan, tables, dest, deferred, cells, arena
-    )
+    return _fill_events(arrays, log, 0, log.events.shape[0])
 
 
 @inlined
-def _fill_image(
-    source, at, bitmap, present, columns, line, plan, tables, dest, slot, arena, row, deferred
-):
-    """Offset behind the image, or an error code."""
+def _fill_image(arrays, at, bitmap, present, columns, line, slot, row):
+    """Fill one image, value by value; return the offset after it, or an error code."""
+    source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
     nulls = at
     at += (present + 7) >> 3
     k = 0
@@ -274,7 +264,7 @@ def _fill_image(
             put_null(plan, line, dest, slot, arena, row)
         else:
             k += 1
-            at = put_value(source, at, plan, line, tables, dest, slot, arena, row, deferred)
+            at = put_value(arrays, at, line, slot, row)
             if at < 0:
                 return at
         line += w.PLAN_FIELDS
@@ -283,63 +273,58 @@ def _fill_image(
 
 
 @bare
-def _mark_partial(source, bits, first, columns, plan, dest, row, deferred):
-    """Say in the notes of a row's after image which JSON values are diffs."""
+def _mark_partial(arrays, bits, first, columns, row):
+    """Mark the JSON values of a row's after image that are diffs, in their notes."""
+    plan, dest, deferred = arrays.plan, arrays.dest, arrays.deferred
     k = 0
     for p in range(first, first + columns):
         if word(plan, p * w.PLAN_FIELDS + w.WIRE) != w.READ_JSON:
             continue
         slot = p * w.COLUMN_DEST + w.DEST_FIELDS
         length = 2 * (word(dest, slot + w.DEFERRED) + row) + 1
-        if source[bits + (k >> 3)] >> (k & 7) & 1 and word(deferred, length) >= 0:
+        if arrays.source[bits + (k >> 3)] >> (k & 7) & 1 and word(deferred, length) >= 0:
             set_word(deferred, length, w.PARTIAL - word(deferred, length))
         k += 1
 
 
 @bare
-def _fill_partial_event(
-    source, events, heads, shape, plan, tables, dest, deferred, arena, i
-):
-    """One PARTIAL_UPDATE_ROWS event's rows; 0 or an error code."""
-    table = events[i, E_TABLE]
-    first, columns = shape[table, S_FIRST], shape[table, S_COLUMNS]
-    json_columns = json_columns_of(plan, first, columns)
+def _fill_partial_event(arrays, log, i):
+    """Fill the rows of one PARTIAL_UPDATE_ROWS event; return 0 or an error code."""
+    source, heads, table = arrays.source, log.heads, log.events[i, E_TABLE]
+    first, columns = log.shape[table, S_FIRST], log.shape[table, S_COLUMNS]
+    json_columns = json_columns_of(arrays.plan, first, columns)
     if heads[i, PRESENT] >= 0:
-        copy(arena, heads[i, PRESENT], source, heads[i, BEFORE], 2 * ((columns + 7) >> 3))
+        size = 2 * ((columns + 7) >> 3)
+        copy(arrays.arena, heads[i, PRESENT], source, heads[i, BEFORE], size)
     at = heads[i, DATA]
     for row in range(heads[i, ROW], heads[i, ROW] + heads[i, ROWS]):
-        store32(arena, shape[table, S_ROW_EVENT] + 4 * row, events[i, E_NUMBER])
+        owner = log.shape[table, S_ROW_EVENT] + 4 * row
+        store32(arrays.arena, owner, log.events[i, E_NUMBER])
         for side in range(2):
             bits = -1
             if side == 1:
-                bits, at = partial_bits(source, at, events[i, E_END], json_columns)
+                bits, at = partial_bits(source, at, log.events[i, E_END], json_columns)
             at = _fill_image(
-                source, at, heads[i, BEFORE + side], heads[i, BEFORE_COLUMNS + side], columns,
-                first * w.PLAN_FIELDS, plan, tables, dest,
-                first * w.COLUMN_DEST + side * w.DEST_FIELDS, arena, row, deferred,
+                arrays, at, heads[i, BEFORE + side], heads[i, BEFORE_COLUMNS + side], columns,
+                first * w.PLAN_FIELDS, first * w.COLUMN_DEST + side * w.DEST_FIELDS, row,
             )  # fmt: skip
             if at < 0:
                 return at
             if bits >= 0:
-                _mark_partial(source, bits, first, columns, plan, dest, row, deferred)
+                _mark_partial(arrays, bits, first, columns, row)
     return 0
 
 
 @bare
-def fill_partial_rows(
-    source, events, heads, shape, plan, tables, dest, deferred, cells, arena
-):
-    """`fill_rows` for events of any version."""
-    _open_tables(shape, plan, dest, arena)
-    for i in range(events.shape[0]):
-        if events[i, E_VERSION] == VERSION_PARTIAL:
-            code = _fill_partial_event(
-                source, events, heads, shape, plan, tables, dest, deferred, arena, i
-            )
+def fill_partial_rows(column_arrays, row_events):
+    """Do as `fill_rows` for events of any version."""
+    arrays, log = ColumnArrays(*column_arrays), RowEvents(*row_events)
+    _open_tables(log.shape, arrays.plan, arrays.dest, arrays.arena)
+    for i in range(log.events.shape[0]):
+        if log.events[i, E_VERSION] == VERSION_PARTIAL:
+            code = _fill_partial_event(arrays, log, i)
         else:
-            code, _ = _fill_events(
-                source, events, i, i + 1, heads, shape, plan, tables, dest, deferred, cells, arena
-            )
+            code, _ = _fill_events(arrays, log, i, i + 1)
         if code < 0:
             return code, i
     return 0, 0

@@ -1,4 +1,4 @@
-"""MariaDB's compressed columns: raw DEFLATE (RFC 1951), with or without zlib's frame (RFC 1950).
+"""Inflate MariaDB's compressed columns: DEFLATE (RFC 1951), raw or in zlib's frame (RFC 1950).
 
 A value begins with one byte. 0: what follows is not compressed. Else its high half is the method
 (8: DEFLATE), bit 3 says that zlib's frame is left out, and its low three bits how many bytes of the
@@ -8,13 +8,14 @@ write is checked against them. Zlib's checksum is passed over: the event has its
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ray_canal.kernels.base.jit import bare, kernel
 from ray_canal.kernels.base.memory import copy, load_be, store32
 from ray_canal.kernels.rows import wire as w
+from ray_canal.kernels.rows.arrays import ColumnArrays
 from ray_canal.kernels.rows.charset import to_utf8
 
 RATIO_MAX: Final = 1032
@@ -57,7 +58,7 @@ _ORDER = np.array(
 
 @bare
 def inflated_bytes(source, at, count):
-    """Length of a compressed column's value once inflated, or BAD_PACKED."""
+    """Return the length of a compressed column's value once inflated, or BAD_PACKED."""
     if count == 0:
         return 0
     head = np.int64(source[at])
@@ -70,9 +71,16 @@ def inflated_bytes(source, at, count):
     return size if size <= RATIO_MAX * count else w.BAD_PACKED
 
 
+class _Code(NamedTuple):
+    """Tables of a canonical Huffman code: codes of each length, symbols in order of their codes."""
+
+    counts: Any
+    symbols: Any
+
+
 @bare
 def _bits(source, end, state, need):
-    """The next `need` (at most 16) bits, or _BROKEN."""
+    """Return the next `need` (at most 16) bits, or _BROKEN."""
     while state[_COUNT] < need:
         if state[_AT] >= end:
             return _BROKEN
@@ -86,17 +94,17 @@ def _bits(source, end, state, need):
 
 
 @bare
-def _symbol(source, end, state, counts, symbols):
-    """The next symbol of a canonical code, or _BROKEN."""
+def _symbol(source, end, state, table):
+    """Return the next symbol of a code, or _BROKEN."""
     code = first = index = np.int64(0)
     for length in range(1, _CODE_BITS_MAX + 1):
         bit = _bits(source, end, state, 1)
         if bit < 0:
             return _BROKEN
         code |= bit
-        count = counts[length]
+        count = table.counts[length]
         if code - first < count:
-            return symbols[index + code - first]
+            return table.symbols[index + code - first]
         index += count
         first = (first + count) << 1
         code <<= 1
@@ -104,8 +112,9 @@ def _symbol(source, end, state, counts, symbols):
 
 
 @bare
-def _build(lengths, start, count, counts, symbols):
-    """Make a code's tables from its lengths; False if there are more codes than can be."""
+def _build(lengths, start, count, table):
+    """Make a code's tables from its lengths; return False if there are more codes than can be."""
+    counts, symbols = table.counts, table.symbols
     for k in range(_CODE_BITS_MAX + 1):
         counts[k] = 0
     for k in range(count):
@@ -126,8 +135,9 @@ def _build(lengths, start, count, counts, symbols):
 
 
 @bare
-def _dynamic(source, end, state, lengths, counts, symbols):
-    """Read a block's code lengths; how many literals, or _BROKEN."""
+def _dynamic(source, end, state, lengths, table):
+    """Read a block's code lengths, with `table` for the code that they are in; return (literals or
+    _BROKEN, distances)."""
     literals = _bits(source, end, state, 5) + 257
     distances = _bits(source, end, state, 5) + 1
     number = _bits(source, end, state, 4) + 4
@@ -140,11 +150,11 @@ def _dynamic(source, end, state, lengths, counts, symbols):
         if size < 0:
             return _BROKEN, 0
         lengths[_ORDER[k]] = size
-    if not _build(lengths, 0, 19, counts, symbols):
+    if not _build(lengths, 0, 19, table):
         return _BROKEN, 0
     k = 0
     while k < literals + distances:
-        symbol = _symbol(source, end, state, counts, symbols)
+        symbol = _symbol(source, end, state, table)
         if symbol < 0:
             return _BROKEN, 0
         if symbol < 16:
@@ -169,7 +179,7 @@ def _dynamic(source, end, state, lengths, counts, symbols):
 
 @bare
 def _stored(source, end, state, out, to, limit):
-    """Copy a block that is not compressed; the offset behind it in `out`, or _BROKEN."""
+    """Copy a block that is not compressed; return the offset after it in `out`, or _BROKEN."""
     state[_AT] -= state[_COUNT] >> 3
     state[_HOLD] = state[_COUNT] = 0
     at = state[_AT]
@@ -186,10 +196,14 @@ def _stored(source, end, state, out, to, limit):
 
 
 @bare
-def _block(source, end, state, out, start, to, limit, counts, symbols, far_counts, far_symbols):
-    """Inflate one compressed block; the offset behind it in `out`, or _BROKEN."""
+def _block(source, end, state, out, bounds, to, literals, distances):
+    """Inflate one compressed block to `out` from `to` on; return the offset after it, or _BROKEN.
+
+    `bounds`: where the value begins in `out`, and where its room ends. `literals` and `distances`
+    are codes."""
+    start, limit = bounds
     while True:
-        symbol = _symbol(source, end, state, counts, symbols)
+        symbol = _symbol(source, end, state, literals)
         if symbol < 0:
             return _BROKEN
         if symbol < _END:
@@ -204,7 +218,7 @@ def _block(source, end, state, out, start, to, limit, counts, symbols, far_count
         if symbol >= _LENGTH_BASE.size:
             return _BROKEN
         extra = _bits(source, end, state, _LENGTH_EXTRA[symbol])
-        far = _symbol(source, end, state, far_counts, far_symbols)
+        far = _symbol(source, end, state, distances)
         if extra < 0 or far < 0 or far >= _DISTANCES:
             return _BROKEN
         length = _LENGTH_BASE[symbol] + extra
@@ -219,11 +233,11 @@ def _block(source, end, state, out, start, to, limit, counts, symbols, far_count
 
 @kernel
 def inflate(source, at, end, out, start, limit):
-    """Inflate source[at:end] to out[start:limit]; whether it is whole and fills that exactly."""
+    """Inflate source[at:end] to out[start:limit]; tell if it is whole and fills that exactly."""
     state = np.zeros(3, np.int64)
     lengths = np.zeros(_LITERALS + _DISTANCES + 2, np.int64)
-    counts, far_counts = np.zeros(16, np.int64), np.zeros(16, np.int64)
-    symbols, far_symbols = np.zeros(_LITERALS, np.int64), np.zeros(_DISTANCES, np.int64)
+    literal_code = _Code(np.zeros(16, np.int64), np.zeros(_LITERALS, np.int64))
+    distance_code = _Code(np.zeros(16, np.int64), np.zeros(_LITERALS, np.int64))
     state[_AT] = at
     to = np.int64(start)
     last = np.int64(0)
@@ -244,39 +258,43 @@ def inflate(source, at, end, out, start, limit):
             for k in range(_DISTANCES):
                 lengths[_LITERALS + k] = 5
         else:
-            literals, distances = _dynamic(source, end, state, lengths, counts, symbols)
+            literals, distances = _dynamic(source, end, state, lengths, literal_code)
             if literals < 0:
                 return False
-        if not _build(lengths, 0, literals, counts, symbols):
+        if not _build(lengths, 0, literals, literal_code):
             return False
-        if not _build(lengths, literals, distances, far_counts, far_symbols):
+        if not _build(lengths, literals, distances, distance_code):
             return False
-        to = _block(
-            source, end, state, out, start, to, limit, counts, symbols, far_counts, far_symbols
-        )
+        bounds = np.int64(start), np.int64(limit)
+        to = _block(source, end, state, out, bounds, to, literal_code, distance_code)
         if to < 0:
             return False
     return to == limit
 
 
 @kernel
-def fill_inflated(source, plan, p, base, rows, tables, dest, deferred, arena):
-    """Write a compressed column's values and offsets, from the places that kernels/rows/rows.py
-    noted.
+def fill_inflated(column_arrays, p, base, rows):
+    """Write a compressed column's values and offsets; return (0 or BAD_PACKED, row).
 
-    (0 or BAD_PACKED, row). Text of other sets than UTF-8 takes at most three bytes for one.
+    The first argument is the fields of ColumnArrays; the places of the values are in `deferred`.
+    `p` is the column's line in the plan, `base` its side's first field. Text of other character
+    sets than UTF-8 takes at most three bytes for one.
     """
-    values, data = dest[p, base + w.VALUES], dest[p, base + w.DATA]
-    note = dest[p, base + w.DEFERRED]
+    arrays = ColumnArrays(*column_arrays)
+    source, plan, arena = arrays.source, arrays.plan, arrays.arena
+    dest, deferred = arrays.dest, arrays.deferred
+    line, slot = p * w.PLAN_FIELDS, p * w.COLUMN_DEST + base
+    values, data = dest[slot + w.VALUES], dest[slot + w.DATA]
+    note = 2 * dest[slot + w.DEFERRED]
     most = 1
     for row in range(rows):
-        if deferred[note + row, 1] > 0:
-            size = inflated_bytes(source, deferred[note + row, 0], deferred[note + row, 1])
-            most = max(most, size)
+        if deferred[note + 2 * row + 1] > 0:
+            at, count = deferred[note + 2 * row], deferred[note + 2 * row + 1]
+            most = max(most, inflated_bytes(source, at, count))
     scratch = np.zeros(most, np.uint8)
     to = data
     for row in range(rows):
-        at, count = deferred[note + row, 0], deferred[note + row, 1]
+        at, count = deferred[note + 2 * row], deferred[note + 2 * row + 1]
         if count > 0:
             size = inflated_bytes(source, at, count)
             head = np.int64(source[at])
@@ -288,12 +306,13 @@ def fill_inflated(source, plan, p, base, rows, tables, dest, deferred, arena):
                     start += 2
                 if not inflate(source, start, at + count, scratch, 0, size):
                     return w.BAD_PACKED, row
-            if plan[p, w.CHARSET]:
-                kind, table = plan[p, w.CHARSET], plan[p, w.TABLE]
-                to = to_utf8(scratch, 0, size, kind, tables, table, arena, to)
+            kind = plan[line + w.CHARSET]
+            if kind:
+                table = plan[line + w.TABLE]
+                to = to_utf8(scratch, 0, size, kind, arrays.tables, table, arena, to)
             else:
                 copy(arena, to, scratch, 0, size)
                 to += size
         store32(arena, values + 4 * row + 4, to - data)
-    dest[p, base + w.USED] = to - data
+    dest[slot + w.USED] = to - data
     return 0, 0

@@ -1,4 +1,4 @@
-"""Which columns each row's images have, as columns of bits: for tables of which some event leaves
+"""Make bits of the columns that each row's images have: for tables of which some event leaves
 columns out (binlog_row_image MINIMAL, NOBLOB)."""
 
 from __future__ import annotations

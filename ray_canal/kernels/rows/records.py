@@ -1,4 +1,4 @@
-"""Passes over a chunk's EVENT records (binlog/chunk.py), and to others from them.
+"""Pass over a chunk's EVENT records (binlog/chunk.py), and make other records from them.
 
 Field by field, numpy would go over them a dozen times with strides.
 """
@@ -16,7 +16,7 @@ from ray_canal.kernels.rows.rows import VERSION_PARTIAL
 
 @bare
 def number_tables(events, table_index):
-    """Put other numbers in the place of row events' tables."""
+    """Replace the numbers of row events' tables."""
     for i in range(events.size):
         table = events[i]["table"]
         if table >= 0:
@@ -25,8 +25,8 @@ def number_tables(events, table_index):
 
 @bare
 def row_events(events, bodies, lines, of_table):
-    """Fill the lines of kernels/rows/rows.py for the row events among `events`. (how many there
-    are, whether any is PARTIAL_UPDATE_ROWS); `of_table` counts those of each table."""
+    """Fill the lines of kernels/rows/rows.py for the row events among `events`; return (how many,
+    True if any is PARTIAL_UPDATE_ROWS). `of_table` counts those of each table."""
     count = 0
     any_partial = False
     for i in range(events.size):
@@ -51,8 +51,8 @@ def row_events(events, bodies, lines, of_table):
 
 @bare
 def place_rows(heads, numbers, rows, row, present, events):
-    """Row events' row counts, first rows and bitmaps; `rows`, `row`, `present` are heads' columns,
-    `numbers` the events' indexes."""
+    """Fill in row events' row counts, first rows and bitmaps; `rows`, `row`, `present` are heads'
+    columns, `numbers` the events' indexes."""
     for i in range(numbers.size):
         event = events[numbers[i]]
         event["rows"] = heads[i, rows]
@@ -60,7 +60,7 @@ def place_rows(heads, numbers, rows, row, present, events):
         event["present"] = heads[i, present]
 
 
-# As in binlog/chunk.py.
+# Flags of binlog/chunk.py.
 _ROWDATA: Final = 2
 _IN_TRANSACTION: Final = 1
 _SILENT: Final = 2
@@ -69,8 +69,8 @@ _CLOSES: Final = 4
 
 @inlined
 def closes(events, i):
-    """Whether event `i` ends a transaction: its END, or a statement that stands alone; of several
-    entries that one event makes, or one GTID names, the last one."""
+    """Tell if event `i` ends a transaction: its END, or a statement that stands alone; of several
+    entries of one event or one GTID, the last one."""
     event = events[i]
     if event["kind"] == q.KIND_END:
         return True
@@ -78,15 +78,15 @@ def closes(events, i):
         return False
     if i + 1 == events.size:
         return True
-    behind = events[i + 1]
-    named = event["gtid"] >= 0 and event["gtid"] == behind["gtid"]
-    return not named and event["position"] != behind["position"]
+    following = events[i + 1]
+    named = event["gtid"] >= 0 and event["gtid"] == following["gtid"]
+    return not named and event["position"] != following["position"]
 
 
 @bare
 def place_entries(events, entries):
-    """Fill ENTRY records from EVENT records; which of them close a transaction is told here.
-    Returns whether there is anything to thin: a silent entry, or an empty transaction."""
+    """Fill ENTRY records from EVENT records, with which of them close a transaction; tell if there
+    is anything to thin: a silent entry, or an empty transaction."""
     thins = False
     for i in range(events.size):
         event, entry = events[i], entries[i]
@@ -109,8 +109,8 @@ def place_entries(events, entries):
 
 @bare
 def shown_entries(events, first, last, mask, chosen):
-    """Numbers of the entries [first, last) that are shown, into `chosen`; how many they are. `mask`
-    has an element for each entry, or none at all."""
+    """Fill `chosen` with the numbers of the entries [first, last) that are shown; return how many.
+    `mask` has an element for each entry, or none at all."""
     count = 0
     for i in range(first, last):
         if (mask.size == 0 or mask[i]) and not events[i]["flags"] & _SILENT:
@@ -121,9 +121,9 @@ def shown_entries(events, first, last, mask, chosen):
 
 @bare
 def entry_pieces(events, chosen, expansion, entry_bytes, piece_bytes, ends, binlog_bytes):
-    """Cut entries into pieces of about `piece_bytes`, if a byte of binlog becomes `expansion` and
-    an entry takes `entry_bytes` besides: where each ends in `chosen`, and its bytes of binlog. How
-    many pieces there are."""
+    """Cut entries into pieces of about `piece_bytes`, if a byte of binlog becomes `expansion` bytes
+    and an entry takes `entry_bytes` more; fill in where each ends in `chosen`, and its bytes of
+    binlog; return how many pieces."""
     count = 0
     total = length = 0
     for i in range(chosen.size):

@@ -1,4 +1,4 @@
-"""Which region of a chunk's arena each column gets."""
+"""Assign a region of a chunk's arena to each column."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _WIDTHS = _widths()
 
 @bare
 def place_tables(plan, shape, sizes, dest, at):
-    """Give the tables' columns their regions, from `at` on: in `shape` and `dest`. (Where the last
-    one ends; bytes of room for values that kernels of their own write.)
+    """Assign regions to the tables' columns, from `at` on, in `shape` and `dest`; return (where the
+    last one ends; bytes of room for values that kernels of their own write).
 
-    A side without rows gets none (and stays 0 in `dest`: nobody touches it). How long those values
-    become is known when they are written, so decode.py places them then, behind all others.
+    A side without rows gets none (and stays 0 in `dest`). How long those values
+    become is known when they are written, so decode.py places them then, after all others.
     """
     room = 0
     for table in range(shape.shape[0]):

@@ -1,4 +1,4 @@
-"""Row events in two passes: `count_rows`, here, measures them, fill.py writes their columns.
+"""Measure row events: the first of two passes; fill.py, the second one, writes their columns.
 
 A row event's body: table id, two bytes of flags, in version 2 extra data, the packed column count,
 one bitmap of present columns per image (UPDATE has two), then rows: per image a bitmap of NULLs
@@ -28,6 +28,7 @@ from ray_canal.kernels.base.memory import (
 )
 from ray_canal.kernels.rows import wire as w
 from ray_canal.kernels.rows.addresses import address_bytes
+from ray_canal.kernels.rows.arrays import MeasureArrays
 from ray_canal.kernels.rows.cells import string_length
 from ray_canal.kernels.rows.charset import utf8_bytes
 from ray_canal.kernels.rows.inflate import inflated_bytes
@@ -77,8 +78,8 @@ AHEAD_EVENTS: Final = 8
 
 @inlined
 def prefetch_event(source, at):
-    """Have an event's first bytes fetched. Where each is a row, they lie too unevenly for the
-    processor to foresee."""
+    """Fetch an event's first bytes ahead: events of one row lie too unevenly for the processor's
+    own prefetcher."""
     prefetch(source, at)
     prefetch(source, at + 64)
     prefetch(source, at + 128)
@@ -86,7 +87,7 @@ def prefetch_event(source, at):
 
 @bare
 def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):
-    """Offset of the first bitmap, or an error code."""
+    """Return the offset of the first bitmap, or an error code."""
     at += id_bytes + 2
     if version >= 2:
         if end - at < 2:
@@ -112,6 +113,7 @@ def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):
 
 @bare
 def _present_columns(source, bitmap, columns):
+    """Count the columns of a bitmap of present ones; 0 if there is no bitmap."""
     count = 0
     if bitmap >= 0:
         for c in range(columns):
@@ -121,7 +123,7 @@ def _present_columns(source, bitmap, columns):
 
 @bare
 def _packed_bytes(source, at, count, read, charset):
-    """Most bytes that a value of the rarer types takes, or BAD_PACKED."""
+    """Return the most bytes that a value of the rarer types takes, or BAD_PACKED."""
     if read == w.READ_VECTOR:
         return w.BAD_PACKED if count & 3 else count
     if read == w.READ_INFLATED:
@@ -132,7 +134,7 @@ def _packed_bytes(source, at, count, read, charset):
 
 @bare
 def partial_bits(source, at, end, json_columns):
-    """(offset of the bitmap of JSON diffs, -1: none; offset behind the options or TRUNCATED)."""
+    """Return (offset of the bitmap of JSON diffs or -1, offset after the options or TRUNCATED)."""
     if at >= end:
         return -1, w.TRUNCATED
     options = np.int64(source[at])
@@ -151,6 +153,7 @@ def partial_bits(source, at, end, json_columns):
 
 @bare
 def json_columns_of(plan, first, columns):
+    """Count a table's JSON columns."""
     count = 0
     for p in range(first, first + columns):
         count += word(plan, p * w.PLAN_FIELDS + w.WIRE) == w.READ_JSON
@@ -158,9 +161,10 @@ def json_columns_of(plan, first, columns):
 
 
 @inlined
-def _measure_string(source, at, end, p, plan, tables, sizes, side, json_factor):
-    """Offset behind a value whose length stands before it, or an error code; adds its bytes to
-    `sizes`."""
+def _measure_string(arrays, at, end, p, side):
+    """Add the bytes of a value with a length before it to `sizes`; return the offset after it, or
+    an error code."""
+    source, plan, sizes = arrays.source, arrays.plan, arrays.sizes
     line = p * w.PLAN_FIELDS
     size = word(plan, line + w.SIZE)
     if end - at < -size:
@@ -177,9 +181,9 @@ def _measure_string(source, at, end, p, plan, tables, sizes, side, json_factor):
         taken = max(count, word(plan, line + w.PRECISION))
     elif read == w.READ_TRANSCODED:
         kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
-        taken = utf8_bytes(source, at, at + count, kind, tables, table)
+        taken = utf8_bytes(source, at, at + count, kind, arrays.tables, table)
     elif read == w.READ_JSON:
-        taken = count * json_factor + _JSON_SLACK_BYTES
+        taken = count * arrays.json_factor + _JSON_SLACK_BYTES
     else:
         taken = _packed_bytes(source, at, count, read, word(plan, line + w.CHARSET))
         if taken < 0:
@@ -190,52 +194,46 @@ def _measure_string(source, at, end, p, plan, tables, sizes, side, json_factor):
 
 @inlined
 def has_whole_words(source, nulls, present, columns):
-    """Whether an image has all columns, and the bits of its NULLs can be loaded by the word."""
+    """Tell if an image has all columns, and the bits of its NULLs can be loaded by the word."""
     return present == columns and nulls + (columns >> 3) + 8 <= source.size
 
 
 @inlined
-def _measure_whole(
-    source, nulls, end, columns, first, plan, tables, sizes, side, json_factor
-):
-    """As `_measure_image`, of an image that `has_whole_words`: from string to string."""
+def _measure_whole(arrays, nulls, end, first, columns, side):
+    """Do as `_measure_image` for an image that `has_whole_words`, from string to string."""
     at = nulls + ((columns + 7) >> 3)
     c = np.int64(0)
     while c < columns:
-        is_null = load64(source, nulls + (c >> 3)) >> (c & 7)
+        is_null = load64(arrays.source, nulls + (c >> 3)) >> (c & 7)
         line = (first + c) * w.PLAN_FIELDS
-        run = word(plan, line + w.RUN)
+        run = word(arrays.plan, line + w.RUN)
         if run == 0:
             if not is_null & 1:
-                at = _measure_string(
-                    source, at, end, first + c, plan, tables, sizes, side, json_factor
-                )
+                at = _measure_string(arrays, at, end, first + c, side)
                 if at < 0:
                     return at
             c += 1
             continue
-        at += word(plan, line + w.RUN_BYTES)
+        at += word(arrays.plan, line + w.RUN_BYTES)
         left = is_null & ((1 << run) - 1)
         while left:
             k, left = next_bit(left)
-            at -= word(plan, line + k * w.PLAN_FIELDS + w.SIZE)
+            at -= word(arrays.plan, line + k * w.PLAN_FIELDS + w.SIZE)
         c += run
     return at if at <= end else w.TRUNCATED
 
 
 @inlined
-def _measure_image(
-    source, at, end, bitmap, present, columns, first, plan, tables, sizes, side, json_factor
-):
-    """Offset behind one image, or an error code; adds its texts' bytes to `sizes`."""
+def _measure_image(arrays, at, end, bitmap, present, first, columns, side):
+    """Add the bytes of an image's strings to `sizes`; return the offset after the image, or an
+    error code."""
+    source, plan = arrays.source, arrays.plan
     nulls = at
     at += (present + 7) >> 3
     if at > end:
         return w.TRUNCATED
     if has_whole_words(source, nulls, present, columns):
-        return _measure_whole(
-            source, nulls, end, columns, first, plan, tables, sizes, side, json_factor
-        )
+        return _measure_whole(arrays, nulls, end, first, columns, side)
     k = 0
     for c in range(columns):
         if present != columns and not load8(source, bitmap + (c >> 3)) >> (c & 7) & 1:
@@ -246,21 +244,19 @@ def _measure_image(
         line = p * w.PLAN_FIELDS
         size = word(plan, line + w.SIZE)
         if size >= 0:
-            at += size & (null - 1)  # without a branch: which values are NULL, nobody foresees
+            at += size & (null - 1)  # no branch: the processor cannot predict NULLs
             continue
         if null:
             continue
-        at = _measure_string(source, at, end, p, plan, tables, sizes, side, json_factor)
+        at = _measure_string(arrays, at, end, p, side)
         if at < 0:
             return at
     return at if at <= end else w.TRUNCATED
 
 
 @inlined
-def _measure_rows(
-    source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor, json_columns
-):
-    """(offset behind the event's last row or TRUNCATED, number of rows)."""
+def _measure_rows(arrays, at, end, i, heads, first, columns, json_columns):
+    """Return (offset after the event's last row or an error code, number of rows)."""
     empty = heads[i, BEFORE_COLUMNS] + heads[i, AFTER_COLUMNS] == 0
     rows = 0
     while at < end or (empty and rows == 0):
@@ -268,13 +264,11 @@ def _measure_rows(
             bitmap = heads[i, BEFORE + side]
             if bitmap >= 0:
                 if json_columns >= 0 and side == 1:
-                    _, at = partial_bits(source, at, end, json_columns)
+                    _, at = partial_bits(arrays.source, at, end, json_columns)
                     if at < 0:
                         return at, rows
-                at = _measure_image(
-                    source, at, end, bitmap, heads[i, BEFORE_COLUMNS + side], columns, first,
-                    plan, tables, sizes, side, json_factor,
-                )  # fmt: skip
+                present = heads[i, BEFORE_COLUMNS + side]
+                at = _measure_image(arrays, at, end, bitmap, present, first, columns, side)
                 if at < 0:
                     return at, rows
         rows += 1
@@ -282,22 +276,21 @@ def _measure_rows(
 
 
 @bare
-def _measure_partial_rows(
-    source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor
-):
-    """Of PARTIAL_UPDATE_ROWS; apart, so that the other events' loop is not longer for it."""
-    return _measure_rows(
-        source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor,
-        json_columns_of(plan, first, columns),
-    )  # fmt: skip
+def _measure_partial_rows(arrays, at, end, i, heads, first, columns):
+    """Do as `_measure_rows` for PARTIAL_UPDATE_ROWS; apart, so that other events' loop is short."""
+    json_columns = json_columns_of(arrays.plan, first, columns)
+    return _measure_rows(arrays, at, end, i, heads, first, columns, json_columns)
 
 
 @bare
-def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json_factor):
-    """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`.
+def count_rows(measure_arrays, events, id_bytes, shape, heads):
+    """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`; return (0
+    or an error code, index in `events`).
 
-    (0 or an error code, index in `events`).
+    The first argument is the fields of MeasureArrays; `id_bytes` is the length of a table id.
     """
+    arrays = MeasureArrays(*measure_arrays)
+    source = arrays.source
     for i in range(events.shape[0]):
         if i + AHEAD_EVENTS < events.shape[0]:
             prefetch_event(source, events[i + AHEAD_EVENTS, E_START])
@@ -325,14 +318,9 @@ def count_rows(source, events, id_bytes, shape, plan, tables, heads, sizes, json
         if before_columns + after_columns == 0 and at < end:
             return w.NO_PROGRESS, i
         if events[i, E_VERSION] == VERSION_PARTIAL:
-            at, rows = _measure_partial_rows(
-                source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor
-            )
+            at, rows = _measure_partial_rows(arrays, at, end, i, heads, first, columns)
         else:
-            at, rows = _measure_rows(
-                source, at, end, i, heads, columns, first, plan, tables, sizes, json_factor,
-                _NO_OPTIONS,
-            )  # fmt: skip
+            at, rows = _measure_rows(arrays, at, end, i, heads, first, columns, _NO_OPTIONS)
         if at < 0:
             return at, i
         heads[i, ROWS] = rows

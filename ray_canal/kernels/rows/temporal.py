@@ -1,12 +1,12 @@
-"""Dates and times of row images into the slots of kernels/base/codes.py.
+"""Convert dates and times of row images to the slots of kernels/base/codes.py.
 
 New formats (MySQL 5.6): DATETIME is 40 bits big-endian (sign, year * 13 + month, day, hour, minute,
 second) and a big-endian fraction of (digits + 1) // 2 bytes; TIMESTAMP four big-endian bytes of
 seconds and the same fraction; TIME three big-endian bytes (sign, unused, hour, minute, second) with
-the fraction behind, the whole being one number offset by its sign bit. Old formats are decimal
+the fraction after it, the whole being one number offset by its sign bit. Old formats are decimal
 digits in little-endian integers; MariaDB's old formats with a fraction (5.3) are one big-endian
 count of the fraction's units: DATETIME in months and days of 13 and 32, TIME from a zero point of
-839 hours; TIMESTAMP has the count of units behind its seconds.
+839 hours; TIMESTAMP has the count of units after its seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIME_ZERO_SECONDS = 3_020_400
 
 
 def hires_bytes(read: int, digits: int) -> int:
-    """Bytes of a MariaDB 5.3 value with `digits` (1 … 6) of fraction."""
+    """Return the bytes of a MariaDB 5.3 value with `digits` (1 … 6) of fraction."""
     if read == w.READ_TIMESTAMP_HIRES:
         return 4 + int(_HIRES_FRACTION_BYTES[digits])
     table = _HIRES_TIME_BYTES if read == w.READ_TIME_HIRES else _HIRES_DATETIME_BYTES
@@ -47,7 +47,7 @@ def _is_leap(year):
 
 @bare
 def is_regular(date):
-    """Whether year << 9 | month << 5 | day is a day of the (proleptic Gregorian) calendar."""
+    """Tell if year << 9 | month << 5 | day is a day of the (proleptic Gregorian) calendar."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
     if year < 1 or year > _YEAR_MAX or month < 1 or month > 12 or day < 1:
         return False
@@ -59,7 +59,7 @@ def is_regular(date):
 
 @bare
 def days_of(date):
-    """Days since 1970-01-01 of a regular date."""
+    """Return the days since 1970-01-01 of a regular date."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
     years = year if month > 2 else year - 1  # whose leap days are over
     centuries = years * 5243 >> 19  # a hundredth, exact below 43,000
@@ -69,7 +69,7 @@ def days_of(date):
 
 @bare
 def date_slot(date):
-    """(DATE slot, whether it is valid)."""
+    """Return (DATE slot, True if it is valid)."""
     if is_regular(date):
         return days_of(date), True
     return IRREGULAR32 + date, False
@@ -77,7 +77,7 @@ def date_slot(date):
 
 @bare
 def moment_slot(date, hour, minute, second, micros):
-    """(DATETIME slot, whether it is valid)."""
+    """Return (DATETIME slot, True if it is valid)."""
     if is_regular(date) and hour < 24 and minute < 60 and second < 60 and micros < _SECOND_US:
         seconds = (hour * 60 + minute) * 60 + second
         return days_of(date) * _DAY_US + seconds * _SECOND_US + micros, True
@@ -92,7 +92,7 @@ def _fraction(source, at, count):
 
 @bare
 def datetime_new(source, at, fraction_bytes):
-    """(slot, 1 valid, 0 irregular, -1 no datetime at all)."""
+    """Return (slot, 1 if valid, 0 if irregular, -1 if no datetime at all)."""
     packed = load_be(source, at, 5) - (1 << 39)
     micros = _fraction(source, at + 5, fraction_bytes)
     if packed < 0 or micros >= _SECOND_US:
@@ -105,7 +105,7 @@ def datetime_new(source, at, fraction_bytes):
 
 @bare
 def datetime_old(number):
-    """From YYYYMMDDhhmmss; results as above."""
+    """Return the slot of YYYYMMDDhhmmss, as `datetime_new` does."""
     if number < 0 or number > 99_999_999_999_999:
         return np.int64(0), -1
     day_part, time_part = number // 1_000_000, number % 1_000_000
@@ -119,7 +119,8 @@ def datetime_old(number):
 
 @bare
 def timestamp_slot(seconds, micros):
-    """Results as above; second 0 is MySQL's zero timestamp."""
+    """Return the slot of a second and microseconds, as `datetime_new` does; second 0 is MySQL's
+    zero timestamp."""
     if micros >= _SECOND_US:
         return np.int64(0), -1
     if seconds == 0:
@@ -134,7 +135,7 @@ def timestamp_new(source, at, fraction_bytes):
 
 @bare
 def time_new(source, at, fraction_bytes):
-    """(microseconds, 1 or -1)."""
+    """Return (microseconds, 1 or -1)."""
     bits = 24 + 8 * fraction_bytes
     number = load_be(source, at, 3 + fraction_bytes) - (1 << (bits - 1))
     magnitude = abs(number)
@@ -151,7 +152,7 @@ def time_new(source, at, fraction_bytes):
 
 @bare
 def time_old(number):
-    """From ±hhhmmss."""
+    """Return (microseconds, 1 or -1) of ±hhhmmss."""
     magnitude = abs(number)
     minute, second = magnitude // 100 % 100, magnitude % 100
     if minute > 59 or second > 59:
@@ -162,7 +163,7 @@ def time_old(number):
 
 @bare
 def hires(source, at, read, digits):
-    """A MariaDB 5.3 value with a fraction; results as above."""
+    """Return the slot of a MariaDB 5.3 value with a fraction, as `datetime_new` does."""
     unit = _UNIT_US[digits]
     if read == w.READ_TIMESTAMP_HIRES:
         micros = load_be(source, at + 4, _HIRES_FRACTION_BYTES[digits]) * unit

@@ -1,4 +1,4 @@
-"""Whether any filled column of text is broken UTF-8 (binlog/text_check.py says what for)."""
+"""Check if any filled column of text is broken UTF-8 (binlog/text_check.py says what for)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ray_canal.kernels.rows import wire as w
 
 @inlined
 def is_copied_text(read, code, charset):
-    """Whether a column of a plan is text that is taken over as it is."""
+    """Tell if a column of a plan is text that is copied as it is."""
     return code == codes.TEXT and charset == 0 and (read == w.READ_COPY or read == w.READ_INFLATED)
 
 
 @bare
 def has_broken_column(plan, shape, dest, arena):
-    """Whether any has a value that is not UTF-8."""
+    """Tell if any column has a value that is not UTF-8."""
     for table in range(shape.shape[0]):
         first, rows = shape[table, r.S_FIRST], shape[table, r.S_ROWS]
         for line in range(first, first + shape[table, r.S_COLUMNS]):

@@ -1,5 +1,4 @@
-"""How a column's bytes stand in a row image, and the columns of a plan (binlog/plan.py makes
-plans).
+"""How a column is written in a row image, and the fields of a plan (binlog/plan.py makes plans).
 
 A plan is an int64 array of PLAN_FIELDS numbers per column, tables one after the other.
 """

@@ -1,4 +1,4 @@
-"""ALTER TABLE as read: what its actions ask for.
+"""Read ALTER TABLE: its actions.
 
 altered.py makes the table of it. An action that is not known raises DdlNotApplied; those that leave
 columns alone are listed.
@@ -44,7 +44,7 @@ _KEY_WORDS = ("INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "PERIOD")
 
 @dataclass(slots=True)
 class Alteration:
-    """What the actions of one ALTER TABLE ask for. Column names are keys in lower case."""
+    """Actions of one ALTER TABLE. Column names are keys in lower case."""
 
     table: tuple[str, str]
     dropped: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class Alteration:
 
 
 def read_alter(words: Words, session: Session) -> Alteration:
-    """The actions behind ALTER TABLE (those words taken). Raises DdlNotApplied."""
+    """Read the actions after ALTER TABLE (those words taken). Raises DdlNotApplied."""
     words.take("IF", "EXISTS")
     found = Alteration(words.name(session.schema))
     actions = parts(words.rest())

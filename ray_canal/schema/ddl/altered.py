@@ -1,4 +1,4 @@
-"""ALTER TABLE applied: what its actions make of a table's columns.
+"""Apply ALTER TABLE: its actions on a table's columns.
 
 Columns are put together in the server's order: the old ones in place (dropped ones left out,
 changed ones exchanged), then new and moved ones, in the statement's order, at the end, FIRST, or
@@ -121,7 +121,8 @@ def _put_together(
 def _without_changed_adds(
     change: Alteration, known: set[str]
 ) -> list[tuple[str, Definition]]:
-    """What is placed. MariaDB lets a statement change a column that it adds: then that counts."""
+    """Return the placed columns, without those that the statement also changes: MariaDB lets a
+    statement change a column that it adds, and the change counts."""
     found: list[tuple[str, Definition]] = []
     for name, definition in change.placed:
         added = [at for at, (n, d) in enumerate(found) if not n and d.name.lower() == name]
@@ -151,7 +152,7 @@ def _changed(
 def _place_all(
     result: list[ColumnMeta], waiting: list[tuple[ColumnMeta, Definition]]
 ) -> None:
-    """Place columns in turn; one behind a column that is itself to be placed yet waits for it."""
+    """Place columns in turn; one after a column that is itself still to be placed waits for it."""
     waits = 0
     while waiting:
         column, definition = waiting.pop(0)

@@ -1,4 +1,4 @@
-"""Applying DDL to what is known of tables and databases.
+"""Apply DDL to known tables and databases.
 
 One statement in, the tables that it leaves changed out; nothing is changed half. What cannot be
 applied makes its tables `unknown`, with the reason, so that nobody decodes rows with a guess.
@@ -32,7 +32,7 @@ _WHOSE_LETTERS = (
 
 
 class Known(Protocol):
-    """What a statement may ask for: the state just before it."""
+    """State just before a statement, as far as the statement may need it."""
 
     @property
     def names(self) -> Names: ...
@@ -53,7 +53,7 @@ class Known(Protocol):
 
 
 class Effects:
-    """What a statement changes: tables (None: gone) and databases' default character sets."""
+    """Changes by a statement: tables (None: gone) and databases' default character sets."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -103,8 +103,8 @@ class Effects:
         self.charsets[schema] = charset
 
     def doubt(self) -> None:
-        """Where it is not known how the server compares names: what the statement may mean beside
-        what it says is not known any more."""
+        """Mark tables as unknown that the statement may also mean, if it is unknown how the server
+        compares names."""
         if self._names.setting is not None:
             return
         for schema in self._missing_schemas:
@@ -120,7 +120,7 @@ class Effects:
 
 
 def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
-    """What a statement makes of tables. Never raises for what it cannot read."""
+    """Return a statement's changes of tables. Never raises for a statement that it cannot read."""
     effects = Effects(known)
     words = statement(sql, session.dialect)
     verb = words.peek()
@@ -131,7 +131,7 @@ def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
 
 
 def is_ddl(sql: str) -> bool:
-    """Whether a statement may change a table or a database, by its first word."""
+    """Tell if a statement may change a table or a database, by its first word."""
     return statement(sql).peek() in _VERBS
 
 
@@ -181,7 +181,7 @@ def _create_name(words: Words, session: Session) -> Name | None:
 
 
 def _create_index(words: Words, session: Session, effects: Effects) -> None:
-    """Matters for what a unique key of MariaDB's hides."""
+    """Note a new key, for the column that a unique key of MariaDB may hide."""
     words.skip()
     replaces = words.take("OR", "REPLACE")
     kind = words.take_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")

@@ -1,4 +1,4 @@
-"""Events left out by their kind, before rows are decoded (Canal: filter.query.*, filter.dml.*).
+"""Leave out events by their kind, before rows are decoded (Canal: filter.query.*, filter.dml.*).
 
 They stay in the log as silent ones, so that cursors and executed GTIDs move over them, and a
 change of the filter does not shift what a cursor counts.

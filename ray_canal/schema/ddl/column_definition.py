@@ -1,4 +1,4 @@
-"""One column's definition in CREATE TABLE and ALTER TABLE: name, type, attributes, place.
+"""Read one column's definition in CREATE TABLE and ALTER TABLE: name, type, attributes, place.
 
 Attributes that say nothing about a column's values (defaults, comments, checks, storage) are
 stepped over.

@@ -1,4 +1,4 @@
-"""A column's declared type: its words, as statements and catalogs have them, and what they mean.
+"""Read a column's declared type: its words, as in statements and catalogs, and their meaning.
 
 `mysql_type` keeps the declared text the way Canal prints it: lower case, no blanks inside
 parentheses (`bool`, `integer(11)`, `enum('a','b')`), `zerofill` with `unsigned` before it, a float
@@ -194,13 +194,13 @@ def _charset(word: str, charset: str) -> str:
 
 
 def is_text(column: ColumnMeta) -> bool:
-    """Whether a change of the table's character set concerns the column."""
+    """Tell if a change of the table's character set concerns the column."""
     return column.type_code in _TEXT_CODES and column.charset != "binary"
 
 
 def blob_size(column: ColumnMeta) -> str:
-    """`tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is a
-    tinytext where 20 characters fit into 255 bytes."""
+    """Return `tiny`, empty, `medium` or `long`: which blob or text a BLOB column is. `text(20)` is
+    a tinytext where 20 characters fit into 255 bytes."""
     word = column.mysql_type.lower()
     word = _words().synonyms.get(word, word)
     for size in ("tiny", "medium", "long"):

@@ -1,4 +1,4 @@
-"""CREATE TABLE: of statements in the log, of `SHOW CREATE TABLE`, of mysqldump --no-data.
+"""Read CREATE TABLE: statements in the log, `SHOW CREATE TABLE`, mysqldump --no-data.
 
 The grammar is read here, not by sqlglot: of the golden files' table DDL its MySQL parser (version
 30) turns one statement in five into an opaque command or refuses it (CONVERT TO, RENAME TABLE,
@@ -74,14 +74,14 @@ class Create:
 
 
 def period_columns() -> list[ColumnMeta]:
-    """What MariaDB's WITH SYSTEM VERSIONING adds behind the columns of a table."""
+    """Return the columns that MariaDB's WITH SYSTEM VERSIONING adds after those of a table."""
     return [
         column_meta(name, "timestamp(6)", nullable=False, visible=False) for name in _HIDDEN_PERIOD
     ]
 
 
 def is_sequence(state: TableState) -> bool:
-    """Whether a table is a sequence, by its columns."""
+    """Tell if a table is a sequence, by its columns."""
     return [column.name for column in state.columns] == [name for name, _ in _SEQUENCE]
 
 
@@ -130,7 +130,7 @@ def _sequence(words: Words) -> Iterator[Definition]:
 
 
 def split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
-    """What is inside of the parenthesis at the start, and what follows it."""
+    """Return the inside of the parenthesis at the start, and the rest after it."""
     depth = 0
     for at, token in enumerate(found):
         if token.kind == "other":
@@ -174,7 +174,7 @@ def key_of(part: list[Token], dialect: Dialect) -> list[KeyState]:
 
 
 def key_of_column(definition: Definition, dialect: Dialect) -> list[KeyState]:
-    """As `key_of`, of a column's definition."""
+    """Do as `key_of` for a column's definition."""
     if not definition.unique or dialect.mariadb is False:
         return []
     return [KeyState("", (definition.name,), (0,), True)]
@@ -209,7 +209,7 @@ def _with_options(create: Create, behind: list[Token]) -> Create:
 
 
 def is_key_part(part: list[Token]) -> bool:
-    """Whether one part of a table's definition is a key, a constraint or a period."""
+    """Tell if one part of a table's definition is a key, a constraint or a period."""
     words = Words(part)
     first = words.peek()
     if first == "PERIOD":

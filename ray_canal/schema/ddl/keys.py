@@ -30,7 +30,7 @@ _FOREIGN = "FOREIGN"  # in place of an algorithm: a foreign key, which may need 
 
 
 def read_key(part: list[Token]) -> KeyState | None:
-    """A key in a table's definition or behind ADD; None: a primary key, a check, a period.
+    """Read a key in a table's definition or after ADD; None: a primary key, a check, a period.
 
     A foreign key counts as the key that it needs. The name is empty where none is given.
     """
@@ -51,7 +51,7 @@ def read_key(part: list[Token]) -> KeyState | None:
 
 
 def if_not_exists(part: list[Token]) -> bool:
-    """Whether a key is only added if there is none of its name."""
+    """Tell if a key is only added if there is none of its name."""
     heads = [token.text.upper() for token in part[:8] if token.kind == "word"]
     return any(heads[at : at + 3] == ["IF", "NOT", "EXISTS"] for at in range(len(heads)))
 
@@ -75,7 +75,7 @@ def read_parts(words: Words, name: str, unique: bool) -> KeyState:
 
 
 def _inside(words: Words) -> list[Token]:
-    """What is in the parenthesis that comes next; its end is stepped over."""
+    """Return the inside of the parenthesis that comes next; its end is stepped over."""
     found: list[Token] = []
     depth = 0
     while not words.done:
@@ -92,7 +92,7 @@ def _inside(words: Words) -> list[Token]:
 
 
 def named(keys: Iterable[KeyState], new: Iterable[KeyState]) -> tuple[KeyState, ...]:
-    """Keys, and new ones behind them with the names that the server gives."""
+    """Return keys, and after them new ones with the names that the server gives."""
     found = list(keys)
     added = list(new)
     for key in added:

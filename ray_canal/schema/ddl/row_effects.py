@@ -1,4 +1,5 @@
-"""What statements do to rows without a row event: TRUNCATE, DROP, RENAME, statement-format DML.
+"""Note what statements do to rows without a row event: TRUNCATE, DROP, RENAME, statement-format
+DML.
 
 Read as words, with the eyes of the server that ran the statement. Reading never fails; what it
 cannot tell apart counts as a statement that may have changed rows of any table.
@@ -26,8 +27,8 @@ _MOVES_ROWS = ("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 
 
 class RowEffects:
-    """Reads one source's statements, in any order. It remembers temporary tables: what happens to
-    them concerns nobody."""
+    """Effects of one source's statements, in any order. Temporary tables are remembered, as their
+    changes are left out."""
 
     def __init__(self) -> None:
         self._temporary: OrderedDict[tuple[int, Name | None], None] = OrderedDict()
@@ -35,7 +36,8 @@ class RowEffects:
     def of(
         self, event: QueryEvent, session: Session, tables_of: Callable[[str], Sequence[Name]]
     ) -> list[TableEffect]:
-        """What a statement does to rows. `tables_of`: the tables of a database just before it."""
+        """Return what a statement does to rows. `tables_of`: the tables of a database just before
+        it."""
         if event.is_annotation:
             return []
         words = statement(event.sql, session.dialect)
@@ -146,7 +148,8 @@ def _rename(words: Words, schema: str) -> list[TableEffect]:
 
 
 def _alter(words: Words, schema: str) -> list[TableEffect]:
-    """Its new name, and partitions or tablespaces that come or go with their rows."""
+    """Return effects of ALTER TABLE: a new name, and partitions or tablespaces that come or go with
+    their rows."""
     words.skip()
     words.take("ONLINE")
     words.take("IGNORE")
@@ -181,7 +184,7 @@ def _partition(words: Words, name: Name, schema: str) -> list[TableEffect]:
 
 
 def _has_query(words: Words) -> bool:
-    """Whether a CREATE TABLE is filled by the statement itself."""
+    """Tell if a CREATE TABLE is filled by the statement itself."""
     depth = 0
     while not words.done:
         word = words.peek()

@@ -1,5 +1,4 @@
-"""What a QUERY event's statement is, in Canal's terms: its EventType and the tables that it
-concerns.
+"""Classify a QUERY event's statement in Canal's terms: its EventType and its tables.
 
 The statement (of SET STATEMENT … FOR: what follows) is read as words, not as a tree: classification
 must never fail, on any server's syntax. Every statement becomes a record. Statements of which Canal
@@ -136,7 +135,7 @@ def _statement(words: Words, event: QueryEvent) -> QueryRecord:
 
 
 def _changed_table(words: Words, schema: str) -> tuple[str, str]:
-    """(schema, table) that an INSERT, REPLACE, UPDATE or DELETE names first."""
+    """Return (schema, table) that an INSERT, REPLACE, UPDATE or DELETE names first."""
     words.skip()
     for noise in ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "FROM"):
         words.take(noise)
@@ -153,7 +152,8 @@ def _loaded_table(words: Words, schema: str) -> tuple[str, str]:
 
 
 def _is_silent(words: Words) -> bool:
-    """Whether it changes neither tables nor rows: views, routines, users, privileges, upkeep."""
+    """Tell if a statement changes neither tables nor rows: views, routines, users, privileges,
+    upkeep."""
     verb = words.peek()
     if verb in _SILENT_VERBS or (verb == "XA" and words.peek(1) == "PREPARE"):
         return True
@@ -181,7 +181,7 @@ def _database_ddl(words: Words) -> str | None:
 
 
 def _table_ddl(words: Words, schema: str) -> _Ddl | None:
-    """(EventType, tables) of a statement that changes tables, else None."""
+    """Return (EventType, tables) of a statement that changes tables, else None."""
     verb = words.peek()
     words.skip()
     if verb == "CREATE":

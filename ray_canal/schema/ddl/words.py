@@ -1,4 +1,4 @@
-"""A statement as words, read from left to right: what classifying it and applying it need.
+"""Split a statement into words, read from left to right to classify and to apply it.
 
 Reading words never fails, on any server's syntax: what is not known is a token of one character,
 and a quotation that never ends goes on to the end. It is lazy, as a statement may have megabytes of
@@ -24,14 +24,15 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one session of one server reads SQL. `version` is 80036 for 8.0.36; 0: not known."""
+    """Rules by which one session of one server reads SQL. `version` is 80036 for 8.0.36; 0:
+    unknown."""
 
     mariadb: bool | None = None
     version: int = 0
     sql_mode: int = 0
 
     def runs(self, for_mariadb: bool, version: int) -> bool:
-        """Whether what is in /*!VERSION … */ (`for_mariadb`: /*M!VERSION … */) is executed."""
+        """Tell if the inside of /*!VERSION … */ (`for_mariadb`: /*M!VERSION … */) is executed."""
         if for_mariadb and self.mariadb is False:
             return False
         if self.mariadb and not for_mariadb and version in _MARIADB_IGNORES:
@@ -41,15 +42,15 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind` is word, back, single, double (the quote around it) or other; `text` is what stands
-    between the quotes, escapes included."""
+    """A word: `kind` is word, back, single, double (the quote around it) or other; `text` is the
+    inside of the quotes, escapes included."""
 
     kind: str
     text: str
 
     @property
     def raw(self) -> str:
-        """As it stands in the statement."""
+        """The token as in the statement."""
         quote = _QUOTES.get(self.kind, "")
         return f"{quote}{self.text}{quote}"
 
@@ -119,13 +120,13 @@ class Words:
         self._ahead: list[Token] = []
 
     def token(self, ahead: int = 0) -> Token:
-        """A token; its kind is empty behind the end."""
+        """Return a token; its kind is empty after the end."""
         while len(self._ahead) <= ahead:
             self._ahead.append(next(self._tokens, _END))
         return self._ahead[ahead]
 
     def peek(self, ahead: int = 0) -> str:
-        """A token in upper case, as a keyword or punctuation; empty behind the end."""
+        """Return a token in upper case, as a keyword or punctuation; empty after the end."""
         token = self.token(ahead)
         return f"{_QUOTES[token.kind]}{token.text}" if token.kind in _QUOTES else token.text.upper()
 
@@ -162,7 +163,7 @@ class Words:
         return found
 
     def name(self, schema: str) -> tuple[str, str]:
-        """(schema, table) of the name that comes next; `schema` where it is not qualified."""
+        """Take the (schema, table) of the name that comes next; `schema` if it is not qualified."""
         first = self.identifier()
         if self.take("."):
             return first, self.identifier()
@@ -179,7 +180,7 @@ class Words:
 
 
 def statement(sql: str, dialect: Dialect | None = None) -> Words:
-    """The words of a statement, behind MariaDB's SET STATEMENT … FOR, which its log has."""
+    """Return the words of a statement, after MariaDB's SET STATEMENT … FOR, which its log has."""
     words = Words(sql, dialect)
     if words.take("SET", "STATEMENT"):
         while not words.done and not words.take("FOR"):

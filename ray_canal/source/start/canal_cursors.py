@@ -75,7 +75,7 @@ def _uuid_at(source: SourceConfig) -> str:
 
 
 def _at_its_place(source: SourceConfig, cursor: LogPosition, server_uuid: str) -> LogPosition:
-    """Raises ConfigError: it is not in this server's log."""
+    """Return the cursor at its place. Raises ConfigError: it is not in this server's log."""
     with _log_of(source) as log:
         gtid = cursor.position.gtid
         lacking = unknown_gtids(gtid, log.known_gtids()) if gtid else ""

@@ -1,4 +1,4 @@
-"""Which of several servers to read from. Pure over functions that ask and open.
+"""Choose which of several servers to read. Pure over functions that ask and open.
 
 The servers are tried in this order: the one that the cursors belong to, if it is well, as nothing
 moves then; else the master and the standbys as they are configured. A server that cannot be used

@@ -1,15 +1,14 @@
-"""Where reading starts: Canal's order of decisions, over a log that can be searched. No I/O here.
+"""Decide where reading starts, in Canal's order, over a log that can be searched. No I/O here.
 
-1. Cursors of the server that we are at: each where it is, once it is clear that the server's log is
-   still the one that it was written for (own_log.py); else `source.on_reset` decides.
-2. Cursors of another server (a standby, or a new server behind the address), in this order: by the
-   GTID sets that they have executed; behind the very transaction that they ended with, found by its
-   commit time in microseconds; behind the transactions that they ended with, found by what these
-   hold; `fallback_s` before the time of their last event, which repeats what was delivered in
-   between.
-3. No cursor: what `source.start` says. A position inside a transaction goes back to its beginning.
+1. Cursors of the server that is read: each at its own place, once it is clear that the server's log
+   is still the one that it was written for (own_log.py); else `source.on_reset` decides.
+2. Cursors of another server (a standby, or a new server at the address), in this order: by the GTID
+   sets that they have executed; after the transaction that they ended with, found by its commit
+   time in microseconds; after the transactions that they ended with, found by their content;
+   `fallback_s` before the time of their last event, which repeats what was delivered in between.
+3. No cursor: `source.start`. A position inside a transaction goes back to its beginning.
 
-What is needed and has been purged is `source.on_purged`'s to decide.
+`source.on_purged` decides where what is needed has been purged.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import replace
 from ray_canal.config import SourceConfig
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
-    LostRange,
     PositionNotFound,
     PositionPurged,
     SourceError,
@@ -29,7 +27,6 @@ from ray_canal.errors import (
 )
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import (
-    BINLOG_START,
     EntryPosition,
     LogPosition,
     journal_key,
@@ -45,6 +42,7 @@ from ray_canal.source.gtid_sets import (
 )
 from ray_canal.source.horizon import describe_lost
 from ray_canal.source.start.asked_once import AskedOnce
+from ray_canal.source.start.known_log import KnownLog
 from ray_canal.source.start.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.source.start.own_log import (
     acked_gtids,
@@ -68,7 +66,8 @@ def decide(
     delivered: str = "",
     options: StartOptions = ALL_CURSORS,
 ) -> Start:
-    """The start in this log. `delivered`: GTIDs that subscribers were given, beyond their cursors.
+    """Return the start in this log. `delivered`: GTIDs that subscribers were given after their
+    cursors.
 
     Raises PositionPurged (on_purged = "fail"), PositionNotFound, TransactionsMissing, ConfigError,
     SourceError and DecodeError kinds.
@@ -78,7 +77,8 @@ def decide(
         return decision.without_cursors(options)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
-        decision.refuse_behind([acked_gtids(cursor.position) for cursor in moved] + [delivered])
+        acked = [acked_gtids(cursor.position) for cursor in moved]
+        decision.known.refuse_behind([*acked, delivered])
     found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
     failures = tuple(place if isinstance(place, SourceError) else None for place in found)
     places = [None if isinstance(place, SourceError) else place for place in found]
@@ -92,14 +92,14 @@ def decide(
     lowest = lowest_of(served, files)
     by_gtid = bool(moved) and all(place.gtid for place in served)
     if by_gtid:
-        # What every subscriber has, and nothing else, may be left out.
+        # Only what every subscriber has may be left out.
         everywhere = common([place.gtid for place in served])
         by_gtid = is_mysql_set(everywhere) or decision.is_ahead(everywhere, lowest)
         lowest = replace(lowest, gtid=everywhere) if by_gtid else lowest
     if not decision.can_begin_at(lowest):
-        # The cursors stay where they are: what lies before them is passed over.
+        # The cursors stay where they are: what comes before them is passed over.
         decision.reasons.append(f"{lowest} is too far for its server: the file from its beginning")
-        lowest, by_gtid = decision.beginning(lowest.journal_name), False
+        lowest, by_gtid = decision.known.beginning(lowest.journal_name), False
     how = "; ".join(dict.fromkeys(decision.reasons)) or "saved cursor"
     here = all(
         cursor.identity.server_uuid == log.identity.server_uuid
@@ -113,30 +113,27 @@ def decide(
 
 
 def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
-    """`source.start` as a position of this log: where a destination without a cursor begins.
-    Raises as `decide`."""
+    """Return `source.start` as a position of this log, where a destination without a cursor begins.
+    Raises what `decide` raises."""
     return _Decision(source, log).configured().position
 
 
 class _Decision:
-    """One decision; searches share what they learn. `reasons`: what was decided, for people.
-    `displaced`: a cursor of this server was not found where it was; `other_log`: it is of another
-    log, and source.on_reset has said how to go on."""
+    """One decision, whose searches share what they learn. `reasons`: the decisions, for people.
+    `displaced`: a cursor of this server was not found at its place; `other_log`: it is of another
+    log, and source.on_reset has decided."""
 
     def __init__(self, source: SourceConfig, log: Log) -> None:
         self._source = source
         self._log = log
-        self._search: Search | None = None
-        self._wanted_gtids = ""
+        self.known = KnownLog(log)
         self._gtids_before: dict[EntryPosition, str] = {}  # of places that were found by GTID
         self.reasons: list[str] = []
         self.displaced = self.other_log = False
 
     @property
     def search(self) -> Search:
-        if self._search is None:
-            self._search = Search(self._log)
-        return self._search
+        return self.known.search
 
     # ---- no cursor
 
@@ -159,30 +156,22 @@ class _Decision:
         """Return whether the server can be asked for such an offset."""
         return position.position < WIDE_OFFSET or position.position < self._log.offsets_max()
 
-    def beginning(self, journal_name: str) -> EntryPosition:
-        """Return the beginning of a file."""
-        head = self.search.head(journal_name)
-        gtids, created_s = head.gtids, head.created_s
-        return EntryPosition(journal_name, BINLOG_START, gtid=gtids, created_s=created_s)
-
     def _configured(self) -> EntryPosition:
         source = self._source
         if source.start == "latest":
             return self.search.end()
         if source.start == "earliest":
-            return self._earliest()
+            return self.known.earliest()
         if source.start == "gtid":
             return self._from_gtid_set()
         if source.start == "timestamp":
             return self._from_time(source.start_time_us, "source.timestamp")
-        self._refuse_absent(EntryPosition(source.journal_name, source.position))
+        self.known.refuse_absent(EntryPosition(source.journal_name, source.position))
         return self.search.boundary(source.journal_name, source.position)
 
-    def _earliest(self) -> EntryPosition:
-        return self.beginning(self.search.first.journal_name)
-
     def _from_gtid_set(self) -> EntryPosition:
-        """The server finds the file: it leaves out single transactions, too."""
+        """Return a position of GTIDs alone: the server finds the file, and leaves out single
+        transactions, too."""
         text = self._source.gtid_set
         wanted = str(MariadbGtid.parse(text) if self._log.is_mariadb else GtidSet.parse(text))
         if self._log.is_mariadb:
@@ -190,7 +179,7 @@ class _Decision:
         else:
             lost = missing_gtids(self._log.purged(), wanted)
         if lost:
-            raise self._purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
+            raise self.known.purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
         return EntryPosition("", gtid=wanted)
 
     def _from_time(self, time_us: int, what: str) -> EntryPosition:
@@ -198,16 +187,12 @@ class _Decision:
         if found is not None:
             return found
         if journal_key(self.search.first.journal_name)[1] <= 1:  # of all: nothing is gone
-            return self._earliest()
-        raise self._purged_before(time_us, what)
-
-    def _purged_before(self, time_us: int, what: str) -> PositionPurged:
-        seconds = time_us // MICROS
-        return self._purged(EntryPosition("", timestamp=seconds), "", f"{what} {utc_text(seconds)}")
+            return self.known.earliest()
+        raise self.known.purged_before(time_us, what)
 
     def without_cursors(self, options: StartOptions) -> Start:
-        """Return where the log began that nobody has subscribed to, if it still can; nobody loses
-        anything where it cannot. `began` None: it has not begun yet."""
+        """Return where a log without subscribers began, if it still has that place; else nobody
+        loses anything. `options.unattended` None: it has not begun yet."""
         began = options.unattended
         if began is None:
             return self.configured()
@@ -266,27 +251,27 @@ class _Decision:
         if place.position is not None:
             return place.position
         if lacking:
-            raise self._other_log(
+            raise self.known.other_log(
                 TransactionsMissing,
                 f"lacks transactions that were delivered already: {lacking}; {place.why}",
                 position,
             )
         by_gtid = bool(position.gtid and self._log.executed())
         if not by_gtid:
-            self._refuse_purged(position)
+            self.known.refuse_purged(position)
         if not by_gtid or self._should_be_listed(position):
-            raise self._other_log(PositionNotFound, place.why, position)
+            raise self.known.other_log(PositionNotFound, place.why, position)
         found = self.search.gtids(position.gtid)
         if found is None:
             lost = missing_gtids(self.search.first.gtids, position.gtid)
-            raise self._purged(position, lost, f"what comes behind the cursor ({place.why})")
+            raise self.known.purged(position, lost, f"what comes after the cursor ({place.why})")
         before = self.search.last_before(found)
         if before is not None:
             before = replace(before, next_us=self.search.found_us)
             other = misfit_of_last(position, before)
             if other:
                 why = f"{_UNDER_GTIDS.format(other)}; {place.why}"
-                raise self._other_log(TransactionsMissing, why, position)
+                raise self.known.other_log(TransactionsMissing, why, position)
         self.displaced = True
         self.reasons.append(f"{place.why}; found by GTID")
         return replace(
@@ -300,8 +285,8 @@ class _Decision:
         )
 
     def _after_rename(self, place: EntryPosition) -> EntryPosition:
-        """Return where the log goes on behind this place, if that is the end of all files of its
-        name."""
+        """Return where the log continues after this place, if that is the end of all files of its
+        name; else the place."""
         names = [name for name, _ in self._log.files()]
         if place.is_inside or place.journal_name not in names[:-1]:
             return place
@@ -311,8 +296,8 @@ class _Decision:
         if self.search.goes_on(place):
             return place
         self.displaced = True
-        self.reasons.append(f"behind {place}, the log goes on as {names[number]}")
-        first = self.beginning(names[number])
+        self.reasons.append(f"after {place}, the log continues as {names[number]}")
+        first = self.known.beginning(names[number])
         return replace(first, timestamp=place.timestamp, commit_us=place.commit_us)
 
     def _should_be_listed(self, position: EntryPosition) -> bool:
@@ -321,20 +306,6 @@ class _Decision:
         first_base, first_number = journal_key(self._log.files()[0][0])
         return base == first_base and number >= first_number
 
-    def _other_log(self, kind: type[SourceError], why: str, position: EntryPosition) -> SourceError:
-        """Return the failure of a cursor whose server has another log now."""
-        here = self._log.identity
-        error = kind(
-            f"MySQL at {here.address} (server {here.server_uuid}), cursor {position}: "
-            f"{why}. Its log is not the one that was read: it was reset, restored from a copy, "
-            "or got another name (log_bin), or the server was replaced. Choose with "
-            'source.on_reset: "earliest" goes on with all that its log has now, "latest" at its '
-            'end; "fail" waits for you'
-        )
-        error.other_log = True
-        error.retryable = False
-        return error.at(position.journal_name, position.position)
-
     def _moved(self, cursor: LogPosition) -> EntryPosition:
         position, here = cursor.position, self._log.identity
         switch = f"moved from server {cursor.identity.server_uuid} to {here.server_uuid}"
@@ -342,7 +313,7 @@ class _Decision:
             found = self.search.gtids(position.gtid)
             if found is None:
                 lost = missing_gtids(self.search.first.gtids, position.gtid)
-                raise self._purged(position, lost, f"the cursor, {switch}")
+                raise self.known.purged(position, lost, f"the cursor, {switch}")
             self._refuse_begun_again(position, found)
             self.reasons.append(f"{switch}, by GTID")
             self._gtids_before[found] = found.gtid
@@ -353,7 +324,7 @@ class _Decision:
             inside = position.is_inside
             found = self.search.commit(position.commit_us, window_us, inside=inside)
             if found is not None:
-                which = "inside" if inside else "behind"
+                which = "inside" if inside else "after"
                 self.reasons.append(f"{switch}, {which} the transaction of {position.commit_us} µs")
                 return self._with_rows(position, found, same=True)
         if not position.timestamp:
@@ -367,25 +338,25 @@ class _Decision:
             if place is not None:
                 found, twice = place
                 again = f"; {twice} of them come twice" if twice else ""
-                self.reasons.append(f"{switch}, behind the last transactions by their rows{again}")
+                self.reasons.append(f"{switch}, after the last transactions by their rows{again}")
                 return self._with_rows(position, found, same=False)
         since = position.timestamp * MICROS - window_us
         self.reasons.append(f"{switch}, from {utc_text(since // MICROS)} on: some will come twice")
         by_time = self.search.time(since)
         if by_time is not None:
             return by_time
-        # Not all of the window is there; what is behind the cursor is, if the log is older. Its
-        # first file's number says nothing of that: the server may have been made since.
+        # Not all of the window is there; what comes after the cursor is, if the log is older. The
+        # number of its first file does not tell: the server may have been made since.
         older = self.search.first.created_s < position.timestamp
         if not older and self.search.time(position.timestamp * MICROS) is None:
-            raise self._purged_before(since, f"what is behind the cursor ({switch}),")
-        return self._earliest()
+            raise self.known.purged_before(since, f"what comes after the cursor ({switch}),")
+        return self.known.earliest()
 
     def _refuse_begun_again(self, position: EntryPosition, found: EntryPosition) -> None:
-        """Raises TransactionsMissing: this server, too, has begun its GTIDs again."""
+        """Raise TransactionsMissing if this server, too, has begun its GTIDs again."""
         other = begun_again(position, found, self.search, round(self._source.fallback_s * MICROS))
         if other:
-            raise self._other_log(TransactionsMissing, _UNDER_GTIDS.format(other), position)
+            raise self.known.other_log(TransactionsMissing, _UNDER_GTIDS.format(other), position)
 
     def _is_open_one(self, old: EntryPosition) -> bool:
         """Return whether the transaction that was just found is the one that the cursor is inside
@@ -395,9 +366,9 @@ class _Decision:
         return bool(old.commit_us) and old.commit_us == self.search.found_us
 
     def _with_rows(self, old: EntryPosition, found: EntryPosition, *, same: bool) -> EntryPosition:
-        """The place that was found, with what is consumed of the transaction that begins there:
-        `same` as the one that the cursor is inside of, and with all of its rows. Else it comes
-        again as a whole."""
+        """Return the place that was found, with the rows that are consumed of the transaction that
+        begins there, if that is the one that the cursor is inside of (`same`) and has all of its
+        rows; else it comes again as a whole."""
         place = replace(found, timestamp=old.timestamp, commit_us=old.commit_us)
         if not old.is_inside or not same:
             return place
@@ -409,89 +380,32 @@ class _Decision:
         return replace(counted, moved=True)
 
     def is_ahead(self, gtids: str, place: EntryPosition) -> bool:
-        """Return whether transactions of the set lie behind a place that was found by GTID."""
+        """Return whether transactions of the set come after a place that was found by GTID."""
         return bool(missing_gtids(gtids, self._gtids_before.get(place.boundary, place.gtid)))
-
-    def refuse_behind(self, wanted: Sequence[str]) -> None:
-        """Raises TransactionsMissing where this server lacks what was delivered."""
-        if not self._log.executed():
-            return
-        have = self._log.known_gtids()
-        for gtids in wanted:
-            lacking = unknown_gtids(gtids, have)
-            if lacking:
-                raise TransactionsMissing(
-                    f"MySQL at {self._log.identity.address} (server "
-                    f"{self._log.identity.server_uuid}) lacks transactions that were delivered "
-                    f"already: {lacking}; wait until it has them, or connect to a server that does"
-                )
 
     # ---- purged
 
-    def _refuse_absent(self, position: EntryPosition) -> None:
-        """Raises PositionPurged, PositionNotFound: no such file, or not so long."""
-        files = self._log.files()
-        sizes = dict(files)
-        name, where = position.journal_name, self._log.identity.address
-        if name in sizes:
-            if position.position <= sizes[name]:
-                return
-            raise PositionNotFound(
-                f"position {position.position} is past the end of {name}, which has {sizes[name]} "
-                "bytes"
-            ).at(name, position.position)
-        self._refuse_purged(position)
-        raise PositionNotFound(
-            f"{where} has no binlog file {name!r}; it has {files[0][0]} … {files[-1][0]}"
-        ).at(name, position.position)
-
-    def _refuse_purged(self, position: EntryPosition) -> None:
-        """Raises PositionPurged: its file is older than the oldest one."""
-        first = self._log.files()[0][0]
-        base, number = journal_key(position.journal_name)
-        if base == journal_key(first)[0] and 0 <= number < journal_key(first)[1]:
-            lost = missing_gtids(self.search.first.gtids, position.gtid) if position.gtid else ""
-            raise self._purged(position, lost, f"binlog file {position.journal_name!r}")
-
-    def _purged(self, wanted: EntryPosition, gtids: str, what: str) -> PositionPurged:
-        first = self.search.first
-        self._wanted_gtids = wanted.gtid
-        lost = LostRange(
-            str(wanted) if wanted.journal_name else "",
-            f"{first.journal_name}:{BINLOG_START}",
-            gtids,
-            wanted.timestamp,
-            first.first_us // MICROS or first.created_s,
-        )
-        error = PositionPurged(
-            f"{self._log.identity.address} has purged {what}. Lost: {describe_lost(lost)}. "
-            'Choose with source.on_purged: "earliest" goes on with what is left, "latest" at the '
-            'log\'s end; "fail" waits for you. Keep binlogs longer (binlog_expire_logs_seconds)'
-        )
-        error.lost = lost
-        return error.at(wanted.journal_name or None, wanted.position)
-
     def _after_purge(self, error: PositionPurged) -> EntryPosition:
-        """Return what source.on_purged says; raises the error where that is to fail."""
+        """Return the place that source.on_purged chooses; raise the error if it is "fail"."""
         policy = self._source.on_purged
         if policy in ("fail", "snapshot") or error.lost is None:
             raise error
-        position = self._earliest() if policy == "earliest" else self.search.end()
+        position = self.known.earliest() if policy == "earliest" else self.search.end()
         lost = error.lost
         if policy == "latest":
-            gtids = missing_gtids(position.gtid, self._wanted_gtids) if lost.gtids else ""
+            gtids = missing_gtids(position.gtid, self.known.wanted_gtids) if lost.gtids else ""
             lost = replace(lost, end=str(position), gtids=gtids, end_time=0)
         self.reasons.append(f"purged, on_purged = {policy!r}; lost: {describe_lost(lost)}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         return position
 
     def _after_reset(self, error: SourceError) -> EntryPosition:
-        """Return what source.on_reset says of another log of the cursor's server; raises other
-        errors."""
+        """Return the place that source.on_reset chooses in another log of the cursor's server;
+        raise other errors."""
         policy = self._source.on_reset
         if policy == "fail" or not error.other_log:
             raise error
         self.reasons.append(f"another log, on_reset = {policy!r}: {error}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
         self.other_log = True
-        return self._earliest() if policy == "earliest" else self.search.end()
+        return self.known.earliest() if policy == "earliest" else self.search.end()

@@ -1,4 +1,4 @@
-"""One file of a log: its head, its transactions, and what lies around an offset.
+"""Read one file of a log: its head, its transactions, and what is around an offset.
 
 Event headers are walked, no row is decoded. Pure over the port `Log`, which a live server and a
 directory of files both have. Times are microseconds since the epoch: the commit time that MySQL
@@ -178,7 +178,7 @@ def _control_events(chunk: RawChunk, journal_name: str) -> FileHead:
 
 
 def transactions(log: Log, journal_name: str) -> Iterator[Transactions]:
-    """All transactions of a file, piece by piece."""
+    """Yield all transactions of a file, piece by piece."""
     for chunk in log.chunks(journal_name, WALK_CHUNK_BYTES):
         yield _transactions(chunk)
 

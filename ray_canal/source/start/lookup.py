@@ -1,4 +1,4 @@
-"""What a log has at a place that a person names: a file's offset, a GTID set, a time, its ends.
+"""Look up a place that a person names in a log: a file's offset, a GTID set, a time, its ends.
 
 For looking (`ray-canal position`) and for moving a subscriber (`seek`). What a text means is pure;
 `log_of` opens the log of a destination's source, and `locate` searches it.
@@ -59,7 +59,7 @@ def parse_place(text: str) -> dict[str, Any]:
 
 
 def _time(text: str) -> dt.datetime:
-    """Raises ConfigError."""
+    """Return a time's microseconds. Raises ConfigError."""
     try:  # Python 3.10 does not take Z
         time = dt.datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
     except ValueError:
@@ -130,7 +130,7 @@ def log_of(config: InstanceConfig) -> Iterator[Log]:
 
 
 def _first_that_answers(source: SourceConfig) -> tuple[SourceConfig, Catalog]:
-    """Raises what the last server said, if none can be used."""
+    """Return the first server that answers. Raises the last one's error, if none can be used."""
     for address in source.addresses:
         here = source.at(address)
         catalog = Catalog(here)

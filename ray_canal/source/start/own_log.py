@@ -25,7 +25,8 @@ _YOUNG_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`position` with all that is known of it now; None: it is not there, `why` says why not."""
+    """A cursor's `position` with all that is known of it now; None: it is not there, `why` says why
+    not."""
 
     position: EntryPosition | None
     why: str = ""
@@ -130,8 +131,8 @@ def misfit_of_last(position: EntryPosition, around: Surroundings) -> str:
 
 
 def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
-    """Return why a place behind the cursor's last transaction (or before the one that it is inside
-    of) is none, by their times; empty: these fit, or are not known."""
+    """Return why a place after the cursor's last transaction (or before the one that it is inside
+    of) is none, by their times; empty: these fit, or are unknown."""
     commit_us = around.next_us if position.is_inside else around.last_us
     if position.commit_us and commit_us:
         if position.commit_us == commit_us:

@@ -1,4 +1,4 @@
-"""How far cursors lie from each other, and which of them one start serves. Pure."""
+"""Measure how far cursors are from each other, and choose which of them one start serves. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searching a log's files: by time, by GTID set, by commit time; where transactions begin.
+"""Search a log's files: by time, by GTID set, by commit time; where transactions begin.
 
 Files are bisected by their heads: a few events each, at most log2(files) + 2 heads. In the file
 that is left, event headers are walked and no row is decoded (log_file.py).
@@ -87,8 +87,8 @@ class Search:
         return self._first(self._names[low:], lambda some: _not_in(some.gtids, executed))
 
     def one(self, gtid: str) -> EntryPosition | None:
-        """Where the transaction begins that has this one GTID of MySQL. None: it is not in this
-        log."""
+        """Return where the transaction begins that has this one GTID of MySQL. None: it is not in
+        this log."""
         name = self._names[self._last(lambda each: _lacks(self.head(each).gtids, gtid))]
         gtids = self.head(name).gtids
         if not _lacks(gtids, gtid):
@@ -202,7 +202,7 @@ class Search:
         return Surroundings(place, is_event, inside, before_s, at_s, last_us, next_us)
 
     def goes_on(self, place: EntryPosition) -> bool:
-        """Return whether a transaction begins in the place's file, there or behind it."""
+        """Return whether a transaction begins in the place's file, there or after it."""
         return any(
             bool((some.position >= place.position).any())
             for some in transactions(self._log, place.journal_name)

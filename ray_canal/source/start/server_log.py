@@ -25,7 +25,8 @@ class ServerLog:
     """One server's log. `read` names the files that were read, in order: what a search cost."""
 
     def __init__(self, config: SourceConfig, catalog: Catalog, wake: int) -> None:
-        """`wake`: a file descriptor that ends waiting when it becomes readable."""
+        """Take a server's log. `wake`: a file descriptor that ends waiting when it becomes
+        readable."""
         self._config = config
         self._catalog = catalog
         self._wake = wake
@@ -73,12 +74,12 @@ class ServerLog:
         return self._catalog.gtid_purged()
 
     def _refuse_purged(self, journal_name: str) -> None:
-        """Raises ConnectionLost: a file that was listed is not there any more, so that whatever is
-        being decided by it is to be decided anew."""
+        """Raise ConnectionLost if a file that was listed is not there any more, so that the
+        decision that needs it is made again."""
         if journal_name not in dict(self.files()):
             raise ConnectionLost(
                 f"MySQL at {self._config.address} has purged {journal_name} just when it was "
-                "looked at; the log is looked at anew"
+                "looked at; the log is looked at again"
             )
 
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:

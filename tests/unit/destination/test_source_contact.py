@@ -15,7 +15,7 @@ class Clock:
 
 
 AT_END = SourceStatus("b.000001", 4, connected=True, lag_bytes=0, last_event_time=100)
-BEHIND = SourceStatus("b.000001", 4, connected=True, lag_bytes=10, last_event_time=990)
+END = SourceStatus("b.000001", 4, connected=True, lag_bytes=10, last_event_time=990)
 AWAY = SourceStatus("b.000001", 4, connected=False, last_event_time=100)
 
 
@@ -61,16 +61,16 @@ def test_a_source_that_was_never_reached_has_a_lag_since_the_start() -> None:
 def test_what_is_behind_is_as_old_as_its_newest_event() -> None:
     clock = Clock()
     contact = SourceContact(clock)
-    contact.note(BEHIND, 0)
+    contact.note(END, 0)
     assert contact.lag_seconds == 10.0
-    contact.note(BEHIND, 995)
+    contact.note(END, 995)
     assert contact.lag_seconds == 5.0
 
 
 def test_files_that_were_read_to_their_end_have_no_lag() -> None:
     clock = Clock()
     contact = SourceContact(clock)
-    contact.note(BEHIND, 0)
+    contact.note(END, 0)
     clock.now += 100
     contact.end(at_end=True)
     assert (contact.connected, contact.lag_seconds) == (False, 0.0)

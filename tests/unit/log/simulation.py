@@ -332,7 +332,7 @@ class Simulation:
             return True
         assert ready or batch is None, "something was there, and ready said no"
         if ready and batch is None:
-            assert log.store._disk_full, "ready, and nothing was there"
+            assert log.store._spilling.is_full, "ready, and nothing was there"
         log.sweep()
         if batch is None:
             return self.place(log, client_id) != before

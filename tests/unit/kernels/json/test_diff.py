@@ -19,8 +19,8 @@ from ray_canal.kernels.json.diff import (
     REMOVE,
     REPLACE,
     diffs_text,
-    patched_text,
 )
+from ray_canal.kernels.json.patch import patched_text
 
 Diff = tuple[int, str, Any]
 _NOTHING = object()
@@ -109,7 +109,9 @@ def run(document: bytes, diffs: bytes, space: int) -> str | int:
     source = np.frombuffer(b"\xaa" * 3 + document + b"\xaa\xaa" + diffs + b"\xaa", np.uint8)
     first = 5 + len(document)
     out = np.full(space + 8, 0xEE, np.uint8)
-    end = patched_text(source, 3, 3 + len(document), first, first + len(diffs), out, 4, 4 + space)
+    end = patched_text(
+        source, (3, 3 + len(document)), (first, first + len(diffs)), out, 4, 4 + space
+    )
     assert (out[:4] == 0xEE).all()
     assert (out[4 + space :] == 0xEE).all(), "wrote behind its end"
     return int(end) if end < 0 else out[4:end].tobytes().decode(errors="replace")

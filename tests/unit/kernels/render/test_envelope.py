@@ -25,7 +25,7 @@ def test_members_of_masks() -> None:
     assert (count, bad_row) == (sum(map(len, wanted)), -1)
     ends, offsets = np.zeros(rows + 1, np.int32), np.zeros(count + 1, np.int32)
     out = np.zeros(size + e.LABEL_SLACK_BYTES, np.uint8)
-    e.list_members(arena, 0, 64, rows, label_ends, texts, ends, offsets, out)
+    e.list_members(arena, 0, 64, label_ends, texts, ends, offsets, out)
     text, at = out[:size].tobytes().decode(), offsets.tolist()
     members = [text[start:end] for start, end in pairwise(at)]
     lists = [members[start:end] for start, end in pairwise(ends)]

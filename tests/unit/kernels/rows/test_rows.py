@@ -10,6 +10,7 @@ import pytest
 
 from ray_canal.binlog.plan import Plan, note_runs
 from ray_canal.kernels.rows import fill, rows, wire
+from ray_canal.kernels.rows.arrays import ColumnArrays, MeasureArrays
 from ray_canal.types.charset_tables import tables
 from tests.unit.plain import compiled_only, run_without_compiler
 
@@ -70,6 +71,7 @@ def _bits(values: list[bool]) -> bytes:
 def test_values_are_where_they_were_put(seed: int, whole: bool) -> None:
     event = made(random.Random(seed), whole)
     plan, columns = event.plan.lines.reshape(-1), len(event.plan.lines)
+    empty, arena = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     for tail in _TAILS:
         source = np.frombuffer(event.body + b"\xff" * tail, np.uint8)
         code, heads, sizes = _counted(event, source, len(event.body))
@@ -78,10 +80,9 @@ def test_values_are_where_they_were_put(seed: int, whole: bool) -> None:
         at = int(heads[0, rows.DATA])
         for row in event.places:
             cells = np.full(columns, -2, np.int64)
-            at = fill._locate_image(
-                source, at, heads[0, rows.AFTER], heads[0, rows.AFTER_COLUMNS], columns, plan, 0,
-                cells, 0,
-            )  # fmt: skip
+            arrays = ColumnArrays(source, plan, tables(), empty, empty, cells, arena)
+            after, present = heads[0, rows.AFTER], heads[0, rows.AFTER_COLUMNS]
+            at = fill._locate_image(arrays, at, after, present, columns, 0, 0)
             assert cells.tolist() == row
         assert at == len(event.body)
 
@@ -109,10 +110,8 @@ def _counted(
     shape[0, rows.S_COLUMNS] = columns
     heads = np.zeros((1, rows.HEAD_FIELDS), np.int64)
     sizes = np.zeros((columns, 2), np.int64)
-    code, _ = rows.count_rows(
-        source, events, _ID_BYTES, shape, event.plan.lines.reshape(-1), tables(), heads,
-        sizes.reshape(-1), 2,
-    )  # fmt: skip
+    arrays = MeasureArrays(source, event.plan.lines.reshape(-1), tables(), sizes.reshape(-1), 2)
+    code, _ = rows.count_rows(tuple(arrays), events, _ID_BYTES, shape, heads)
     return int(code), heads, sizes
 
 

@@ -321,7 +321,7 @@ def test_another_server_without_gtids_behind_the_very_transaction() -> None:
     old = replace(old, row=0)
     start = decide(source(), [cursor(old, THERE)], ServersLog(gtids_on=False))
     assert start.position == next_place
-    assert f"behind the transaction of {commit_us}" in start.how
+    assert f"after the transaction of {commit_us}" in start.how
     # Of an open transaction the rows that are consumed are not repeated.
     inside = replace(old, row=2, entry=3)
     start = decide(source(), [cursor(inside, THERE)], ServersLog(gtids_on=False))
