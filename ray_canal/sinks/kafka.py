@@ -139,14 +139,24 @@ class KafkaSink:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """A message that was too large explains why its transaction cannot be committed."""
         try:
             yield
         except KafkaException as error:
-            failure = self._connected.take_failure() if self._connected is not None else None
-            if failure is not None and failure.code() in _TOO_LARGE:
-                raise _error(failure) from None
-            raise _error(error.args[0]) from None
+            raise _error(self._cause(error.args[0])) from None
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Why a call failed. A message that the broker refused ends its transaction: calls after it
+        know of the wrong state alone, but one that may not be made in a transaction is told why."""
+        producer = self._connected
+        failure = producer.take_failure() if producer is not None else None
+        if failure is not None and failure.code() in _TOO_LARGE:
+            return failure
+        if producer is not None and self._in_transaction and error.code() == KafkaError._STATE:
+            try:
+                producer.begin_transaction()
+            except KafkaException as told:
+                return told.args[0]
+        return error
 
     # --- the cursor ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ canal-test-… and canal.cursors). Each test runs with both ways of handing mess
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -28,6 +29,7 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
 from ray_canal.sinks.kafka import KafkaSink
+from ray_canal.sinks.librdkafka import BatchProducer, library
 from ray_canal.sinks.port import Changes, Cursor, SinkError
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
@@ -72,7 +74,8 @@ def kafka(
     message: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    settings = {"properties": {"bootstrap.servers": address}, "timeout_s": 30, **more}
+    settings: dict[str, Any] = {"properties": {"bootstrap.servers": address}, "timeout_s": 30}
+    settings.update(more)
     routing = {"topic": topic, "partitions": partitions, "partition_hash": r".*\..*:$pk$"}
     return sink_config(
         "kafka", name=f"k{uuid.uuid4().hex}", kafka=settings, routing=routing, batch_size=8,
@@ -192,6 +195,38 @@ def test_transactions_carry_the_place(mock: str, demo: None, sender: str) -> Non
     successor.close()
 
 
+def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock: str) -> None:
+    """The mock refuses the first message; what is sent behind it meets an ended transaction."""
+    sink = KafkaSink(kafka(mock, "refused"))
+    settings = {"test.mock.num.brokers": "1", "bootstrap.servers": "x", "transactional.id": "t"}
+    producer = BatchProducer(settings)
+    rd, refusals = library(), (ctypes.c_int * 1)(KafkaError.MSG_SIZE_TOO_LARGE)
+    rd.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
+    cluster = ctypes.c_void_p(rd.rd_kafka_handle_mock_cluster(producer._handle))
+    sink._connected = producer
+    producer.init_transactions(30)
+    assert producer.partition_count("refused", 30) > 0
+
+    def send() -> None:
+        with sink._translated():
+            sink._begin().send_one("refused", 0, b"more")
+
+    def commit() -> None:
+        with sink._translated():
+            sink._begin().commit_transaction(30)
+
+    for call in (send, commit):
+        sink._begin()
+        rd.rd_kafka_mock_push_request_errors_array(cluster, 0, ctypes.c_size_t(1), refusals)
+        producer.send_one("refused", 0, b"too long")
+        producer.flush(30)
+        with pytest.raises(SinkError) as caught:
+            call()
+        assert caught.value.kind == "poison", (call, caught.value)
+        sink.abort()
+    sink.close()
+
+
 # --- on a real broker --------------------------------------------------------------------------
 
 
@@ -298,9 +333,11 @@ def test_a_message_beyond_the_topics_limit_is_set_aside(
     real: str, demo: None, tmp_path: Path, sender: str
 ) -> None:
     """The broker refuses it, which ends its transaction; all others are there once."""
-    topic = made(real, **{"max.message.bytes": "1600"})
+    topic = made(real, **{"max.message.bytes": "1300"})
     dead = tmp_path / "dead.jsonl"
-    config = kafka(real, topic, sender=sender).model_copy(update={"dead_letters": str(dead)})
+    properties = {"bootstrap.servers": real, "compression.type": "none"}  # the limit is after it
+    config = kafka(real, topic, sender=sender, properties=properties)
+    config = config.model_copy(update={"dead_letters": str(dead)})
     runner = runner_of(config)
     runner.run(threading.Event())
     assert runner.status.dead_letters > 0
