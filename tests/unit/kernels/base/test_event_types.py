@@ -14,7 +14,7 @@ def test_groups_are_of_known_types() -> None:
     assert len(kinds(ev.ROWS)) == 10
     assert "PARTIAL_UPDATE_ROWS" in kinds(ev.ROWS)
     assert "XID" in kinds(ev.BETWEEN_STATEMENTS)
-    assert not kinds(ev.WITHOUT_ENTRY) & kinds(ev.ROWS | ev.ASIDE_ROWS)
+    assert not kinds(ev.WITHOUT_ENTRY) & kinds(ev.ROWS | ev.NEXT_TO_ROWS)
     compressed = range(ev.FIRST_MARIADB_COMPRESSED, ev.LAST_MARIADB_COMPRESSED + 1)
     assert all(ev.NAMES[kind].endswith(("COMPRESSED", "COMPRESSED_V1")) for kind in compressed)
 
