@@ -13,6 +13,8 @@ import pytest
 import ray_canal as canal
 from ray_canal import errors
 from ray_canal.actors.ray_internals import Untracked
+from ray_canal.client.connector import Connector
+from ray_canal.client.transport import RayTransport
 from ray_canal.destination.api import DestinationApi, PollRequest
 from ray_canal.model.position import EntryPosition
 from tests.integration.test_driver import purge_all
@@ -215,7 +217,8 @@ def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
     filled(mysql97, "acked")
     stop_after.append("acked")
     canal.start(deployment(mysql97, "acked", tmp_path / "meta.db"))
-    with canal.connect("acked", 5) as connector:
+    calls = RayTransport("acked")
+    with Connector(calls, 5) as connector:
         connector.subscribe(r"acked\.t")
         filled(mysql97, "acked", (1, 9))
         messages = connector.messages(1)
@@ -224,7 +227,7 @@ def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
         second = next(messages)
         assert connector.list_batch_ids() == [second.id]
         done = first.id, first.head.epoch
-        calls = connector._session.transport  # as another call of the same connector
+        # As another call of the same connector.
         third = calls.call(DestinationApi.poll, polled(done))
         assert connector.list_batch_ids() == [second.id, third.id]
         too_soon = third.id, third.epoch
