@@ -43,7 +43,7 @@ def test_a_reset_under_a_dump_that_goes_on_with_the_next_file(
             write(server, 100, written)
             time.sleep(1.5)
             write(server, 200, 5, files=1)
-            with pytest.raises(PositionNotFound, match=r"behind mysql-bin|another file"):
+            with pytest.raises(PositionNotFound, match=r"after mysql-bin|another file"):
                 read_to_an_error(source)
 
 
