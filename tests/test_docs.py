@@ -32,9 +32,10 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:`use_:DeprecationWarning",  # Ray Data's own settings, which it asks itself
+    "ignore:Use 'expr' instead of 'fn':UserWarning",  # Ray Data's advice
 )
 
-NOT_RUN_MAX = 1
+NOT_RUN_MAX = 2
 """Python blocks that no test runs. It only goes down, or up with a reason in the review."""
 
 _BLOCK = re.compile(
@@ -166,7 +167,7 @@ def options_of(command: Any) -> list[Any]:
 def test_readme_lists_the_commands_that_there_are() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([\w-]+)(?: [^`]*)?` \| [^|\s]", text, re.MULTILINE)
-    assert sorted(listed) == sorted(commands())
+    assert set(listed) == set(commands())  # a group may have several lines
 
 
 def test_the_index_has_every_page() -> None:
