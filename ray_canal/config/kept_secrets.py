@@ -132,7 +132,10 @@ def revealed(section: S) -> S:
 
 
 def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
-    """Return the keys of secrets in clear text; in a table of texts, those that are named so."""
+    """Return the keys of secrets in clear text; in a table of texts, those that are named so.
+
+    A default (RabbitMQ's "guest") is no secret.
+    """
     found = []
     for name, info in type(section).model_fields.items():
         value, key = getattr(section, name), f"{path}{name}"
@@ -140,7 +143,8 @@ def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
         if isinstance(value, dict):
             texts = {f"{key}.{n}": text for n, text in value.items() if _NAMES_A_SECRET.search(n)}
         for each, text in texts.items():
-            if text and str.__str__(text).partition(":")[0] not in REFERENCES:
+            refers = str.__str__(text).partition(":")[0] in REFERENCES
+            if text and text != info.default and not refers:
                 found.append(each)
         if isinstance(value, BaseModel):
             found += clear_secrets(value, f"{key}.")

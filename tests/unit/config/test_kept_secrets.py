@@ -6,10 +6,19 @@ import os
 import pickle
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ray_canal.config import CanalConfig, InstanceConfig, kept_secrets, load, secret
+from ray_canal.config import (
+    CanalConfig,
+    InstanceConfig,
+    SinkConfig,
+    kept_secrets,
+    load,
+    secret,
+)
+from ray_canal.config.kept_secrets import clear_secrets
 from ray_canal.errors import ConfigError
 from ray_canal.server.access import Access, hashed
 
@@ -154,3 +163,12 @@ def test_a_tcp_server_is_made_with_hashes() -> None:
     assert SECRET not in made.model_dump_json()
     assert vars(Access(made)) == vars(Access(config))
     assert hashed(made) == made
+
+
+def test_a_default_is_no_secret() -> None:
+    rabbitmq = {"address": "127.0.0.1:5672"}
+    given: dict[str, Any] = {"name": "copy", "destination": "shop", "client_id": 7}
+    given.update(type="rabbitmq", rabbitmq=rabbitmq)
+    assert clear_secrets(SinkConfig.model_validate(given)) == []
+    rabbitmq["password"] = "carrots"
+    assert clear_secrets(SinkConfig.model_validate(given)) == ["rabbitmq.password"]
