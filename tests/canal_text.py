@@ -15,7 +15,7 @@ import pyarrow as pa
 
 def java_float(value: float, single: bool) -> str:
     """Shortest digits that give the number back, laid out as Java's toString does."""
-    number = np.float32(value) if single else np.float64(value)
+    number: np.floating[Any] = np.float32(value) if single else np.float64(value)
     if np.isnan(number) or np.isinf(number):
         return "NaN" if np.isnan(number) else ("-Infinity" if number < 0 else "Infinity")
     if number == 0:

@@ -16,6 +16,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 Random = random.Random
@@ -71,9 +72,7 @@ def _integers() -> list[Kind]:
     for word, bits in words.items():
         for unsigned in (False, True):
             ddl = word + " unsigned" * unsigned
-            found.append(
-                Kind(ddl, lambda r, bits=bits, unsigned=unsigned: _integer(r, bits, unsigned))
-            )
+            found.append(Kind(ddl, partial(_integer, bits=bits, unsigned=unsigned)))
     found.append(Kind("int(9) unsigned zerofill", lambda r: str(r.randrange(2**32)), "{}+0"))
     found.append(Kind("tinyint(1)", lambda r: str(r.randrange(-128, 128))))
     return found
@@ -333,9 +332,10 @@ def _vector(r: Random) -> Kind:
 
 
 def _compressed(r: Random) -> Kind:
-    kind = r.choice([lambda: _words(r, "mariadb"), lambda: _bytes(r)])()
+    kinds: list[Callable[[Random], Kind]] = [partial(_words, server="mariadb"), _bytes]
+    kind = r.choice(kinds)(r)
     while kind.ddl.startswith(("char(", "binary(")):
-        kind = r.choice([lambda: _words(r, "mariadb"), lambda: _bytes(r)])()
+        kind = r.choice(kinds)(r)
     shape, space, charset = kind.ddl.partition(" ")
     times = 1 if shape.endswith(")") or "tiny" in shape else 40
 

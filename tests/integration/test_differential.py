@@ -245,7 +245,7 @@ def _try_seeds(server: Server, seeds: range, folder: Path) -> None:
         assert replay.compared > 20
 
 
-def _judge_messages(files: list[str], schema: Path | None, rng: random.Random) -> None:
+def _judge_messages(files: list[Path], schema: Path | None, rng: random.Random) -> None:
     """Queue messages against the plain rendering of the same entries."""
     entries = [
         message

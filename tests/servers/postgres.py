@@ -58,7 +58,7 @@ class PostgresServer:
         """Run statements, each committed; return the last one's rows."""
         with self.connect() as connection:
             for statement in statements:
-                cursor = connection.execute(statement)  # type: ignore[arg-type, call-overload]
+                cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
     def start(self, timeout_s: float = 30.0) -> None:
