@@ -336,7 +336,7 @@ class FaultRun:
         ]
         lines.append(f"{'group':12} {'faults':>6} {'p50':>7} {'p99':>7} {'max':>7}  (seconds)")
         for group, times in sorted(self.recoveries.items()):
-            p50, p99 = (_percentile(times, q) for q in (50, 99))
+            p50, p99 = (percentile(times, q) for q in (50, 99))
             lines.append(f"{group:12} {len(times):6} {p50:7.2f} {p99:7.2f} {max(times):7.2f}")
         return "\n".join(lines)
 
@@ -347,7 +347,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: int) -> float:
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,0 +1,221 @@
+"""What is done to a cluster of several nodes: they die, drain, sleep, come back; so do heads, a
+destination's process, and a source's server. A fault returns the destinations that it hit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.fault.ray_nodes import RayNode, RayNodes
+from tests.processes import STORE, running, send, wait_for
+from tests.servers import Server
+
+LEFT_MAX_S = 150.0
+SLEEPS_S = 12.0
+"""Longer than Ray takes to give a node up."""
+LABEL = "canal-node"
+
+
+class Cluster:
+    """Its nodes, as a supervisor keeps them: a head, workers, and one where the readers are.
+    `config`: the deployment's file; `servers`: each destination's."""
+
+    def __init__(self, nodes: RayNodes, folder: Path, workers: int, rng: random.Random) -> None:
+        self._nodes, self._folder, self.rng = nodes, folder, rng
+        self.config = folder / "canal.toml"
+        self.servers: dict[str, Server] = {}
+        self.workers: dict[str, RayNode | None] = {f"w{k}": None for k in range(workers)}
+        self._head: RayNode | None = None
+        self._readers: RayNode | None = None
+        self._began = 0.0
+
+    @property
+    def keeps_state(self) -> bool:
+        return self._nodes.keeps_state
+
+    def start(self) -> None:
+        """Start every node and the deployment."""
+        self.start_head()
+        self._nodes.program("wait", "1")
+        self._readers = self._nodes.worker("--num-cpus=0", '--resources={"readers": 1}')
+        for name in self.workers:
+            self.start_worker(name)
+        self._nodes.program("wait", str(len(self.workers) + 2))
+        self._nodes.program("start", str(self.config), str(self._folder))
+        self._began = time.time()
+
+    def start_head(self) -> None:
+        self._head = self._nodes.head()
+
+    def start_worker(self, name: str) -> None:
+        self.workers[name] = self._nodes.worker("--num-cpus=1", f"--labels={LABEL}={name}")
+
+    def worker(self, name: str) -> RayNode:
+        node = self.workers[name]
+        assert node is not None
+        return node
+
+    def kill_head(self) -> None:
+        assert self._head is not None
+        self._head.kill()
+
+    def drain(self, node_id: str) -> None:
+        self._nodes.drain(node_id)
+
+    def kill(self) -> None:
+        """End all nodes."""
+        for node in (self._head, self._readers, *self.workers.values()):
+            if node is not None:
+                node.kill()
+
+    # --- what is where --------------------------------------------------------------------------
+
+    def seen(self) -> dict[str, Any]:
+        """Return what the readers' node saw last; {} before the first time."""
+        with contextlib.suppress(OSError, ValueError):
+            found: dict[str, Any] = json.loads((self._folder / "seen.json").read_text())
+            return found
+        return {}
+
+    def now(self) -> dict[str, dict[str, Any]]:
+        """Return the workers as they are seen now, by name."""
+        asked = time.time()
+        wait_for(lambda: self.seen().get("at", 0.0) > asked, LEFT_MAX_S, "the controller answers")
+        return self._workers()
+
+    def _workers(self) -> dict[str, dict[str, Any]]:
+        nodes = self.seen().get("nodes", [])
+        return {node["labels"][LABEL]: node for node in nodes if LABEL in node["labels"]}
+
+    def is_whole(self, names: list[str]) -> bool:
+        """Return whether all nodes are there and every destination runs on one, as it was seen
+        after the last start."""
+        seen = self.seen()
+        if time.time() - seen.get("at", 0.0) > 10.0 or seen["at"] < self._began:
+            return False
+        workers = self._workers()
+        held = sorted(name for node in workers.values() for name in node["destinations"])
+        return (
+            workers.keys() == self.workers.keys()
+            and not any(node["draining"] for node in workers.values())
+            and held == names
+            and set(seen["states"].values()) == {"running"}
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Return how many destinations each worker has."""
+        return {name: len(node["destinations"]) for name, node in sorted(self._workers().items())}
+
+
+def _picked(cluster: Cluster) -> tuple[str, dict[str, Any]]:
+    workers = cluster.now()
+    name = cluster.rng.choice(sorted(workers))
+    return name, workers[name]
+
+
+def kill_node(cluster: Cluster) -> list[str]:
+    """A node dies, and comes back later."""
+    name, seen = _picked(cluster)
+    cluster.worker(name).kill()
+    time.sleep(cluster.rng.uniform(0.0, 5.0))
+    cluster.start_worker(name)
+    return list(seen["destinations"])
+
+
+def drain_node(cluster: Cluster) -> list[str]:
+    """`ray drain-node`, and an end when it is left; another one takes its place."""
+    name, seen = _picked(cluster)
+    cluster.drain(seen["node"])
+    wait_for(
+        lambda: name not in (now := cluster.now()) or not now[name]["destinations"],
+        LEFT_MAX_S, "the draining node is left",
+    )  # fmt: skip
+    cluster.worker(name).kill()
+    cluster.start_worker(name)
+    return list(seen["destinations"])
+
+
+def end_node(cluster: Cluster) -> list[str]:
+    """SIGTERM, as at the end of a pod: it drains by itself."""
+    name, seen = _picked(cluster)
+    node = cluster.worker(name)
+    send(node.process.pid, signal.SIGTERM)
+    node.process.wait(LEFT_MAX_S)
+    node.kill()
+    cluster.start_worker(name)
+    return list(seen["destinations"])
+
+
+def sleep_node(cluster: Cluster) -> list[str]:
+    """All its processes stand still until Ray has given it up; then they go on."""
+    name, seen = _picked(cluster)
+    node = cluster.worker(name)
+    node.signal(signal.SIGSTOP)
+    time.sleep(SLEEPS_S)
+    node.signal(signal.SIGCONT)
+    time.sleep(cluster.rng.uniform(0.0, 3.0))
+    node.kill()
+    cluster.start_worker(name)
+    return list(seen["destinations"])
+
+
+def kill_process(cluster: Cluster) -> list[str]:
+    """A process that holds destinations dies; Ray starts it again."""
+    name, seen = _picked(cluster)
+    for pid in running(STORE, cluster.worker(name).process.pid):
+        send(pid, signal.SIGKILL)
+    return list(seen["destinations"])
+
+
+def kill_head(cluster: Cluster) -> list[str]:
+    """The head dies, and comes back later; without its state everything is started again."""
+    if not cluster.keeps_state:
+        cluster.kill()
+        cluster.start()
+        return sorted(cluster.servers)
+    cluster.kill_head()
+    time.sleep(cluster.rng.uniform(0.0, 8.0))
+    cluster.start_head()
+    return sorted(cluster.servers)
+
+
+def kill_head_and_node(cluster: Cluster) -> list[str]:
+    """The head dies, and a node while it is away."""
+    name, _ = _picked(cluster)
+    if cluster.keeps_state:
+        cluster.kill_head()
+        cluster.worker(name).kill()
+        time.sleep(cluster.rng.uniform(0.0, 4.0))
+        cluster.start_head()
+        cluster.start_worker(name)
+        return sorted(cluster.servers)
+    return kill_head(cluster)
+
+
+def kill_server(cluster: Cluster) -> list[str]:
+    """A source's server dies, and stands again."""
+    server = cluster.servers[cluster.rng.choice(sorted(cluster.servers))]
+    server.kill()
+    time.sleep(cluster.rng.uniform(0.0, 2.0))
+    server.start()
+    return [name for name, its in cluster.servers.items() if its is server]
+
+
+Kinds = dict[str, tuple[str, int, Callable[[Cluster], list[str]]]]
+KINDS: Kinds = {
+    "kill node": ("node", 3, kill_node),
+    "drain node": ("drain", 3, drain_node),
+    "end node": ("drain", 1, end_node),
+    "sleep node": ("asleep", 2, sleep_node),
+    "kill process": ("process", 2, kill_process),
+    "kill head": ("head", 3, kill_head),
+    "kill head and node": ("both", 2, kill_head_and_node),
+    "kill server": ("server", 1, kill_server),
+}
+"""By name: its group, how often it comes, what is done."""

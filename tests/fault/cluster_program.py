@@ -1,0 +1,121 @@
+"""Programs of a cluster of several nodes, for tests whose own process is in none.
+
+    python -m tests.fault.cluster_program ADDRESS wait NODES            so many nodes are there
+    python -m tests.fault.cluster_program ADDRESS start CONFIG FOLDER   a deployment, and readers
+    python -m tests.fault.cluster_program ADDRESS nodes                 what is where, as JSON
+
+The readers are an actor on a node that has the resource `readers`. For each destination it appends
+a line of JSON to FOLDER/DESTINATION.jsonl for each row that it receives for the first time, before
+it acknowledges it. FOLDER/seen.json has what is where, again and again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+import ray_canal as canal
+from ray_canal.actors.homes import cluster_nodes
+from ray_canal.config import load
+from ray_canal.errors import CanalError
+
+CLIENT = 1
+_LOOK_S = 1.0
+
+
+class Readers:
+    """Reads each destination in a thread of its own, also while the head is away."""
+
+    def __init__(self, names: list[str], folder: str) -> None:
+        self._folder = Path(folder)
+        for name in names:
+            threading.Thread(target=self._read, args=(name,), daemon=True).start()
+        threading.Thread(target=self._look, args=(names,), daemon=True).start()
+
+    def ready(self) -> None:
+        return
+
+    def _read(self, name: str) -> None:
+        path = self._folder / f"{name}.jsonl"
+        newest = _newest(path)
+        with path.open("a", encoding="ascii") as file:
+            while True:
+                try:
+                    with canal.connect(name, CLIENT) as connector:
+                        connector.subscribe()
+                        while True:
+                            newest = _take(connector, newest, file)
+                except CanalError:
+                    time.sleep(0.1)
+
+    def _look(self, names: list[str]) -> None:
+        made = self._folder / "seen.new"
+        while True:
+            with contextlib.suppress(CanalError, RayError):
+                made.write_text(json.dumps({"at": time.time(), **_seen(names)}))
+                os.replace(made, self._folder / "seen.json")
+            time.sleep(_LOOK_S)
+
+
+def _newest(path: Path) -> int:
+    """The last row that an earlier life has received."""
+    if not path.exists() or not (lines := path.read_text().splitlines()):
+        return 0
+    newest: int = json.loads(lines[-1])["id"]
+    return newest
+
+
+def _take(connector: canal.Connector, newest: int, file: Any) -> int:
+    message = connector.get_without_ack(200, 1.0)
+    if not message:
+        return newest
+    now = time.time()
+    for batch in message.batches:
+        for row in batch.to_pylist():
+            if row["after"]["id"] > newest:
+                newest = row["after"]["id"]
+                file.write(json.dumps({"id": newest, "at": now}) + "\n")
+    file.flush()
+    connector.ack(message.id)
+    return newest
+
+
+def _seen(names: list[str]) -> dict[str, Any]:
+    status = canal.status()
+    return {
+        "nodes": canal.nodes(),
+        "generations": {name: status.get(name, {}).get("generations") for name in names},
+        "states": {name: status.get(name, {}).get("state") for name in names},
+    }
+
+
+def main(address: str, what: str, *arguments: str) -> None:
+    ray.init(address=address, log_to_driver=False, namespace="tests")
+    if what == "wait":
+        while len(cluster_nodes()) < int(arguments[0]):
+            time.sleep(0.2)
+    elif what == "start":
+        config, folder = arguments
+        deployment = load(config)
+        canal.start(deployment, timeout=150)
+        options = {"name": "readers", "lifetime": "detached", "num_cpus": 0, "get_if_exists": True}
+        there = {"resources": {"readers": 0.001}}
+        names = [each.destination for each in deployment.instance]
+        readers = ray.remote(Readers).options(**options, **there).remote(names, folder)
+        ray.get(readers.ready.remote(), timeout=150)
+    else:
+        names = sorted(each for node in canal.nodes() for each in node["destinations"])
+        print(json.dumps(_seen(names)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

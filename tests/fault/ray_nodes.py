@@ -1,0 +1,126 @@
+"""Nodes of a Ray cluster on this machine, each by `ray start`, so that each can die alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.processes import family, send
+from tests.servers.run import free_port
+
+PATIENCE_S = 180.0
+_RAY = (sys.executable, "-m", "ray.scripts.scripts")
+
+
+class RayNode:
+    """The processes of one node."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def pids(self) -> list[int]:
+        return [self.process.pid, *(each.pid for each in family(self.process.pid))]
+
+    def signal(self, number: int) -> None:
+        for pid in self.pids():
+            send(pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL of all its processes."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class RayNodes:
+    """One cluster. `redis`: where its head keeps its state; "": nowhere."""
+
+    def __init__(self, folder: Path, redis: str = "") -> None:
+        self._log = folder / "ray.log"
+        self._port = free_port()
+        self._temp = Path(tempfile.mkdtemp(prefix="rr"))  # sockets need short names
+        self._env = {
+            **os.environ,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+            "RAY_raylet_start_wait_time_s": "120",
+            "RAY_health_check_period_ms": "1000",  # a dead node is known sooner
+        }
+        self.keeps_state = bool(redis)
+        if redis:
+            self._env |= {
+                "RAY_REDIS_ADDRESS": redis,
+                "RAY_external_storage_namespace": uuid.uuid4().hex,
+                "RAY_gcs_rpc_server_reconnect_timeout_s": "170",
+            }
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def _start(self, *how: str) -> RayNode:
+        command = [*_RAY, "start", "--block", "--disable-usage-stats", *how]
+        command += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
+        with self._log.open("ab") as log:
+            return RayNode(subprocess.Popen(command, env=self._env, stdout=log, stderr=log))
+
+    def head(self) -> RayNode:
+        """Start the head, which has no CPU: the controller alone is there."""
+        # Where a worker of the cluster runs, Ray would take the head for running, too.
+        (self._temp / "ray_current_cluster").unlink(missing_ok=True)
+        return self._start(
+            "--head",
+            f"--port={self._port}",
+            f"--temp-dir={self._temp}",
+            "--num-cpus=0",
+            "--include-dashboard=false",
+        )
+
+    def worker(self, *how: str) -> RayNode:
+        """Start another node. `how`: more options of `ray start`."""
+        return self._start(f"--address={self.address}", *how)
+
+    @contextlib.contextmanager
+    def running(self, node: RayNode) -> Iterator[RayNode]:
+        """A node until the block ends, then all its processes are killed."""
+        try:
+            yield node
+        finally:
+            node.kill()
+
+    def program(self, *arguments: str, patience_s: float = PATIENCE_S) -> str:
+        """Run tests/fault/cluster_program.py until it succeeds."""
+        return self._until_done("-m", "tests.fault.cluster_program", self.address, *arguments,
+                                patience_s=patience_s)  # fmt: skip
+
+    def drain(self, node_id: str, deadline_s: int = 600) -> None:
+        """`ray drain-node`, as an operator says it."""
+        self._until_done(
+            *_RAY[1:], "drain-node", f"--address={self.address}", f"--node-id={node_id}",
+            "--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=test",
+            f"--deadline-remaining-seconds={deadline_s}", patience_s=PATIENCE_S,
+        )  # fmt: skip
+
+    def _until_done(self, *command: str, patience_s: float) -> str:
+        deadline = time.monotonic() + patience_s
+        while True:
+            done = subprocess.run(
+                [sys.executable, *command],
+                env=self._env, capture_output=True, text=True, timeout=patience_s, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return done.stdout
+            assert time.monotonic() < deadline, done.stdout[-1000:] + done.stderr[-3000:]
+            time.sleep(0.5)
+
+    def remove(self) -> None:
+        """Remove its temporary files."""
+        shutil.rmtree(self._temp, ignore_errors=True)
