@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -66,6 +66,14 @@ fuzz: setup
 ## make fault    kill, stop, cut, stall, fail over, reset and purge for an hour, and prove that nothing is lost
 fault: setup servers
 	$(BIN)/python -m tests.fault --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
+
+## make fault-cluster  nodes of a cluster die, drain, sleep and come back, heads die; 24 destinations (MINUTES=20)
+fault-cluster: setup servers
+	$(BIN)/python -m tests.fault.cluster_run --minutes $(MINUTES) $(if $(KINDS),--kinds "$(KINDS)") $(FAULT_ARGS)
+
+## make fault-standby  kill the active one of two heads ten times; fails where a takeover takes longer than 15 s
+fault-standby: setup servers
+	$(BIN)/python -m tests.fault.standby_run $(FAULT_ARGS)
 
 ## make soak-fault  nodes and heads that die, drain and come back; a real autoscaler (minutes; a part is in `make test`)
 soak-fault: setup servers

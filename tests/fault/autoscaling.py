@@ -1,6 +1,6 @@
 """A cluster whose autoscaler is real, on this machine: a program of its own.
 
-    RAY_AUTH_TOKEN=... python -m tests.fault.autoscaling HOST:PORT FOLDER ROWS
+    python -m tests.fault.autoscaling HOST:PORT FOLDER ROWS
 
 The head has one CPU. Rows are read in tiny chunks, so that decode tasks are many. Prints as JSON
 what was seen: the largest number of decoders in flight, when `ray status` showed their demand, and
@@ -10,16 +10,19 @@ when a node came.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray.cluster_utils import AutoscalingCluster
+from ray.util import get_node_ip_address
 
 import ray_canal as canal
+from tests.fault.ray_nodes import RayNodes
 
 PATIENCE_S = 300.0
 NAME = "autoscaling"
@@ -62,26 +65,48 @@ class Reader(threading.Thread):
                 self.rows += sum(batch.num_rows for batch in message.batches)
 
 
-def main(address: str, folder: str, rows: str) -> None:
-    cluster = AutoscalingCluster(
-        head_resources={"CPU": 1},
-        worker_node_types={
+def autoscaler_of(gcs_address: str) -> dict[str, Any]:
+    """What `ray up` would be given: a provider that starts nodes on this machine, one at most."""
+    return {
+        "cluster_name": "autoscaling",
+        "max_workers": 1,
+        "idle_timeout_minutes": 1,
+        "head_node_type": "ray.head.default",  # as the provider calls it
+        "provider": {
+            "type": "fake_multinode",
+            "gcs_address": gcs_address,
+            "use_node_id_as_ip": True,
+            "disable_node_updaters": True,
+            "disable_launch_config_check": True,
+        },
+        "available_node_types": {
+            "ray.head.default": {"resources": {"CPU": 1}, "node_config": {}, "max_workers": 0},
             "decoders": {
                 "resources": {"CPU": 2, "object_store_memory": 200 << 20},
                 "node_config": {},
                 "min_workers": 0,
                 "max_workers": 1,
-            }
+            },
         },
-        idle_timeout_minutes=1,
-    )
-    cluster.start()
+        "auth": {},
+    }
+
+
+def main(address: str, folder: str, rows: str) -> None:
+    # ray.cluster_utils.AutoscalingCluster does the same, but ends every Ray of the machine first.
+    settings = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+    nodes = RayNodes(Path(folder), ip=get_node_ip_address(), **settings)
+    file = Path(folder) / "autoscaler.json"
+    file.write_text(json.dumps(autoscaler_of(nodes.address)))
+    os.environ.update(nodes.token, RAY_ADDRESS=nodes.address)
     try:
-        ray.init("auto", log_to_driver=False)
-        print(json.dumps(watched(address, folder, int(rows))), flush=True)
-        ray.shutdown()
+        with nodes.running(nodes.head(f"--autoscaling-config={file}", cpus=1)):
+            nodes.program("wait", "1")
+            ray.init(nodes.address, log_to_driver=False)
+            print(json.dumps(watched(address, folder, int(rows))), flush=True)
+            ray.shutdown()
     finally:
-        cluster.shutdown()
+        nodes.remove()
 
 
 def watched(address: str, folder: str, rows: int) -> dict[str, Any]:

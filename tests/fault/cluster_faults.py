@@ -7,8 +7,9 @@ import contextlib
 import json
 import random
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,22 @@ LEFT_MAX_S = 150.0
 SLEEPS_S = 12.0
 """Longer than Ray takes to give a node up."""
 LABEL = "canal-node"
+HEAD, READERS = "head", "readers"
 
 
 class Cluster:
-    """Its nodes, as a supervisor keeps them: a head, workers, and one where the readers are.
-    `config`: the deployment's file; `servers`: each destination's."""
+    """Its nodes, as a supervisor keeps them: a head, workers, and one where the readers are. A node
+    that ends is started again. `config`: the deployment's file; `servers`: each destination's."""
 
     def __init__(self, nodes: RayNodes, folder: Path, workers: int, rng: random.Random) -> None:
         self._nodes, self._folder, self.rng = nodes, folder, rng
         self.config = folder / "canal.toml"
         self.servers: dict[str, Server] = {}
-        self.workers: dict[str, RayNode | None] = {f"w{k}": None for k in range(workers)}
-        self._head: RayNode | None = None
-        self._readers: RayNode | None = None
+        self.workers = [f"w{k}" for k in range(workers)]
+        self._running: dict[str, RayNode] = {}
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._supervisor = threading.Thread(target=self._supervise, daemon=True)
         self._began = 0.0
 
     @property
@@ -41,38 +45,60 @@ class Cluster:
 
     def start(self) -> None:
         """Start every node and the deployment."""
-        self.start_head()
+        self._start(HEAD)
         self._nodes.program("wait", "1")
-        self._readers = self._nodes.worker("--num-cpus=0", '--resources={"readers": 1}')
-        for name in self.workers:
-            self.start_worker(name)
+        for name in (READERS, *self.workers):
+            self._start(name)
+        if not self._supervisor.is_alive():
+            self._supervisor.start()
         self._nodes.program("wait", str(len(self.workers) + 2))
         self._nodes.program("start", str(self.config), str(self._folder))
         self._began = time.time()
 
-    def start_head(self) -> None:
-        self._head = self._nodes.head()
+    def _start(self, name: str) -> None:
+        if name == HEAD:
+            self._running[name] = self._nodes.head()
+        elif name == READERS:
+            how = "--num-cpus=0", '--resources={"readers": 1}'
+            self._running[name] = self._nodes.worker(*how)
+        else:
+            how = "--num-cpus=1", f"--labels={LABEL}={name}"
+            self._running[name] = self._nodes.worker(*how)
 
-    def start_worker(self, name: str) -> None:
-        self.workers[name] = self._nodes.worker("--num-cpus=1", f"--labels={LABEL}={name}")
+    def _supervise(self) -> None:
+        while not self._over.wait(0.5):
+            with self._lock:
+                for name, node in list(self._running.items()):
+                    if node.process.poll() is not None:
+                        self._start(name)
 
-    def worker(self, name: str) -> RayNode:
-        node = self.workers[name]
-        assert node is not None
-        return node
+    def node(self, name: str) -> RayNode:
+        return self._running[name]
 
-    def kill_head(self) -> None:
-        assert self._head is not None
-        self._head.kill()
+    @contextlib.contextmanager
+    def down(self, *names: str) -> Iterator[None]:
+        """Kill these nodes; they are started at the end of the block."""
+        with self._lock:
+            for name in names:
+                self._running.pop(name).kill()
+        yield
+        with self._lock:
+            for name in names:
+                self._start(name)
 
     def drain(self, node_id: str) -> None:
         self._nodes.drain(node_id)
 
     def kill(self) -> None:
         """End all nodes."""
-        for node in (self._head, self._readers, *self.workers.values()):
-            if node is not None:
-                node.kill()
+        with self._lock:
+            while self._running:
+                self._running.popitem()[1].kill()
+
+    def close(self) -> None:
+        """End all nodes, and nobody starts them again."""
+        self._over.set()
+        self.kill()
 
     # --- what is where --------------------------------------------------------------------------
 
@@ -102,7 +128,7 @@ class Cluster:
         workers = self._workers()
         held = sorted(name for node in workers.values() for name in node["destinations"])
         return (
-            workers.keys() == self.workers.keys()
+            sorted(workers) == self.workers
             and not any(node["draining"] for node in workers.values())
             and held == names
             and set(seen["states"].values()) == {"running"}
@@ -122,9 +148,8 @@ def _picked(cluster: Cluster) -> tuple[str, dict[str, Any]]:
 def kill_node(cluster: Cluster) -> list[str]:
     """A node dies, and comes back later."""
     name, seen = _picked(cluster)
-    cluster.worker(name).kill()
-    time.sleep(cluster.rng.uniform(0.0, 5.0))
-    cluster.start_worker(name)
+    with cluster.down(name):
+        time.sleep(cluster.rng.uniform(0.0, 5.0))
     return list(seen["destinations"])
 
 
@@ -136,66 +161,58 @@ def drain_node(cluster: Cluster) -> list[str]:
         lambda: name not in (now := cluster.now()) or not now[name]["destinations"],
         LEFT_MAX_S, "the draining node is left",
     )  # fmt: skip
-    cluster.worker(name).kill()
-    cluster.start_worker(name)
-    return list(seen["destinations"])
+    with cluster.down(name):
+        return list(seen["destinations"])
 
 
 def end_node(cluster: Cluster) -> list[str]:
-    """SIGTERM, as at the end of a pod: it drains by itself."""
+    """SIGTERM, as at the end of a pod: it drains by itself, and ends."""
     name, seen = _picked(cluster)
-    node = cluster.worker(name)
-    send(node.process.pid, signal.SIGTERM)
-    node.process.wait(LEFT_MAX_S)
-    node.kill()
-    cluster.start_worker(name)
+    process = cluster.node(name).process
+    send(process.pid, signal.SIGTERM)
+    process.wait(LEFT_MAX_S)
     return list(seen["destinations"])
 
 
 def sleep_node(cluster: Cluster) -> list[str]:
     """All its processes stand still until Ray has given it up; then they go on."""
     name, seen = _picked(cluster)
-    node = cluster.worker(name)
+    node = cluster.node(name)
     node.signal(signal.SIGSTOP)
     time.sleep(SLEEPS_S)
     node.signal(signal.SIGCONT)
     time.sleep(cluster.rng.uniform(0.0, 3.0))
-    node.kill()
-    cluster.start_worker(name)
-    return list(seen["destinations"])
+    with cluster.down(name):
+        return list(seen["destinations"])
 
 
 def kill_process(cluster: Cluster) -> list[str]:
     """A process that holds destinations dies; Ray starts it again."""
     name, seen = _picked(cluster)
-    for pid in running(STORE, cluster.worker(name).process.pid):
+    for pid in running(STORE, cluster.node(name).process.pid):
         send(pid, signal.SIGKILL)
     return list(seen["destinations"])
 
 
 def kill_head(cluster: Cluster) -> list[str]:
     """The head dies, and comes back later; without its state everything is started again."""
-    if not cluster.keeps_state:
+    if cluster.keeps_state:
+        with cluster.down(HEAD):
+            time.sleep(cluster.rng.uniform(0.0, 8.0))
+    else:
         cluster.kill()
         cluster.start()
-        return sorted(cluster.servers)
-    cluster.kill_head()
-    time.sleep(cluster.rng.uniform(0.0, 8.0))
-    cluster.start_head()
     return sorted(cluster.servers)
 
 
 def kill_head_and_node(cluster: Cluster) -> list[str]:
-    """The head dies, and a node while it is away."""
+    """The head dies, and a node with it."""
+    if not cluster.keeps_state:
+        return kill_head(cluster)
     name, _ = _picked(cluster)
-    if cluster.keeps_state:
-        cluster.kill_head()
-        cluster.worker(name).kill()
+    with cluster.down(HEAD, name):
         time.sleep(cluster.rng.uniform(0.0, 4.0))
-        cluster.start_head()
-        cluster.start_worker(name)
-        return sorted(cluster.servers)
-    return kill_head(cluster)
+    return sorted(cluster.servers)
 
 
 def kill_server(cluster: Cluster) -> list[str]:

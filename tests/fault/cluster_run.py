@@ -141,19 +141,24 @@ class ClusterRun:
         return text
 
     def __enter__(self) -> ClusterRun:
-        for writer in self.writers:
-            writer.create()
-        self.cluster.start()
-        for writer in self.writers:
-            writer.start()
-        self._recovered(time.time())
+        try:
+            for writer in self.writers:
+                writer.create()
+            self.cluster.start()
+            for writer in self.writers:
+                writer.start()
+            self._recovered(time.time())
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *failure: object) -> None:
         self._over.set()
         for writer in self.writers:
-            writer.join(30)
-        self.cluster.kill()
+            if writer.is_alive():
+                writer.join(30)
+        self.cluster.close()
 
     def _written(self) -> dict[str, int]:
         return {name: len(times) for each in self.writers for name, times in each.times.items()}
@@ -270,6 +275,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--kinds", default="", help=f"with commas, of: {', '.join(KINDS)}")
+    parser.add_argument("--keep", type=Path, help="leave logs in this folder")
     parser.add_argument("--no-redis", action="store_true", help="the head's state dies with it")
     given = parser.parse_args()
     only = [kind.strip() for kind in given.kinds.split(",") if kind.strip()]
@@ -278,8 +284,8 @@ def main() -> None:
     print(f"seed {given.seed}, {given.destinations} destinations, {given.nodes} nodes", flush=True)
     settings = given.destinations, given.nodes, given.seed
     with (
-        tempfile.TemporaryDirectory() as folder,
-        cluster_run(Path(folder), *settings, redis=not given.no_redis) as run,
+        tempfile.TemporaryDirectory() as temporary,
+        cluster_run(given.keep or Path(temporary), *settings, redis=not given.no_redis) as run,
     ):
         run.random_faults(60 * given.minutes, random.Random(given.seed), only)
         run.judge()
@@ -289,6 +295,7 @@ def main() -> None:
 @contextlib.contextmanager
 def cluster_run(folder: Path, count: int, nodes: int, seed: int, *, redis: bool) -> Any:
     """A run over three servers; `redis`: the head's state outlives it."""
+    folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(start(kind, folder / kind)) for kind in SERVERS]
         cursors = stack.enter_context(start_redis(folder / "cursors"))

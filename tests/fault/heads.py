@@ -87,9 +87,9 @@ class Head:
             return []
         return [json.loads(line) for line in self.rows.read_text().splitlines()]
 
-    def says(self, words: str) -> bool:
-        """Return whether its log has these words."""
-        return words in self.log.read_text()
+    def said(self, words: str) -> int:
+        """Return how often its log has these words, over all its lives."""
+        return self.log.read_text().count(words) if self.log.exists() else 0
 
 
 def main(address: str, destination: str) -> None:

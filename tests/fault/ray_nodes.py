@@ -43,14 +43,20 @@ class RayNode:
 class RayNodes:
     """One cluster. `redis`: where its head keeps its state; "": nowhere."""
 
-    def __init__(self, folder: Path, redis: str = "") -> None:
+    def __init__(
+        self, folder: Path, redis: str = "", ip: str = "127.0.0.1", **settings: str
+    ) -> None:
+        """`settings`: more of Ray's environment."""
         self._log = folder / "ray.log"
+        self._ip = ip
         self._port = free_port()
         self._temp = Path(tempfile.mkdtemp(prefix="rr"))  # sockets need short names
+        # Where Ray authenticates, all who join a cluster have one token.
+        self.token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
         self._env = {
             **os.environ,
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+            **self.token,
+            **settings,
             "RAY_raylet_start_wait_time_s": "120",
             "RAY_health_check_period_ms": "1000",  # a dead node is known sooner
         }
@@ -64,24 +70,25 @@ class RayNodes:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"{self._ip}:{self._port}"
 
     def _start(self, *how: str) -> RayNode:
         command = [*_RAY, "start", "--block", "--disable-usage-stats", *how]
-        command += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
+        command += [f"--node-ip-address={self._ip}", "--object-store-memory=100000000"]
         with self._log.open("ab") as log:
             return RayNode(subprocess.Popen(command, env=self._env, stdout=log, stderr=log))
 
-    def head(self) -> RayNode:
-        """Start the head, which has no CPU: the controller alone is there."""
+    def head(self, *how: str, cpus: int = 0) -> RayNode:
+        """Start the head. By default it has no CPU: the controller alone is there."""
         # Where a worker of the cluster runs, Ray would take the head for running, too.
         (self._temp / "ray_current_cluster").unlink(missing_ok=True)
         return self._start(
             "--head",
             f"--port={self._port}",
             f"--temp-dir={self._temp}",
-            "--num-cpus=0",
+            f"--num-cpus={cpus}",
             "--include-dashboard=false",
+            *how,
         )
 
     def worker(self, *how: str) -> RayNode:

@@ -9,26 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.fault.heads import Head
+from tests.fault.standby_run import NAME, PATIENCE_S, become_standby, config_of, judge, meta_in
 from tests.fault.test_fencing import insert, table
-from tests.processes import wait_for
 from tests.servers import Server
-
-PATIENCE_S = 180.0
-
-
-def config_of(server: Server, folder: Path) -> Path:
-    path = folder / "canal.toml"
-    path.write_text(
-        "[meta]\n"
-        f'backend = "mysql"\naddress = "{server.address}"\nusername = "root"\n'
-        'database = "meta_heads"\n'
-        "[ray]\nstandby = true\nlease_s = 2.0\ndestinations_per_process = 1\n"
-        '[[instance]]\ndestination = "heads"\n'
-        f'[instance.source]\naddress = "{server.address}"\nusername = "root"\n'
-        'password = ""\nstart = "earliest"\n'
-        "[instance.filter]\ntables = 'heads\\.t'\n"
-    )
-    return path
 
 
 @pytest.mark.soak
@@ -38,9 +21,9 @@ def test_a_standby_takes_over_from_a_head_that_dies_or_sleeps(
 ) -> None:
     """P2: the one that was active dies: the other one goes on at the cursors within seconds. It
     sleeps: the same, and the first one ends its destinations when it wakes, and waits."""
-    table(mysql97, "heads")
-    config = config_of(mysql97, tmp_path)
-    one, two = (Head(tmp_path, number, config, "heads") for number in (1, 2))
+    table(mysql97, NAME)
+    config = config_of(mysql97, meta_in(mysql97), tmp_path)
+    one, two = heads = [Head(tmp_path, number, config, NAME) for number in (1, 2)]
     next_id = 0
 
     def rows_by(head: Head, count: int) -> float:
@@ -50,15 +33,14 @@ def test_a_standby_takes_over_from_a_head_that_dies_or_sleeps(
         while len(head.read()) < before + count:
             assert time.monotonic() < began + PATIENCE_S
             next_id += 1
-            insert(mysql97, "heads", next_id)
+            insert(mysql97, NAME, next_id)
             time.sleep(0.1)
         return time.monotonic() - began
 
     try:
         one.start()
         rows_by(one, 3)
-        two.start()
-        wait_for(lambda: two.says("waits as a standby"), PATIENCE_S, "the second one waits")
+        become_standby(two)
         rows_by(one, 3)
         assert not two.read()
 
@@ -66,8 +48,7 @@ def test_a_standby_takes_over_from_a_head_that_dies_or_sleeps(
         died_s = rows_by(two, 1)
         rows_by(two, 3)
 
-        one.start()
-        wait_for(lambda: one.says("waits as a standby"), PATIENCE_S, "the first one waits now")
+        become_standby(one)
         two.signal(signal.SIGSTOP)
         try:
             slept_s = rows_by(one, 1)
@@ -77,17 +58,7 @@ def test_a_standby_takes_over_from_a_head_that_dies_or_sleeps(
         rows_by(one, 20)
         assert len(two.read()) <= heard + 1  # one that it had acknowledged before it slept
         print(f"took over after a death in {died_s:.1f} s, after a sleep in {slept_s:.1f} s")
-        wait_for(
-            lambda: (
-                {row["id"] for head in (one, two) for row in head.read()}
-                == set(range(1, next_id + 1))
-            ),
-            PATIENCE_S,
-            "every row has arrived",
-        )
-        for head in (one, two):
-            ids = [row["id"] for row in head.read()]
-            assert ids == sorted(ids)
+        judge(heads, next_id)
     finally:
-        for head in (one, two):
+        for head in heads:
             head.kill()
