@@ -38,8 +38,12 @@ _SIZE = {"width": 1120, "height": 760, "deviceScaleFactor": 1, "mobile": False}
 BUSY = {"fetch": 31.0, "parse": 12.0, "decode": 88.0, "buffer": 4.0, "store": 9.0, "get": 22.0}
 TABLES = {"order_lines": 41_200.0, "orders": 15_100.0, "customers": 4900.0, "stock": 200.0}
 HELD = [
-    {"place": f"mysql-bin.000412:{place}", "tables": ["shop.imported"], "bytes": 77_120}
+    {"place": f"mysql-bin.000412:{place}", "tables": ["shop.imported"], "bytes": 77_120,
+     "why": "columns not known"}
     for place in (8_117_204, 8_204_990, 8_371_455)
+] + [
+    {"place": "mysql-bin.000412:9003120", "tables": ["the message of client 1001"],
+     "bytes": 4_812, "why": "given up by client 1001"},
 ]
 CHECKS = [
     {"name": "connection", "ok": True, "advisory": False, "detail": "db1.example:3306 runs 9.7.4",
@@ -250,6 +254,8 @@ def _pages(browser: Any, url: str) -> Iterator[str]:
     browser.find_element("css selector", "button[value=check]").click()
     _until(browser, "Not yet")
     yield "start"
+    browser.get(url + "/destinations/ordres")
+    yield "error"
 
 
 def _fill(browser: Any, **values: str) -> None:

@@ -46,6 +46,7 @@ def console(
     from ray_canal.config.log import LogConfig
     from ray_canal.console.cluster import Cluster
     from ray_canal.console.first_source import SourceFiles
+    from ray_canal.console.niceness import give_way
     from ray_canal.logs import write_to_stderr
 
     deployment = load(config) if config else None
@@ -56,6 +57,7 @@ def console(
     log = (deployment.log if deployment else None) or LogConfig()
     write_to_stderr(log.format, log.level)
     connect_ray(deployment)
+    give_way()  # a Ray that was started here does not
     folder = "" if write else section.sources_folder
     files = SourceFiles("" if folder else str(write or "canal.toml"), folder)
     made = Console(section, Cluster(namespace), files)

@@ -13,6 +13,7 @@ from ray_canal.config.deployment import RayConfig as RayConfig
 from ray_canal.config.filters import FilterConfig as FilterConfig
 from ray_canal.config.flight import FlightConfig as FlightConfig
 from ray_canal.config.load import load as load
+from ray_canal.config.load import load_text as load_text
 from ray_canal.config.secret import secret as secret
 from ray_canal.config.section import TlsConfig as TlsConfig
 from ray_canal.config.server import DoorConfig as DoorConfig

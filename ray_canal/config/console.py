@@ -55,6 +55,7 @@ class ConsoleConfig(DoorConfig):
 
     `hidden_columns` are patterns over `schema.table.column` with `*` and `?`: the live tail shows
     no value of theirs. `canal_metric_names` adds the names that Canal's own server exports.
+    `requests_max` requests are in work at a time, live tails among them; others are refused.
     `sources_folder` is where the form of a new source writes its file.
     """
 
@@ -63,6 +64,7 @@ class ConsoleConfig(DoorConfig):
     idle_timeout_s: float = Field(28800.0, gt=0)
     logins_max: int = Field(1024, ge=1)
     connections_max: int = Field(256, ge=4)
+    requests_max: int = Field(64, ge=4)
     tails_max: int = Field(8, ge=0)
     hidden_columns: tuple[str, ...] = ()
     canal_metric_names: bool = False

@@ -32,13 +32,21 @@ def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> Canal
         return _validate(config, "configuration")
     path = Path(config)
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    return load_text(text, path.resolve().parent, str(path))
+
+
+def load_text(text: str, folder: Path, origin: str = "the configuration") -> CanalConfig:
+    """Read a configuration from TOML; relative paths are taken from the folder. Raises ConfigError
+    as `load`."""
+    try:
+        tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    _resolve_paths(tree, CanalConfig, path.resolve().parent)
-    return _validate(tree, str(path))
+        raise ConfigError(f"{origin} is not TOML: {error}") from error
+    _resolve_paths(tree, CanalConfig, folder)
+    return _validate(tree, origin)
 
 
 def _resolve_paths(tree: Any, section: type[BaseModel], base: Path) -> None:

@@ -18,6 +18,7 @@ from ray_canal.config.changes import changed_keys
 from ray_canal.console.app import Console
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.first_source import SourceFiles
+from ray_canal.console.niceness import give_way
 from ray_canal.errors import ConfigError
 from ray_canal.server.access import hashed
 
@@ -25,11 +26,13 @@ _NAME = "canal-console"
 
 
 class ConsoleActor:
-    """One console; it serves from threads of its own."""
+    """One console; it serves from threads of its own. Its process has a low priority, so that
+    what visitors ask of it takes little CPU that a destination wants."""
 
     def __init__(self, console_json: str, namespace: str) -> None:
         """Raises ConfigError: it cannot listen."""
         self._config = ConsoleConfig.model_validate_json(console_json)
+        give_way()
         take_up_log_settings(namespace)
         files = SourceFiles(folder=self._config.sources_folder)
         self._console = Console(self._config, Cluster(namespace), files)

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from ray_canal import console
 from ray_canal.config import ConsoleConfig
-from ray_canal.console import pages, rest
+from ray_canal.console import pages, rest, rest_deployment
 from ray_canal.console.access import Logins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
@@ -66,13 +66,15 @@ def application(desk: Desk) -> Guard:
     app.state.desk = desk
     app.state.tails = Tails(desk.config.tails_max)
     app.include_router(rest.router)
+    app.include_router(rest_deployment.router)
     app.include_router(pages.router)
     app.add_middleware(GZipMiddleware, minimum_size=2048)
     app.add_exception_handler(CanalError, _failed)
     app.add_exception_handler(LoginNeeded, _login_needed)
     app.add_exception_handler(HTTPException, _http_failed)
     config = desk.config
-    return Guard(app, () if config.asks_who_comes or config.insecure else LOCAL_HOSTS)
+    hosts = () if config.asks_who_comes or config.insecure else LOCAL_HOSTS
+    return Guard(app, hosts, config.requests_max)
 
 
 def _by_program(request: Request) -> bool:

@@ -5,21 +5,33 @@ Every call blocks and may wait for as long as a destination does not answer; who
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.client import api
+from ray_canal.client import apply as applying
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.control import subscriber
 from ray_canal.client.schema_history import schema_history
 from ray_canal.client.subscribers import subscribers, unsubscribe
-from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
+from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, SinkConfig
 from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.render import plain
-from ray_canal.sinks.actor import pause_sink, sink_status
+from ray_canal.sinks.actor import (
+    SinkRecords,
+    pause_sink,
+    seek_sink,
+    sink_plan,
+    sink_status,
+    start_sinks,
+    stop_sink,
+)
+from ray_canal.sinks.open import lake_of
+from ray_canal.sinks.schema_follower import TableName
 
-SteerSink = Literal["pause", "resume"]
+SteerSink = Literal["pause", "resume", "seek", "stop"]
 SteerSnapshot = Literal["pause", "resume", "cancel"]
 Steer = Literal["pause", "resume", "seek", "expire", "label", "copy", "rename"]
 
@@ -60,9 +72,32 @@ class Cluster:
         """Return the sinks that run, by name."""
         return dict(sink_status(namespace=self._namespace))
 
-    def steer_sink(self, name: str, action: SteerSink) -> None:
-        """Pause a sink, or let it go on."""
-        pause_sink(name, paused=action == "pause", namespace=self._namespace)
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return each node, with its destinations and what they take."""
+        return api.nodes(namespace=self._namespace)
+
+    def steer_sink(self, name: str, action: SteerSink, to: str) -> None:
+        """Pause a sink, let it go on, move it to a place, or stop it."""
+        if action == "stop":
+            stop_sink(name, namespace=self._namespace)
+        elif action == "seek":
+            seek_sink(name, to, namespace=self._namespace)
+        else:
+            pause_sink(name, paused=action == "pause", namespace=self._namespace)
+
+    def compact(
+        self, name: str, tables: Sequence[str], vacuum: bool, hours: int | None
+    ) -> dict[str, str]:
+        """Join the small files of a lake's tables (none named: of all); return what was done, by
+        table. Raises ConfigError: the sink writes no lake."""
+        record = SinkRecords(self._namespace).get(name)
+        lake = lake_of(SinkConfig.model_validate(record["config"]))
+        lake.open()
+        try:
+            chosen = [TableName(*table.split(".", 1)) for table in tables] or lake.names()
+            return {str(table): str(lake.compact(table, vacuum, hours)) for table in chosen}
+        finally:
+            lake.close()
 
     def steer_snapshot(
         self, destination: str, client_id: int, action: SteerSnapshot
@@ -72,6 +107,23 @@ class Cluster:
         if action == "cancel":
             return control.cancel()
         return control.pause() if action == "pause" else control.resume()
+
+    def snapshot(self, destination: str, client_id: int) -> dict[str, Any]:
+        """Return how a subscriber's newest snapshot goes."""
+        return subscriber(destination, client_id, namespace=self._namespace).snapshot.status()
+
+    def start_snapshot(
+        self,
+        destination: str,
+        client_id: int,
+        tables: str,
+        where: str | dict[str, str],
+        columns: list[str] | dict[str, list[str]],
+        snapshot_id: str,
+    ) -> dict[str, Any]:
+        """Read tables into a subscriber's log; return how it goes."""
+        control = subscriber(destination, client_id, namespace=self._namespace).snapshot
+        return control.start(tables, where=where, columns=columns, snapshot_id=snapshot_id)
 
     def stop(self, destination: str) -> None:
         """Stop a destination; its cursors stay."""
@@ -97,6 +149,10 @@ class Cluster:
             return control.expire()
         return control.pause() if action == "pause" else control.resume()
 
+    def subscriber(self, destination: str, client_id: int) -> dict[str, Any]:
+        """Return a subscriber's record. Raises NotSubscribed."""
+        return subscriber(destination, client_id, namespace=self._namespace).show()
+
     def set_filter(self, destination: str, client_id: int, tables: str) -> None:
         """Change a subscriber's table filter."""
         api.set_filter(destination, tables, client_id=client_id, namespace=self._namespace)
@@ -107,8 +163,42 @@ class Cluster:
 
     def start(self, config: CanalConfig) -> list[str]:
         """Start the destinations of a configuration in this namespace; return their names."""
+        return api.start(self._here(config), replace=False)
+
+    def plan(self, config: CanalConfig) -> dict[str, Any]:
+        """Return what `apply` would do: destinations, Canal's TCP port, sinks, Arrow Flight. (The
+        console does not open itself again: `ray-canal apply` does.)"""
+        here = self._here(config)
+        ports = {}
+        if here.flight is not None:
+            from ray_canal.flight.actor import plan_flight
+
+            ports["Arrow Flight"] = plan_flight(here)
+        return {**applying.plan(here), "sinks": sink_plan(here), "ports": ports}
+
+    def apply(self, config: CanalConfig, *, remove: bool) -> dict[str, Any]:
+        """Change what runs into what a configuration says, but for the console; return the plan."""
+        here = self._here(config)
+        found = self.plan(here)
+        applying.apply(here, remove=remove)
+        if here.flight is not None:
+            from ray_canal.flight.actor import serve_flight
+
+            serve_flight(here)
+        if here.sink:
+            start_sinks(here)
+        for name, what in found["sinks"].items():
+            if remove and what == "unlisted":
+                stop_sink(name, namespace=self._namespace)
+        return found
+
+    def start_sinks(self, config: CanalConfig, names: Sequence[str]) -> list[str]:
+        """Start sinks of a configuration (none named: all); return their names."""
+        return start_sinks(self._here(config), *names)
+
+    def _here(self, config: CanalConfig) -> CanalConfig:
         here = config.ray.model_copy(update={"namespace": self._namespace})
-        return api.start(config.model_copy(update={"ray": here}), replace=False)
+        return config.model_copy(update={"ray": here})
 
     def look_on(self, destination: str) -> Connector:
         """Return a connector with an ephemeral subscription, which affects no other."""

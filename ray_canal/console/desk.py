@@ -57,25 +57,34 @@ class Desk:
         visitor.refuse_without("read", destination)
         return self.collector.one(destination)
 
-    async def call(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def call(
+        self, call: Callable[..., T], *arguments: Any, limit_s: float = _CALL_LIMIT_S
+    ) -> T:
         """Return what a blocking call returns. Raises InstanceNotRunning: no answer in time."""
         try:
-            with anyio.fail_after(_CALL_LIMIT_S):
+            with anyio.fail_after(limit_s):
                 return await anyio.to_thread.run_sync(
                     lambda: call(*arguments), abandon_on_cancel=True
                 )
         except TimeoutError:
             raise InstanceNotRunning(
-                f"no answer within {_CALL_LIMIT_S:.0f} s; it may still be carried out"
+                f"no answer within {limit_s:.0f} s; it may still be carried out"
             ) from None
 
     async def change(
-        self, visitor: Visitor, action: str, destination: str, call: Callable[..., T], *args: Any
+        self,
+        visitor: Visitor,
+        action: str,
+        destination: str,
+        call: Callable[..., T],
+        *args: Any,
+        limit_s: float = _CALL_LIMIT_S,
     ) -> T:
-        """Carry out what somebody changes, tell the audit log, and look at the result."""
+        """Carry out what somebody changes, tell the audit log (the arguments, too: no secrets in
+        them), and look at the result."""
         shown = {"arguments": [str(each) for each in args]} if args else {}
         try:
-            result = await self.call(call, *args)
+            result = await self.call(call, *args, limit_s=limit_s)
         except Exception as error:
             self.audit.tell(visitor.name, action, destination, failed=str(error), **shown)
             raise

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY_BYTES_MAX = 64 << 10
+BODY_BYTES_MAX = 256 << 10
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = {
@@ -31,11 +31,16 @@ class _TooLarge(Exception):
 
 class Guard:
     """Wraps the application. `hosts`: the names under which it may be called; empty: any. Where no
-    password is asked for, other names would let a page of somebody else in (DNS rebinding)."""
+    password is asked for, other names would let a page of somebody else in (DNS rebinding).
+    `requests_max`: so many are in work at a time; others are refused at once."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: Iterable[str] = (), requests_max: int = 64
+    ) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
+        self._requests_max = requests_max
+        self._in_work = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -46,6 +51,13 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, send)
             return
+        self._in_work += 1
+        try:
+            await self._pass_on(scope, receive, send)
+        finally:
+            self._in_work -= 1
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         passed_bytes = 0
         began = False
 
@@ -74,6 +86,8 @@ class Guard:
                 await _answer(413, "the body is too large")(scope, receive, send)
 
     def _refused(self, scope: Scope) -> PlainTextResponse | None:
+        if self._in_work >= self._requests_max:
+            return _answer(503, "too many requests are in work (console.requests_max)")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._hosts and (urlsplit(f"//{host}").hostname or "") not in self._hosts:

@@ -127,7 +127,7 @@ def rows_of(message: Message, hidden: Sequence[str], most: int) -> tuple[list[di
 
 
 async def tail(
-    desk: Desk, tails: Tails, destination: str, tables: str, where: str
+    desk: Desk, tails: Tails, destination: str, tables: str, where: str, start: str = "tail"
 ) -> AsyncIterator[str]:
     """Yield server-sent events: `rows`, `notice`, `problem`, `end`; a comment while nothing comes.
     Beyond so many tails: a `problem` at once."""
@@ -136,7 +136,7 @@ async def tail(
     except ConsumerError as error:
         yield _event("problem", {"message": str(error)})
         return
-    reader = _Reader(desk, destination, tables, where)
+    reader = _Reader(desk, destination, tables, where, start)
     try:
         yield "retry: 3000\n\n"
         while True:
@@ -167,11 +167,14 @@ def _event(name: str, value: Any) -> str:
 class _Reader:
     """One tail's connector; its calls are made one after the other, in threads."""
 
-    def __init__(self, desk: Desk, destination: str, tables: str, where: str) -> None:
+    def __init__(
+        self, desk: Desk, destination: str, tables: str, where: str, start: str
+    ) -> None:
         self._desk = desk
         self._destination = destination
         self._tables = tables
         self._where = where
+        self._start = start
         self._connector: Connector | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -183,7 +186,7 @@ class _Reader:
                 return [], 0, True
             if self._connector is None:
                 connector = self._desk.cluster.look_on(self._destination)
-                connector.subscribe(self._tables, start="tail", where=self._where or None)
+                connector.subscribe(self._tables, start=self._start, where=self._where or None)
                 self._connector = connector
             message = self._connector.get_without_ack(_BATCH, timeout=None)
             if not message:

@@ -98,6 +98,12 @@ def _share(times: dict[str, float]) -> float:
     return 100 * times["waiting_s"] / both if both else 0.0
 
 
+def unfinished_first(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the snapshots of a destination, those that have not ended first."""
+    found: list[dict[str, Any]] = status.get("snapshots") or []
+    return sorted(found, key=lambda each: each["state"] in ("done", "cancelled"))
+
+
 def limit(status: dict[str, Any]) -> str:
     """Return the stage that limits a destination now, "subscribers" while the log is full, "server"
     while it sends less than could be read; "" while there is nothing more to read."""

@@ -18,7 +18,6 @@ from starlette.responses import (
     PlainTextResponse,
     RedirectResponse,
     Response,
-    StreamingResponse,
 )
 
 from ray_canal.console import text
@@ -28,10 +27,9 @@ from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
 from ray_canal.console.desk import COOKIE, FAILED_LOGIN_S, Desk, Reader, TheDesk
 from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
-from ray_canal.console.live_tail import Tails, refuse_hidden, tail
-from ray_canal.console.overview import limit, row, rows, stages, why
+from ray_canal.console.overview import limit, row, rows, stages, unfinished_first, why
 from ray_canal.console.quarantine import Decoded, first_lines, shown_chunks, told_keys
-from ray_canal.console.rest import (
+from ray_canal.console.steering import (
     filtered,
     redriven,
     released,
@@ -46,6 +44,8 @@ from ray_canal.errors import AccessDenied, CanalError, ConfigError, DecodeError
 
 router = APIRouter(include_in_schema=False)
 
+LINES_MAX = 20
+"""Subscribers, and snapshots, on a destination's page: each has a form for what can be done."""
 _PARTS = ("overview.html", "destination.html", "error.html")
 
 
@@ -130,16 +130,21 @@ async def overview(request: Request, desk: TheDesk, visitor: Reader) -> Response
 
 @router.get("/destinations/{destination}")
 async def destination(
-    request: Request, destination: str, desk: TheDesk, visitor: Reader
+    request: Request, destination: str, desk: TheDesk, visitor: Reader, first: int = 0
 ) -> Response:
-    """Return the page of one destination."""
+    """Return the page of one destination, with its subscribers from the `first` on."""
     known = desk.one(visitor, destination)
+    first = max(first, 0)
     return page(
         request,
         "destination.html",
         visitor,
         known=known,
         status=known.status,
+        subscribers=known.subscribers[first : first + LINES_MAX],
+        first=first,
+        lines_max=LINES_MAX,
+        snapshots=unfinished_first(known.status)[:LINES_MAX],
         state=row(known).state,
         problems=problems(known),
         sinks=desk.collector.sinks_of(destination),
@@ -157,24 +162,6 @@ async def tail_page(
     """Return the page of the live tail."""
     known = desk.one(visitor, destination)
     return page(request, "tail.html", visitor, known=known)
-
-
-@router.get("/destinations/{destination}/tail/events")
-async def tail_events(
-    request: Request,
-    destination: str,
-    desk: TheDesk,
-    visitor: Reader,
-    tables: str = r".*\..*",
-    where: str = "",
-) -> Response:
-    """Return the live tail as server-sent events."""
-    desk.one(visitor, destination)
-    refuse_hidden(where, desk.config.hidden_columns)
-    tails: Tails = request.app.state.tails
-    desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
-    events = tail(desk, tails, destination, tables, where)
-    return StreamingResponse(events, media_type="text/event-stream")
 
 
 @router.get("/destinations/{destination}/schemas")

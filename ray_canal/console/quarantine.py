@@ -11,8 +11,9 @@ from typing import Any
 
 from ray_canal.config import CanalConfig
 from ray_canal.console.live_tail import masked
-from ray_canal.errors import ConfigError
-from ray_canal.model.schema_record import held_name
+from ray_canal.dead_letters import is_message
+from ray_canal.errors import ConfigError, DecodeError
+from ray_canal.model.schema_record import EVENT_AT, QuarantinedChunk, held_name
 from ray_canal.redrive import decode_held, held, release
 from ray_canal.render import changes
 
@@ -24,41 +25,61 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Changes as JSON lines, and the keys of the chunks that they are of."""
+    """Changes as JSON lines, the keys of the chunks that they are of, and why others can not be
+    decoded."""
 
     lines: list[str]
     keys: list[Key]
+    failure: str = ""
 
 
 def shown_chunks(config: CanalConfig, destination: str) -> list[dict[str, Any]]:
-    """Return what is held: place, tables, size. Raises ConfigError: only the destination knows."""
+    """Return what is held, dead letters included: place, tables, size, why. Raises ConfigError:
+    only the destination knows."""
     _refuse_memory(config)
     return [
         {
             "place": f"{chunk.journal_name}:{chunk.position}",
             "tables": [held_name(pair) for pair in chunk.tables],
             "bytes": chunk.size_bytes,
+            "why": _why(chunk),
         }
         for chunk in held(config, destination)
     ]
+
+
+def _why(chunk: QuarantinedChunk) -> str:
+    if is_message(chunk):
+        return f"given up by {chunk.server}"
+    if any(schema == EVENT_AT for schema, _ in chunk.tables):
+        return "could not be decoded"
+    return "columns not known"
 
 
 def decoded(
     config: CanalConfig, destination: str, schema_sql: str, hidden: Sequence[str]
 ) -> Decoded:
     """Return the first changes that are held, hidden values as dots. Raises ConfigError,
-    TableMetaMismatch: a schema is not known, or does not fit."""
+    TableMetaMismatch, DecodeError: nothing can be decoded, as a schema is not known or does not
+    fit, or none but dead letters are left."""
     _refuse_memory(config)
-    found = Decoded([], [])
-    for key, batches in decode_held(config, destination, schema_sql):
-        rows = changes(batches)
-        found.lines.extend(
-            json.dumps(masked(row, hidden), ensure_ascii=False, default=str) for row in rows
-        )
-        found.keys.append(key)
-        if len(found.lines) >= ROWS_MAX:
-            break
-    return found
+    lines: list[str] = []
+    keys: list[Key] = []
+    failure = ""
+    try:
+        for key, batches in decode_held(config, destination, schema_sql):
+            rows = changes(batches)
+            lines += [
+                json.dumps(masked(row, hidden), ensure_ascii=False, default=str) for row in rows
+            ]
+            keys.append(key)
+            if len(lines) >= ROWS_MAX:
+                break
+    except DecodeError as error:
+        if not keys:
+            raise
+        failure = str(error)
+    return Decoded(lines, keys, failure)
 
 
 def remove_chunks(config: CanalConfig, destination: str, keys: str) -> int:

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import Any
+from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
 
-from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
 from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
 from ray_canal.console.collector import Known
-from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
+from ray_canal.console.desk import Changer, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
+from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, why
-from ray_canal.console.quarantine import Decoded, decoded, remove_chunks, shown_chunks, told_keys
+from ray_canal.console.quarantine import shown_chunks, told_keys
+from ray_canal.console.rows import read_rows
+from ray_canal.console.steering import (
+    filtered,
+    redriven,
+    refuse_operating,
+    refuse_unknown_sink,
+    released,
+    removed,
+    sink_steered,
+    snapshot_steered,
+    steered,
+    stopped,
+)
 from ray_canal.destination.diagnosis import diagnose
-from ray_canal.errors import AccessDenied, ConfigError, InstanceNotFound
 from ray_canal.source.start.lookup import locate, log_of
 
 router = APIRouter(prefix="/api/v1")
+
+_LONG_LIMIT_S = 600.0
 
 
 class _Body(BaseModel):
@@ -49,6 +65,25 @@ class Keys(_Body):
     """Keys of chunks, as decoding them has given them."""
 
     keys: str = Field(max_length=49152)
+
+
+class Tidying(_Body):
+    """Which tables of a lake (`database.table`; none: all), and whether to remove old versions'
+    files, of what age."""
+
+    tables: list[str] = Field(default_factory=list)
+    vacuum: bool = False
+    hours: int | None = Field(None, ge=0)
+
+
+class SnapshotRequest(_Body):
+    """Tables to read into a subscriber's log (empty: all it subscribes to). `where` and `columns`
+    are for all of them, or by patterns."""
+
+    tables: str = Field("", max_length=16384)
+    where: str | dict[str, str] = ""
+    columns: list[str] | dict[str, list[str]] = Field(default_factory=list)
+    id: str = Field("", max_length=128)
 
 
 class FilterChanges(_Body):
@@ -124,6 +159,46 @@ async def schemas(
     return await desk.call(desk.cluster.schema_history, destination, table)
 
 
+@router.get("/destinations/{destination}/tail")
+async def tail_events(
+    request: Request,
+    destination: str,
+    desk: TheDesk,
+    visitor: Reader,
+    tables: str = r".*\..*",
+    where: str = "",
+    start: Literal["head", "tail"] = "tail",
+) -> StreamingResponse:
+    """Rows as they come, as server-sent events; `start=head`: with what the log still has."""
+    desk.one(visitor, destination)
+    refuse_hidden(where, desk.config.hidden_columns)
+    tails: Tails = request.app.state.tails
+    desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
+    events = tail(desk, tails, destination, tables, where, start)
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+@router.get("/destinations/{destination}/rows")
+async def rows(
+    request: Request,
+    destination: str,
+    tables: str,
+    desk: TheDesk,
+    visitor: Reader,
+    mode: Literal["consistent", "keyed"] = "consistent",
+) -> StreamingResponse:
+    """The rows that tables hold now, as JSON lines; the first one names the tables, the last one
+    says at which place of the log the rows are so, or what went wrong."""
+    visitor.refuse_without("subscribe", destination)
+    tails: Tails = request.app.state.tails
+    desk.audit.tell(visitor.name, "read rows", destination, tables=tables)
+    config = await desk.call(desk.cluster.deployment, destination)
+    lines = read_rows(tails, config, destination, tables, mode, desk.config.hidden_columns)
+    first = await desk.call(next, lines)
+    both = itertools.chain([first], lines)
+    return StreamingResponse(both, media_type="application/x-ndjson")
+
+
 @router.get("/destinations/{destination}/explain")
 async def explain(
     destination: str, desk: TheDesk, visitor: Reader, client_id: int | None = None
@@ -150,7 +225,7 @@ async def position(
 
 @router.get("/destinations/{destination}/quarantine")
 async def quarantine(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
-    """What is in quarantine: place, tables, size."""
+    """What is in quarantine, and dead letters: place, tables, size, why."""
     desk.one(visitor, destination)
     return await desk.call(lambda: shown_chunks(desk.cluster.deployment(destination), destination))
 
@@ -161,7 +236,8 @@ async def decode_quarantine(
 ) -> dict[str, Any]:
     """Decode what is held, with CREATE TABLE statements if need be; nothing is removed."""
     found = await redriven(desk, visitor, destination, body.schema_sql)
-    return {"changes": [json.loads(line) for line in found.lines], "keys": told_keys(found.keys)}
+    changes = [json.loads(line) for line in found.lines]
+    return {"changes": changes, "keys": told_keys(found.keys), "failure": found.failure or None}
 
 
 @router.post("/destinations/{destination}/quarantine/release")
@@ -179,12 +255,31 @@ async def sinks(destination: str, desk: TheDesk, visitor: Reader) -> dict[str, d
     return desk.collector.sinks_of(destination)
 
 
+@router.post("/destinations/{destination}/sinks/{name}/compact")
+async def compact_sink(
+    destination: str, name: str, body: Tidying, desk: TheDesk, visitor: Changer
+) -> dict[str, str]:
+    """Join the small files of a lake's tables, also while the sink runs."""
+    visitor.refuse_without("admin", destination)
+    refuse_unknown_sink(desk, destination, name)
+    args = (name, body.tables, body.vacuum, body.hours)
+    call = desk.cluster.compact
+    return await desk.change(
+        visitor, "compact sink", destination, call, *args, limit_s=_LONG_LIMIT_S
+    )
+
+
 @router.post("/destinations/{destination}/sinks/{name}/{action}")
 async def steer_sink(
-    destination: str, name: str, action: SteerSink, desk: TheDesk, visitor: Changer
+    destination: str,
+    name: str,
+    action: SteerSink,
+    desk: TheDesk,
+    visitor: Changer,
+    body: Place | None = None,
 ) -> dict[str, Any]:
-    """Pause a sink, or let it go on."""
-    await sink_steered(desk, visitor, destination, name, action)
+    """Pause a sink, let it go on, move it to a place (`to`), or stop it."""
+    await sink_steered(desk, visitor, destination, name, action, body.to if body else "")
     return {action: name}
 
 
@@ -196,10 +291,39 @@ async def steer_snapshot(
     return await snapshot_steered(desk, visitor, destination, client_id, action)
 
 
+@router.get("/destinations/{destination}/subscribers/{client_id}/snapshot")
+async def snapshot(
+    destination: str, client_id: int, desk: TheDesk, visitor: Reader
+) -> dict[str, Any]:
+    """How a subscriber's newest snapshot goes."""
+    desk.one(visitor, destination)
+    return await desk.call(desk.cluster.snapshot, destination, client_id)
+
+
+@router.post("/destinations/{destination}/subscribers/{client_id}/snapshot")
+async def start_snapshot(
+    destination: str, client_id: int, body: SnapshotRequest, desk: TheDesk, visitor: Changer
+) -> dict[str, Any]:
+    """Read the rows that tables hold now into a subscriber's log, between the changes."""
+    refuse_operating(visitor, destination, client_id)
+    args = (destination, client_id, body.tables, body.where, body.columns, body.id)
+    call = desk.cluster.start_snapshot
+    return await desk.change(visitor, "start snapshot", destination, call, *args)
+
+
 @router.get("/destinations/{destination}/subscribers")
 async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
     """Each subscriber: cursor, how far behind, policy, filter."""
     return desk.one(visitor, destination).subscribers
+
+
+@router.get("/destinations/{destination}/subscribers/{client_id}")
+async def show_subscriber(
+    destination: str, client_id: int, desk: TheDesk, visitor: Reader
+) -> dict[str, Any]:
+    """One subscriber, as its destination knows it now."""
+    desk.one(visitor, destination)
+    return await desk.call(desk.cluster.subscriber, destination, client_id)
 
 
 @router.delete("/destinations/{destination}/subscribers/{client_id}")
@@ -271,96 +395,3 @@ async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str,
     visitor.refuse_without("admin")
     name, args = body.destination, (desk.cluster, desk.files, body)
     return await desk.change(visitor, "start", name, lambda: start_first(*args))
-
-
-async def redriven(desk: Desk, visitor: Visitor, destination: str, schema_sql: str) -> Decoded:
-    """Decode what is in quarantine for an operator, and tell the audit log."""
-    visitor.refuse_without("subscribe", destination)
-    hidden = desk.config.hidden_columns
-
-    def found() -> Decoded:
-        return decoded(desk.cluster.deployment(destination), destination, schema_sql, hidden)
-
-    return await desk.change(visitor, "decode quarantine", destination, found)
-
-
-async def released(desk: Desk, visitor: Visitor, destination: str, keys: str) -> int:
-    """Remove quarantined chunks for an admin."""
-    visitor.refuse_without("admin", destination)
-
-    def done() -> int:
-        return remove_chunks(desk.cluster.deployment(destination), destination, keys)
-
-    return await desk.change(visitor, "release quarantine", destination, done)
-
-
-async def sink_steered(
-    desk: Desk, visitor: Visitor, destination: str, name: str, action: SteerSink
-) -> None:
-    """Pause or resume a sink for an operator. Raises AccessDenied, InstanceNotFound."""
-    visitor.refuse_without("subscribe", destination)
-    if name not in desk.collector.sinks_of(destination):
-        raise InstanceNotFound(f"no sink {name!r} runs for {destination}")
-    await desk.change(
-        visitor, f"{action} sink", destination, desk.cluster.steer_sink, name, action
-    )
-
-
-async def snapshot_steered(
-    desk: Desk, visitor: Visitor, destination: str, client_id: int, action: SteerSnapshot
-) -> dict[str, Any]:
-    """Pause, resume or cancel a snapshot for an operator. Raises AccessDenied."""
-    _refuse_operating(visitor, destination, client_id)
-    steer, args = desk.cluster.steer_snapshot, (destination, client_id, action)
-    return await desk.change(visitor, f"{action} snapshot", destination, steer, *args)
-
-
-async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:
-    """Stop a destination for an admin."""
-    visitor.refuse_without("admin", destination)
-    await desk.change(visitor, "stop", destination, desk.cluster.stop, destination)
-
-
-async def removed(desk: Desk, visitor: Visitor, destination: str, client_id: int) -> None:
-    """Remove a subscriber: an admin any, an operator one of their own client ids."""
-    owned = any(client_id in each for each in visitor.user.client_ids or ())
-    visitor.refuse_without("subscribe" if owned else "admin", destination)
-    await desk.change(
-        visitor, "remove subscriber", destination, desk.cluster.unsubscribe, destination, client_id
-    )
-
-
-async def filtered(
-    desk: Desk, visitor: Visitor, destination: str, client_id: int, tables: str
-) -> None:
-    """Change a subscriber's filter for an operator. Raises AccessDenied."""
-    _refuse_operating(visitor, destination, client_id)
-    await desk.change(
-        visitor,
-        "change filter",
-        destination,
-        desk.cluster.set_filter,
-        destination,
-        client_id,
-        tables,
-    )
-
-
-async def steered(
-    desk: Desk, visitor: Visitor, destination: str, client_id: int, action: Steer, to: str
-) -> None:
-    """Pause, resume or seek a subscriber for an operator. Raises AccessDenied; ConfigError."""
-    _refuse_operating(visitor, destination, client_id)
-    if action == "seek" and not to:
-        raise ConfigError("say where to: head, tail, FILE:POSITION, a GTID set or a time")
-    steer, args = desk.cluster.steer, (destination, client_id, action, to)
-    await desk.change(visitor, action, destination, steer, *args)
-
-
-def _refuse_operating(visitor: Visitor, destination: str, client_id: int) -> None:
-    visitor.refuse_without("subscribe", destination)
-    ranges = visitor.user.client_ids
-    if ranges is not None and not any(client_id in each for each in ranges):
-        raise AccessDenied(f"{visitor.name} may not change client {client_id}").at(
-            destination=destination
-        )

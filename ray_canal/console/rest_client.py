@@ -47,6 +47,10 @@ class ConsoleClient:
         with self._open(method, f"/api/v1{path}", body, query) as answer:
             return json.load(answer)
 
+    def me(self) -> dict[str, Any]:
+        """Return who asks: name, role."""
+        return dict(self.call("GET", "/me"))
+
     def destinations(self) -> list[dict[str, Any]]:
         """Return each destination: state, problems, status."""
         return list(self.call("GET", "/destinations"))
@@ -68,22 +72,79 @@ class ConsoleClient:
         """Return the tables whose schemas are known, and the versions of one."""
         return dict(self.call("GET", f"{_of(name)}/schemas", table=table))
 
+    def samples(self, name: str) -> list[dict[str, Any]]:
+        """Return the last hour: lag, rate and fill."""
+        return list(self.call("GET", f"{_of(name)}/samples"))
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return each node, its destinations and what they take."""
+        return list(self.call("GET", "/nodes"))
+
     def subscribers(self, name: str) -> list[dict[str, Any]]:
         """Return each subscriber."""
         return list(self.call("GET", f"{_of(name)}/subscribers"))
 
+    def subscriber(self, name: str, client_id: int) -> dict[str, Any]:
+        """Return one subscriber."""
+        return dict(self.call("GET", _client(name, client_id)))
+
     def operate(self, name: str, client_id: int, action: str, to: str = "") -> None:
         """Pause, resume, seek, expire, label, copy or rename a subscriber; `to`: where, its label,
         the new client id."""
-        self.call("POST", f"{_of(name)}/subscribers/{client_id}/{action}", {"to": to})
+        self.call("POST", f"{_client(name, client_id)}/{action}", {"to": to})
 
     def remove_subscriber(self, name: str, client_id: int) -> None:
         """Remove a subscriber and its cursor."""
-        self.call("DELETE", f"{_of(name)}/subscribers/{client_id}")
+        self.call("DELETE", _client(name, client_id))
 
     def set_filter(self, name: str, client_id: int, tables: str) -> None:
         """Change a subscriber's table filter."""
-        self.call("PUT", f"{_of(name)}/subscribers/{client_id}/filter", {"tables": tables})
+        self.call("PUT", f"{_client(name, client_id)}/filter", {"tables": tables})
+
+    def set_destination_filter(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Change keys of the destination's own filter; return all of them."""
+        return dict(self.call("PATCH", f"{_of(name)}/filter", {"changes": changes}))
+
+    def snapshot(self, name: str, client_id: int) -> dict[str, Any]:
+        """Return how a subscriber's newest snapshot goes."""
+        return dict(self.call("GET", f"{_client(name, client_id)}/snapshot"))
+
+    def start_snapshot(
+        self, name: str, client_id: int, tables: str = "", **wishes: Any
+    ) -> dict[str, Any]:
+        """Read tables into a subscriber's log. `wishes`: `where`, `columns`, `id`."""
+        body = {"tables": tables, **wishes}
+        return dict(self.call("POST", f"{_client(name, client_id)}/snapshot", body))
+
+    def steer_snapshot(self, name: str, client_id: int, action: str) -> dict[str, Any]:
+        """Pause, resume or cancel a subscriber's newest snapshot."""
+        return dict(self.call("POST", f"{_client(name, client_id)}/snapshot/{action}"))
+
+    def sinks(self, name: str = "") -> dict[str, Any]:
+        """Return the sinks that run, by name, or those of one destination."""
+        return dict(self.call("GET", f"{_of(name)}/sinks" if name else "/sinks"))
+
+    def steer_sink(self, name: str, sink: str, action: str, to: str = "") -> None:
+        """Pause, resume, seek (`to`) or stop a sink."""
+        self.call("POST", f"{_of(name)}/sinks/{_quoted(sink)}/{action}", {"to": to})
+
+    def compact_sink(self, name: str, sink: str, **how: Any) -> dict[str, str]:
+        """Join the small files of a lake. `how`: `tables`, `vacuum`, `hours`."""
+        return dict(self.call("POST", f"{_of(name)}/sinks/{_quoted(sink)}/compact", how))
+
+    def quarantine(self, name: str) -> list[dict[str, Any]]:
+        """Return what is in quarantine, and dead letters."""
+        return list(self.call("GET", f"{_of(name)}/quarantine"))
+
+    def decode_quarantine(self, name: str, schema_sql: str = "") -> dict[str, Any]:
+        """Return `changes` of what is held, `keys` for `release_quarantine`, and `failure`."""
+        body = {"schema_sql": schema_sql}
+        return dict(self.call("POST", f"{_of(name)}/quarantine/decode", body))
+
+    def release_quarantine(self, name: str, keys: str) -> int:
+        """Remove what was decoded: you have it."""
+        found = self.call("POST", f"{_of(name)}/quarantine/release", {"keys": keys})
+        return int(found["released"])
 
     def stop(self, name: str) -> None:
         """Stop a destination; its cursors stay."""
@@ -97,13 +158,32 @@ class ConsoleClient:
         """Write a file for a source and start it."""
         return dict(self.call("POST", "/start", source))
 
+    def deployment(self, action: str, toml: str, **more: Any) -> Any:
+        """Send the text of a canal.toml to `check`, `plan`, `apply` (`remove`), `sinks`,
+        `sinks/start` (`names`) or `import-meta` (`meta_dat`, `destination`, …)."""
+        return self.call("POST", f"/deployment/{action}", {"toml": toml, **more})
+
+    def rows(
+        self, name: str, tables: str, mode: str = "consistent"
+    ) -> Generator[dict[str, Any]]:
+        """Yield what is read, each row that the tables hold, and their place; raises CanalError
+        kinds: it has ended before."""
+        path = f"/api/v1{_of(name)}/rows"
+        with self._open("GET", path, None, {"tables": tables, "mode": mode}) as lines:
+            for line in lines:
+                found = json.loads(line)
+                if "error" in found:
+                    raise _told(200, line.decode())
+                yield found
+
     def tail(
-        self, name: str, tables: str = r".*\..*", where: str = ""
+        self, name: str, tables: str = r".*\..*", where: str = "", start: str = "tail"
     ) -> Generator[dict[str, Any]]:
         """Yield changes as they come, as the live tail shows them; without end, but for files.
+        `start` "head": with what the log still has.
         Raises CanalError: the console has ended it."""
-        path = f"/destinations/{urllib.parse.quote(name, safe='')}/tail/events"
-        query = {"tables": tables, "where": where}
+        path = f"/api/v1{_of(name)}/tail"
+        query = {"tables": tables, "where": where, "start": start}
         kind = ""
         with self._open("GET", path, None, query) as events:
             for line in events:
@@ -130,8 +210,16 @@ class ConsoleClient:
                 raise _told(error.code, error.read().decode("utf-8", "replace")) from None
 
 
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")
+
+
 def _of(name: str) -> str:
-    return f"/destinations/{urllib.parse.quote(name, safe='')}"
+    return f"/destinations/{_quoted(name)}"
+
+
+def _client(name: str, client_id: int) -> str:
+    return f"{_of(name)}/subscribers/{client_id}"
 
 
 def _told(status: int, text: str) -> CanalError:

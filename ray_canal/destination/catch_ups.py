@@ -159,6 +159,7 @@ class CatchUps:
                 "unacked_batches": 0,
                 "entries_behind": None,
                 "bytes_behind": None,
+                "waiting_since": None,
                 **own.get(str(client_id), {}),
                 "detached": True,
                 "failure": None if catch_up.failure is None else described(catch_up.failure),

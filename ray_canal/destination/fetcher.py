@@ -121,7 +121,10 @@ class Fetcher:
             return status
         lag_bytes = self._lag.bytes_behind(status.journal_name, status.position)
         purge = None if oldest is None else self._lag.purge_distance(oldest)
-        return dataclasses.replace(status, lag_bytes=lag_bytes, purge=purge)
+        gtid_set = self._lag.server_gtid_set
+        return dataclasses.replace(
+            status, lag_bytes=lag_bytes, purge=purge, server_gtid_set=gtid_set
+        )
 
     def interrupt(self) -> None:
         """End a waiting read and close the source."""

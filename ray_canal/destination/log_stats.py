@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ray_canal.destination.attendance import Attendance
@@ -31,6 +32,10 @@ class LogStats:
         known = self._state.subscribers.known
         for client_id, place in stats["subscribers"].items():
             place["last_call_s"] = self._attendance.since_call_s(int(client_id))
+            since = place.pop("waiting_since", None)
+            place["seconds_behind"] = 0.0 if since is None else max(time.time() - since, 0.0)
+            if place["entries_behind"] is None:
+                place["seconds_behind"] = None
             place["failed"] = place["failure"] is not None
             place["expired"] = known[int(client_id)].expired or None
         return stats

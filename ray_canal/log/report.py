@@ -14,6 +14,7 @@ def log_report(
     config: StoreConfig, ring: Ring, subscribers: Iterable[Subscriber]
 ) -> dict[str, Any]:
     """Return the fill of the ring and each subscriber's place."""
+    last = ring.position_before(ring.put_sequence)
     return {
         "chunks": len(ring),
         "entries": ring.put_sequence - ring.first_sequence,
@@ -24,7 +25,8 @@ def log_report(
         "batch_mode": config.batch_mode,
         "fill": ring.used / ring.capacity,
         "first_position": str(ring.first_position),
-        "last_position": str(ring.position_before(ring.put_sequence)),
+        "last_position": str(last),
+        "gtid_set": last.gtid,
         "subscribers": {str(s.client_id): _place(ring, s) for s in subscribers},
     }
 
@@ -39,5 +41,6 @@ def _place(ring: Ring, subscriber: Subscriber) -> dict[str, Any]:
         "unacked_batches": len(subscriber.marks),
         "entries_behind": ring.put_sequence - subscriber.acked,
         "bytes_behind": sum(slot.size_bytes for slot in behind),
+        "waiting_since": ring.time_of(subscriber.acked),
         "failure": None,
     }

@@ -163,6 +163,16 @@ class Ring:
         """Yield the slots with an entry at or after `sequence`."""
         return itertools.islice(self._slots, self._index(sequence), None)
 
+    def time_of(self, sequence: int) -> int | None:
+        """Return the header time, in seconds, of the entry at `sequence`; of one on disk, that of
+        its slot's last. None: the log does not have it (yet), or it has no time."""
+        slot = next(self.since(sequence), None)
+        if slot is None:
+            return None
+        if slot.chunk is None or sequence < slot.first:
+            return slot.after.timestamp or None
+        return int(slot.chunk.info.entries["timestamp"][sequence - slot.first]) or None
+
     def tags(self, start: int, end: int, reading: str) -> list[SnapshotTag]:
         """The tags of this reading of slots that end in this range of log sequences."""
         if not reading:

@@ -128,6 +128,12 @@ METRICS = (
         "canal_subscriber_behind_bytes", "bytes_behind", "Binlog bytes of these", of="subscriber"
     ),
     Metric(
+        "canal_subscriber_behind_seconds",
+        "seconds_behind",
+        "Age of the oldest entry in the log that it has not acked",
+        of="subscriber",
+    ),
+    Metric(
         "canal_subscriber_idle_seconds",
         "last_call_s",
         "Since the subscriber's last call",

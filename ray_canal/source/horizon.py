@@ -31,9 +31,12 @@ def purge_distance(
     cursor: EntryPosition,
     now: float,
     warning_s: float,
+    written_at: float = 0.0,
 ) -> PurgeDistance:
     """The distance of a cursor. `binlogs`: (name, size in bytes), oldest first; `retention_s` 0:
-    nothing is purged by age; `now` in seconds since the epoch."""
+    nothing is purged by age; `now` in seconds since the epoch. `written_at`: when the cursor's file
+    was known to be the one that is being written, 0: never; a cursor without a time (of a
+    subscriber that has acked nothing) is then at least that young."""
     if not binlogs:
         return PurgeDistance()
     here = journal_key(cursor.journal_name)
@@ -46,8 +49,9 @@ def purge_distance(
     if index == len(keys) - 1:
         return PurgeDistance(kept)
     seconds = None
-    if retention_s > 0 and cursor.timestamp:
-        seconds = cursor.timestamp + retention_s - now
+    last_s = max(cursor.timestamp, written_at)
+    if retention_s > 0 and last_s:
+        seconds = last_s + retention_s - now
     warning = ""
     if seconds is not None and seconds < warning_s:
         warning = (

@@ -43,6 +43,8 @@ class LagMeter:
         self._binlogs: list[tuple[str, int]] = []
         self._retention_s = 0.0
         self._asked_at = float("-inf")
+        self._written_at: dict[str, float] = {}
+        self.server_gtid_set = ""
 
     def bytes_behind(self, journal_name: str, position: int) -> int | None:
         """Return the bytes to the end; None if the server does not answer or does not know the
@@ -56,7 +58,11 @@ class LagMeter:
             return None
         self._ask()
         warning_s = 3600 * self._config.purge_warning_hours
-        return purge_distance(self._binlogs, self._retention_s, cursor, time.time(), warning_s)
+        written_at = self._written_at.get(cursor.journal_name, 0.0)
+        now = time.time()
+        return purge_distance(
+            self._binlogs, self._retention_s, cursor, now, warning_s, written_at
+        )
 
     def close(self) -> None:
         if self._catalog is not None:
@@ -67,7 +73,15 @@ class LagMeter:
             self._binlogs = []  # a list of before an outage would say that nothing is behind
             with contextlib.suppress(CanalError, OSError):
                 self._binlogs = self._list()
+                self._note_written(self._binlogs)
             self._asked_at = time.monotonic()
+
+    def _note_written(self, binlogs: Sequence[tuple[str, int]]) -> None:
+        """Note that the last of these files is being written now; forget those that are gone."""
+        names = [name for name, _ in binlogs]
+        self._written_at = {k: v for k, v in self._written_at.items() if k in names}
+        if names:
+            self._written_at[names[-1]] = time.time()
 
     def _list(self) -> list[tuple[str, int]]:
         if self._config.files:
@@ -76,4 +90,6 @@ class LagMeter:
         if self._catalog is None:
             self._catalog = Catalog(self._config)
         self._retention_s = self._catalog.retention_s()
+        with contextlib.suppress(CanalError):  # the user may not ask, the server has none
+            self.server_gtid_set = self._catalog.position().gtid
         return self._catalog.binlogs()

@@ -77,7 +77,7 @@ def test_a_first_source_is_checked_written_and_started(
 
 def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Server) -> None:
     where = urllib.parse.urlencode({"tables": rf"{NAME}\.t", "where": "after.id < 100"})
-    url = f"{site.url}/destinations/{NAME}/tail/events?{where}"
+    url = f"{site.url}/api/v1/destinations/{NAME}/tail?{where}"
     rows: list[dict[str, Any]] = []
     ready = threading.Event()
 

@@ -82,7 +82,7 @@ class Flood:
         with contextlib.ExitStack() as stack:
             for _ in range(8):
                 link = stack.enter_context(self._connect())
-                path = f"/destinations/{NAME}/tail/events"
+                path = f"/api/v1/destinations/{NAME}/tail"
                 link.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self._ended.wait()
 

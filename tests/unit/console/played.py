@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
-from ray_canal.config import ConsoleConfig
+from ray_canal.config import CanalConfig, ConsoleConfig
 from ray_canal.console.access import Logins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
@@ -36,6 +37,7 @@ STATUS: dict[str, Any] = {
         "reconnects": 0,
         "errors": 0,
         "failed_checks": 0,
+        "server_gtid_set": "d540d0cd-e56e-11f1-a38f-02fc00000001:1-90",
     },
     "lag_bytes": 797822,
     "purge": None,
@@ -69,6 +71,7 @@ STATUS: dict[str, Any] = {
     "quarantine_bytes": 0,
     "quarantined_tables": 0,
     "quarantined_chunks": 0,
+    "dead_letters": 0,
     "skipped_events": 0,
     "last_skipped_event": None,
     "filter": {"tables": r"shop\..*"},
@@ -80,10 +83,12 @@ STATUS: dict[str, Any] = {
         "fill": 0.25,
         "first_position": "mysql-bin.000001:930",
         "last_position": "mysql-bin.000001:2653",
+        "gtid_set": "d540d0cd-e56e-11f1-a38f-02fc00000001:1-88",
         "subscribers": {
             "7": {
                 "entries_behind": 3,
                 "bytes_behind": 1723,
+                "seconds_behind": 4.0,
                 "unacked_batches": 0,
                 "failure": None,
                 "last_call_s": 0.5,
@@ -105,6 +110,7 @@ SUBSCRIBER: dict[str, Any] = {
     "policy": "block",
     "entries_behind": 3,
     "bytes_behind": 1723,
+    "seconds_behind": 4.0,
     "unacked_batches": 0,
     "detached": False,
     "failure": None,
@@ -183,8 +189,37 @@ class Played:
     def sinks(self) -> dict[str, dict[str, Any]]:
         return {"lake": {**SINK, "destination": "d000"}}
 
-    def steer_sink(self, name: str, action: str) -> None:
-        self.done.append((f"{action} sink", name))
+    def steer_sink(self, name: str, action: str, to: str) -> None:
+        self.done.append((f"{action} sink", name, to))
+
+    def compact(self, name: str, *how: Any) -> dict[str, str]:
+        self.done.append(("compact", name, *how))
+        return {"shop.t": "2 files of 9"}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"node": "a" * 56, "destinations": self.destinations()}]
+
+    def plan(self, config: CanalConfig) -> dict[str, Any]:
+        names = [each.destination for each in config.instance]
+        return {"add": names, "change": {}, "ports": {}, "sinks": {}}
+
+    def apply(self, config: CanalConfig, *, remove: bool) -> dict[str, Any]:
+        self.done.append(("apply", config, remove))
+        return self.plan(config)
+
+    def start_sinks(self, config: CanalConfig, names: Sequence[str]) -> list[str]:
+        self.done.append(("start sinks", *names))
+        return list(names)
+
+    def subscriber(self, destination: str, client_id: int) -> dict[str, Any]:
+        return {**SUBSCRIBER, "client_id": client_id}
+
+    def snapshot(self, destination: str, client_id: int) -> dict[str, Any]:
+        return SNAPSHOT
+
+    def start_snapshot(self, destination: str, client_id: int, *how: Any) -> dict[str, Any]:
+        self.done.append(("start snapshot", destination, client_id, *how))
+        return SNAPSHOT
 
     def steer_snapshot(self, destination: str, client_id: int, action: str) -> dict[str, Any]:
         self.done.append((f"{action} snapshot", destination, client_id))

@@ -102,6 +102,38 @@ def test_a_kept_connection_asks_again(site: Site) -> None:
             time.sleep(SLOW_S / 2)
 
 
+def test_what_is_too_much_at_a_time_is_refused_and_the_rest_answered(cluster: Counted) -> None:
+    """Live tails that nobody reads, and calls of a destination that does not answer, take the
+    places; who comes then is told so at once, and answered when there is room again."""
+    site = Site(cluster, requests_max=4, tails_max=8)
+    wait_for(lambda: answered(site), 30, "statuses")
+    busy = threading.Event()
+    cluster.schema_history = lambda *_: busy.wait(60) and {"tables": [], "changes": []}  # type: ignore[method-assign,assignment,return-value]
+    asked: list[int] = []
+
+    def ask() -> None:
+        asked.append(site.ask("/destinations/d000/schemas")[0])
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
+    try:
+        for each in threads:
+            each.start()
+        wait_for(lambda: site.ask("/healthz")[0] == 503, 30, "it is full")
+        began = time.monotonic()
+        status, body, _ = site.ask("/")
+        assert status == 503
+        assert "console.requests_max" in body
+        assert time.monotonic() - began < 5
+        busy.set()
+        for each in threads:
+            each.join(30)
+        assert asked == [200] * 4
+        assert site.ask("/")[0] == 200
+    finally:
+        busy.set()
+        site.console.stop()
+
+
 def test_a_flood_asks_destinations_no_more_than_a_quiet_time(site: Site, cluster: Counted) -> None:
     ended = threading.Event()
     seen: list[int] = []

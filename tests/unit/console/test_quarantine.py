@@ -6,14 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ray_canal.config import CanalConfig, load
+from ray_canal.console import quarantine as console_quarantine
 from ray_canal.console.quarantine import decoded, remove_chunks, shown_chunks, told_keys
-from ray_canal.errors import ConfigError, TableMetaMismatch
+from ray_canal.dead_letters import DeadLetters
+from ray_canal.demo import binlog_files
+from ray_canal.errors import ConfigError, CorruptEvent, TableMetaMismatch
 from ray_canal.meta.open import open_schema_store
+from ray_canal.model.position import EntryPosition
+from ray_canal.offline import decode_files
 from tests.unit.binlog.golden import needs_golden
 from tests.unit.console.played import Played
 from tests.unit.console.test_app import USERS, Site
@@ -78,6 +84,39 @@ def test_by_rest(site: Site) -> None:
     assert site.send(f"{where}/release", {"keys": found["keys"]}, "otto") == 403
     assert site.send(f"{where}/release", {"keys": found["keys"]}, "ada") == 200
     assert site.json(where, "vera") == []
+
+
+def test_dead_letters_are_among_it(deployment: CanalConfig, site: Site) -> None:
+    """Messages that a consumer gave up are shown, given back, and removed like the others."""
+    remove_chunks(deployment, NAME, told_keys(decoded(deployment, NAME, SQL, []).keys))
+    batches = list(decode_files(binlog_files()[:1]))[:1]
+    start = EntryPosition("bin.000001", 100)
+    with DeadLetters(deployment, NAME, 7) as letters:
+        letters.keep(SimpleNamespace(id=1, start=start, batches=batches), "no such customer")
+    cookie = site.form("/login", {"username": "ada", "password": "all"})[2]["set-cookie"]
+    token = {"cookie": cookie.partition(";")[0]}
+    where = f"/destinations/{NAME}/quarantine"
+    body = site.ask(where, **token)[1]
+    assert "given up by client 7" in body
+    form = {"csrf": value_of("csrf", body), "action": "decode", "schema_sql": ""}
+    status, body, _ = site.form(where, form, **token)
+    assert status == 200
+    keys = json.dumps(json.loads(value_of("keys", body).replace("&#34;", '"')))
+    assert site.form(where, {**form, "action": "release", "keys": keys}, **token)[0] == 303
+    assert shown_chunks(deployment, NAME) == []
+
+
+def test_a_letter_that_stays_undecodable_keeps_no_other(
+    deployment: CanalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_and_a_failure(*given: Any) -> Iterator[Any]:
+        yield ("s", "bin.000001", 4), list(decode_files(binlog_files()[:1]))[:1]
+        raise CorruptEvent("the event at 900")
+
+    monkeypatch.setattr(console_quarantine, "decode_held", one_and_a_failure)
+    found = decoded(deployment, NAME, "", [])
+    assert found.keys == [("s", "bin.000001", 4)]
+    assert "the event at 900" in found.failure
 
 
 def test_by_the_page(site: Site) -> None:

@@ -324,6 +324,7 @@ def test_stats_tell_places_and_lag() -> None:
         "unacked_batches": 1,
         "entries_behind": 3,
         "bytes_behind": 271,
+        "waiting_since": 1_700_000_000,
         "failure": None,
     }
 

@@ -1,0 +1,28 @@
+"""Who may operate a client id, and which sinks there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.console.access import Visitor
+from ray_canal.console.steering import refuse_operating, refuse_unknown_sink
+from ray_canal.errors import AccessDenied, InstanceNotFound
+from ray_canal.server.access import User
+from tests.unit.console.played import Played, desk_over
+
+
+def test_an_operator_operates_their_own_client_ids() -> None:
+    rights = frozenset({"read", "subscribe"})
+    otto = Visitor(User("otto", rights, ("shop-*",), (range(1001, 1100),)), "")
+    refuse_operating(otto, "shop-1", 1001)
+    with pytest.raises(AccessDenied, match="may not change client 7"):
+        refuse_operating(otto, "shop-1", 7)
+    with pytest.raises(AccessDenied, match="destination crm"):
+        refuse_operating(otto, "crm", 1001)
+
+
+def test_a_sink_of_another_destination_is_unknown() -> None:
+    desk = desk_over(Played(1))
+    desk.collector.stop()
+    with pytest.raises(InstanceNotFound, match="no sink 'lake' runs for d009"):
+        refuse_unknown_sink(desk, "d009", "lake")
