@@ -50,6 +50,9 @@ class LossyCalls:
         self.fates: dict[str, deque[str]] = defaultdict(deque)
         self.late: list[Call] = []
 
+    def begin(self, method: Callable[..., Any], *arguments: Any) -> Reply:
+        return self.submit(method, *arguments)
+
     def submit(self, method: Callable[..., Any], *arguments: Any) -> Reply:
         name = method.__name__
         fate = self.fates[name].popleft() if self.fates[name] else DELIVERED

@@ -7,6 +7,7 @@ from typing import Any
 
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayError, RayTaskError
 
+from ray_canal.actors.local_calls import CallFailed
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, InstanceNotRunning
 
@@ -23,7 +24,7 @@ async def answered(limit_s: float, reply: Any) -> Any:
 def unwrap_ray_error(error: Exception) -> Exception:
     """Return what happened, without Ray's wrapping; a lost actor, worker or object becomes a
     retryable InstanceNotRunning."""
-    inner: BaseException = error
+    inner: BaseException = error.cause if isinstance(error, CallFailed) else error
     # A task whose input failed wraps that failure, and so on down the stages.
     while isinstance(inner, RayTaskError) and isinstance(inner.cause, Exception):
         inner = inner.cause
@@ -34,7 +35,8 @@ def unwrap_ray_error(error: Exception) -> Exception:
     return error
 
 
-def raised_by_actor(error: RayTaskError) -> Exception:
-    """Return the CanalError that an actor raised, or Ray's own error if it was none of ours."""
+def raised_by_actor(error: Exception) -> Exception:
+    """Return the CanalError that an actor raised, or the error of its call if it was none of
+    ours."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, CanalError) else error

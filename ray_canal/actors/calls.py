@@ -24,6 +24,8 @@ import ray
 from ray.exceptions import OwnerDiedError, RayError, RayTaskError
 
 from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor, unwrap_ray_error
+from ray_canal.actors.destination_handle import DestinationHandle
+from ray_canal.actors.local_calls import CallFailed, LocalCall
 from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
@@ -90,7 +92,7 @@ class DestinationCalls:
             received = self._received.get(request.client_id, (0, 0))
             caller = Caller(self._caller, next(self._numbers), *received)
             request = replace(request, caller=caller)
-        return self._handle.submit(method, request)
+        return self._handle.begin(method, request)
 
     @property
     def _is_stale(self) -> bool:
@@ -139,7 +141,7 @@ class DestinationCalls:
                 return self._arrived(request, answer)
             except asyncio.CancelledError:
                 if reference is not None and isinstance(request, GetRequest):
-                    ray.cancel(reference)
+                    _cancel(reference)
                     if withdraw:
                         await self._withdraw(waiting, reference, request)
                 raise
@@ -174,7 +176,7 @@ class DestinationCalls:
                     epoch=head.epoch,
                 )
                 await waiting.answer(self._submit(DestinationApi.rollback, given_back))
-        except (RayError, CanalError):
+        except (RayError, CanalError, CallFailed):
             return  # cancelled in time, or the store is gone and the batch with it
 
     def _after(
@@ -186,7 +188,7 @@ class DestinationCalls:
     ) -> None:
         """Return if the call should be repeated, else raise what the caller should see."""
         in_time = time.monotonic() < deadline
-        if isinstance(error, RayTaskError):
+        if isinstance(error, RayTaskError | CallFailed):
             cause = raised_by_actor(error)
             # The store answers. Nothing was done if it could not reach the cursors, or if the
             # call may be repeated anyway.
@@ -260,16 +262,33 @@ class DestinationCalls:
         ).at(destination=self.destination)
 
 
-def call_once(
-    namespace: str, destination: str, method: Method[Q, R], request: Q
-) -> R:
-    """Make one call of a destination's store, for a caller who repeats it. Raises CanalError
-    kinds."""
-    try:
-        answer: R = ray.get(find_store(destination, namespace).submit(method, request))
-    except RayError as error:
-        raise unwrap_ray_error(error) from None
-    return answer
+class PassedCalls:
+    """Calls of any destination, each made once, for a caller who repeats it. Any thread."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._handles: dict[str, DestinationHandle] = {}
+
+    def call(self, destination: str, method: Method[Q, R], request: Q) -> R:
+        """Make a call and wait for its answer. Raises CanalError kinds; after InstanceError kinds
+        the destination is looked up again."""
+        handle = self._handles.get(destination)
+        if handle is None:
+            handle = self._handles[destination] = find_store(destination, self._namespace)
+        try:
+            answer: R = complete(_IN_THREAD.answer(handle.begin(method, request)))
+        except (RayError, CallFailed, InstanceNotRunning) as error:
+            self._handles.pop(destination, None)
+            raise unwrap_ray_error(error) from None
+        return answer
+
+
+def _cancel(reply: Any) -> None:
+    """End a call under way."""
+    if isinstance(reply, LocalCall):
+        reply.cancel()
+    else:
+        ray.cancel(reply)
 
 
 def map_chunks(payloads: list[Any]) -> list[DecodedChunk]:

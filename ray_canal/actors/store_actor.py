@@ -14,6 +14,7 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
+from ray_canal.actors.local_server import LocalServer
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.actors.priority import as_ray_itself
@@ -41,6 +42,7 @@ class StoreActor:
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._stores: dict[str, Destination] = {}
+        self._local = LocalServer(self.call)
         if shared:
             Starts(namespace).note(process)
             self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
@@ -91,6 +93,15 @@ class StoreActor:
             raise AttributeError(f"DestinationApi has no {method}")
         return await getattr(store, method)(*arguments, **named)
 
+    async def local_socket(self) -> str:
+        """Return the name of the socket over which callers on this node reach `call`; empty: there
+        is none."""
+        return await self._local.name()
+
+    async def collect(self, number: int) -> Any:
+        """Return the answer to a call over the local socket that only Ray can carry."""
+        return self._local.collect(number)
+
     async def hold(self, destinations: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Answer: this process is not stopped, its event loop turns, and these are held. It is
         asked every few seconds. Return what each one takes: bytes a second, bytes of memory."""
@@ -113,6 +124,7 @@ class StoreActor:
 
     async def stop(self) -> None:
         """Stop them all."""
+        self._local.close()
         await asyncio.gather(*(self.drop(destination) for destination in list(self._stores)))
 
 

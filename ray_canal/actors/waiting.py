@@ -10,14 +10,15 @@ from typing import Any, Protocol
 import ray
 
 from ray_canal.actors.answers import answered
+from ray_canal.actors.local_calls import LocalCall
 
 
 class Waiting(Protocol):
     """What a call awaits."""
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
-        """Return the answer of which `reply` is the reference. Raises what the call raised, and a
-        timeout after `limit_s`."""
+        """Return the answer of which `reply` is the reference, or a LocalCall. Raises what the call
+        raised, and a timeout after `limit_s` (of a reference)."""
 
     async def objects(self, references: Sequence[Any]) -> list[Any]:
         """Return the objects that are referred to."""
@@ -39,6 +40,8 @@ class OnLoop:
         self._looking: asyncio.Task[None] | None = None
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
+        if isinstance(reply, LocalCall):
+            return await reply.wait()
         return await (reply if limit_s is None else answered(limit_s, reply))
 
     async def objects(self, references: Sequence[Any]) -> list[Any]:
@@ -60,7 +63,7 @@ class InThread:
     """Blocks the thread; see `complete` (destination/blocking.py)."""
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
-        return ray.get(reply, timeout=limit_s)
+        return reply.result() if isinstance(reply, LocalCall) else ray.get(reply, timeout=limit_s)
 
     async def objects(self, references: Sequence[Any]) -> list[Any]:
         return ray.get(list(references))  # type: ignore[no-any-return]

