@@ -218,6 +218,8 @@ class FlightTransport:
     def _load(self, names: list[Any]) -> list[DecodedChunk]:
         """Fetch the chunks of a message. Raises InstanceRestarted: they are not there any more."""
         try:
+            if len(names) == 1 or all(isinstance(each, DecodedChunk) for each in names):
+                return [self._fetched(each) for each in names]
             return list(self._fetchers.map(self._fetched, names))
         except (AccessDenied, AuthenticationFailed, InstanceRestarted):
             raise
@@ -226,7 +228,9 @@ class FlightTransport:
                 f"a chunk of this message cannot be fetched, and comes again: {error}"
             ).at(destination=self.destination) from error
 
-    def _fetched(self, name: str) -> DecodedChunk:
+    def _fetched(self, name: str | DecodedChunk) -> DecodedChunk:
+        if isinstance(name, DecodedChunk):  # it came with the message
+            return name
         ticket = flight.Ticket(b'{"chunk":' + json.dumps(name).encode() + b"}")
 
         def fetch() -> DecodedChunk:

@@ -38,6 +38,10 @@ from ray_canal.model.subscription import Policy, Start, Subscription
 PIECE_BYTES = 4 << 20
 """Of an arena, this much is in a record batch."""
 
+_INLINE_BYTES_MAX = 64 << 10
+"""Chunks of a message that are no longer than this together come with it; fetching them would be
+another round trip."""
+
 LAYOUT = b"layout"
 _PIECES = pa.schema([pa.field("bytes", pa.uint8(), nullable=False)])
 _LAYOUTS = TypeAdapter(ChunkLayout)
@@ -85,12 +89,25 @@ class Subscribing(BaseModel):
     wishes: Wishes = Wishes()
 
 
-class Part(BaseModel):
-    """A MessagePart; `chunk` names its payload, `mask` has a bit for each of `entries`."""
+class Small(BaseModel):
+    """A small chunk, which comes with the message."""
 
     model_config = _STRICT
 
-    chunk: str
+    layout: ChunkLayout
+    arena: bytes
+
+    def chunk(self) -> DecodedChunk:
+        return DecodedChunk(self.layout, np.frombuffer(self.arena, np.uint8))
+
+
+class Part(BaseModel):
+    """A MessagePart; `chunk` is its payload, or names it, `mask` has a bit for each of
+    `entries`."""
+
+    model_config = _STRICT
+
+    chunk: str | Small
     first: int
     last: int
     entries: int = 0
@@ -100,10 +117,13 @@ class Part(BaseModel):
     tables: bytes | None = None
 
     @classmethod
-    def of(cls, part: MessagePart, chunk: str) -> Part:
+    def of(cls, part: MessagePart, name: str, *, inline: bool) -> Part:
         mask = None if part.mask is None else np.packbits(part.mask).tobytes()
+        payload: DecodedChunk | None = part.payload if inline else None
         return cls(
-            chunk=chunk,
+            chunk=name
+            if payload is None
+            else Small(layout=payload.layout, arena=payload.arena.tobytes()),
             first=part.first,
             last=part.last,
             entries=0 if part.mask is None else len(part.mask),
@@ -118,8 +138,9 @@ class Part(BaseModel):
         if self.mask is not None:
             bits = np.frombuffer(self.mask, np.uint8)
             mask = np.unpackbits(bits, count=self.entries).view(np.bool_)
+        chunk = self.chunk.chunk() if isinstance(self.chunk, Small) else self.chunk
         return MessagePart(
-            self.chunk, self.first, self.last, mask, self.gtid_set, False, self.open, self.tables
+            chunk, self.first, self.last, mask, self.gtid_set, False, self.open, self.tables
         )
 
 
@@ -147,12 +168,19 @@ class Head(BaseModel):
     @classmethod
     def of(cls, head: MessageHead, chunks: Sequence[str]) -> Head:
         rest = {name: getattr(head, name) for name in _PLAIN}
+        sizes = [each.payload.arena.size if _is_here(each) else None for each in head.parts]
+        inline = None not in sizes and sum(filter(None, sizes)) <= _INLINE_BYTES_MAX
         named = zip(head.parts, chunks, strict=True)
-        return cls(parts=[Part.of(part, chunk) for part, chunk in named], **rest)
+        return cls(parts=[Part.of(*each, inline=inline) for each in named], **rest)
 
     def message_head(self) -> MessageHead:
         parts = tuple(part.message_part() for part in self.parts)
         return MessageHead(parts=parts, **{name: getattr(self, name) for name in _PLAIN})
+
+
+def _is_here(part: MessagePart) -> bool:
+    """Return whether the part has its chunk itself, which is then a small one."""
+    return isinstance(part.payload, DecodedChunk)
 
 
 _PLAIN = [each.name for each in fields(MessageHead) if each.name not in ("parts", "lent")]
