@@ -62,6 +62,9 @@ class FetcherProcess:
     def delivered(self) -> None:
         """Only the fetcher's process knows what is being decoded."""
 
+    def hurry(self) -> None:
+        """A call for each get would cost more than a linger."""
+
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         return {"fetcher": partial(_is_alive, self._actor)}
 
@@ -156,6 +159,9 @@ class SplitUpstream:
 
     def delivered(self) -> None:
         """Nobody waits for what is being decoded elsewhere."""
+
+    def hurry(self) -> None:
+        """A chunk costs more than a linger on its way through actors and tasks."""
 
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         own = {"parser": self._parser, "buffer": self._buffer}

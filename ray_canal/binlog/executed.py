@@ -40,10 +40,12 @@ def _with_runs(before: str, named: Records, starts: Int64s) -> str:
     """The set with these GTIDs of MySQL, of which each run is of one source and tag, without
     gaps."""
     executed = GtidSet.parse(before)
-    lasts = np.append(starts[1:], len(named)) - 1
-    for first, last in zip(named[starts], named[lasts], strict=True):
-        sid, tag = first["sid"].tobytes(), first["tag"].decode("ascii")
-        executed.add_range(sid, int(first["gno"]), int(last["gno"]), tag)
+    firsts = starts.tolist()
+    lasts = [*(first - 1 for first in firsts[1:]), len(named) - 1]
+    sids, tags, numbers = named["sid"], named["tag"], named["gno"]
+    for first, last in zip(firsts, lasts, strict=True):
+        sid, tag = sids[first].tobytes(), tags[first].decode("ascii")
+        executed.add_range(sid, int(numbers[first]), int(numbers[last]), tag)
     return str(executed)
 
 

@@ -6,6 +6,7 @@ again. A returned `ack` is durable.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 
@@ -80,20 +81,26 @@ class Delivery:
         come twice; if it is void, it comes again. `untracked`: the caller fetches its chunks at
         once, so they need not be tracked."""
         came_s = time.monotonic()
-        if request.done is not None:
-            batch_id, epoch = request.done
-            with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await self.ack(
-                    AckRequest(
-                        client_id=request.client_id,
-                        holder=request.holder,
-                        batch_id=batch_id,
-                        epoch=epoch,
-                    )
-                )
         await self._take_back(request)
         timeout = request.timeout or 0.0
-        return await self._get(request, timeout, came_s, full=False, untracked=request.untracked)
+        # The cursor is written while the call waits for rows; the answer comes after both.
+        acking = None if request.done is None else asyncio.create_task(self._ack_done(request))
+        return await self._get(
+            request, timeout, came_s, full=False, untracked=request.untracked, acking=acking
+        )
+
+    async def _ack_done(self, request: PollRequest) -> None:
+        assert request.done is not None
+        batch_id, epoch = request.done
+        ack = AckRequest(
+            client_id=request.client_id, holder=request.holder, batch_id=batch_id, epoch=epoch
+        )
+        try:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):
+                await self.ack(ack)
+        except BaseException:
+            await self._changed.wake()  # the call that waits tells it
+            raise
 
     async def _take_back(self, request: GetRequest) -> None:
         """Roll back what earlier gets of the caller handed out in vain."""
@@ -125,8 +132,11 @@ class Delivery:
         *,
         full: bool,
         untracked: bool = False,
+        acking: asyncio.Task[None] | None = None,
     ) -> MessageHead:
         client_id, batch_size = request.client_id, request.batch_size
+        if acking is not None:
+            acking.add_done_callback(_seen)
         arrivals = self._arrivals.count(client_id)
         self._catch_ups.come_back(client_id)
         pipeline = await self._read_back(client_id, batch_size)
@@ -135,6 +145,7 @@ class Delivery:
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
             waits = True
+            pipeline.pump.hurry()  # once: what comes next may be for other subscribers
             while waits and (
                 self._table.is_paused(client_id)
                 or pipeline.lost
@@ -143,11 +154,13 @@ class Delivery:
                 came_s = NEVER
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
-                waits = waits and not self._is_void(request, arrivals)
+                waits = waits and not self._is_void(request, arrivals) and not _failed(acking)
                 pipeline = await self._read_back(client_id, batch_size)
             if not full:
                 pipeline = await self._with_decoding(pipeline, client_id, batch_size)
             self.stages.add("get", waiting_s=time.monotonic() - began_s)
+        if acking is not None:
+            await asyncio.shield(acking)
         since_s = min(came_s, time.monotonic())
         pipeline = await self._still_ours(pipeline, client_id, batch_size, since_s)
         self._table.refuse_replaced(client_id, request.holder)
@@ -293,3 +306,13 @@ class Delivery:
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._state.guard.epoch:
             raise stale_batch_error(batch_id).at(destination=self._state.destination)
+
+
+def _failed(acking: asyncio.Task[None] | None) -> bool:
+    return acking is not None and acking.done() and acking.exception() is not None
+
+
+def _seen(acking: asyncio.Task[None]) -> None:
+    """The call that waits for it may be cancelled; a failure is then nobody's."""
+    if not acking.cancelled():
+        acking.exception()

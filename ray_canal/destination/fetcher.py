@@ -126,6 +126,10 @@ class Fetcher:
             status, lag_bytes=lag_bytes, purge=purge, server_gtid_set=gtid_set
         )
 
+    def hurry(self) -> None:
+        """A subscriber waits: see Source.hurry. From any thread."""
+        self._source.hurry()
+
     def interrupt(self) -> None:
         """End a waiting read and close the source."""
         self._source.interrupt()

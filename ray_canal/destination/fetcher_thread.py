@@ -76,6 +76,10 @@ class FetcherThread:
         if self.decoding:
             self.decoding.popleft()
 
+    def hurry(self) -> None:
+        if self._fetcher.done() and not self._closed and self._fetcher.exception() is None:
+            self._fetcher.result().hurry()
+
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         return {}
 

@@ -77,6 +77,9 @@ class FusedUpstream:
     def delivered(self) -> None:
         self._fetcher.delivered()
 
+    def hurry(self) -> None:
+        self._fetcher.hurry()
+
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         return self._fetcher.processes()
 

@@ -56,6 +56,9 @@ class Fetcher(Protocol):
     def delivered(self) -> None:
         """The oldest of `decoding` is in the log."""
 
+    def hurry(self) -> None:
+        """See Fetcher.hurry; nothing where it would cost more than it gains."""
+
     async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
         """See Fetcher.status. None: it is being closed."""
 
@@ -105,6 +108,9 @@ class Upstream(Protocol):
 
     def delivered(self) -> None:
         """The oldest chunk that is not in the log yet is there now."""
+
+    def hurry(self) -> None:
+        """A subscriber waits: what has come is to be handed out without a linger."""
 
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         """By the name that an error gives it: a call that each process of its own answers at once,

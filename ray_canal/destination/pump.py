@@ -171,6 +171,11 @@ class Pump:
             if failure is not None:
                 raise failure
 
+    def hurry(self) -> None:
+        """A subscriber waits: what has come is to be in the log soon."""
+        if self._upstream is not None and not self._closed:
+            self._upstream.hurry()
+
     async def source_status(self, oldest: EntryPosition | None = None) -> SourceStatus | None:
         """Return the fetcher's SourceStatus (see there), or None if it does not answer at once."""
         if self._upstream is None or self._closed:

@@ -220,6 +220,9 @@ class BinlogFiles:
             received_bytes=self._received_bytes,
         )
 
+    def hurry(self) -> None:
+        """Nothing lingers here."""
+
     def interrupt(self) -> None:
         self._interrupted.set()
 

@@ -41,6 +41,7 @@ from ray_canal.model.position import (
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.checks import refuse_settings
+from ray_canal.source.chunk_pace import ChunkPace
 from ray_canal.source.crossing import Crossing
 from ray_canal.source.dump import BinlogDump, Replica
 from ray_canal.source.health import HealthCheck, probe
@@ -54,16 +55,13 @@ from ray_canal.source.start.server_log import ServerLog
 log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.2
-_BULK_PART, _BULK_LINGERS = 8, 10
-"""A chunk of this part of a first one when the linger is over belongs to a stream that hardly
-pauses: it is handed out when it is full or the stream pauses for a linger, at the latest after this
-many lingers. Every chunk costs all stages the same, whatever is in it."""
 _FIRST_CHUNK_BYTES = 4 << 20
 """Size of a stream's first chunk; each next one may be twice as large, up to the configured size,
 and half as large after each pause (as a server makes between two files). So a burst goes through
 the stages in parallel."""
 _BULK_RECEIVE_BYTES = 1 << 20
-"""Bytes of such a stream that are awaited at once: a server writes 16 KiB at a time."""
+"""Bytes that are awaited at once while transactions are gathered: a server writes 16 KiB at a time,
+or each transaction. (Semi-synchronous ones are acknowledged one by one.)"""
 
 _RENAMED_S = 5.0
 """Time that the last chunks before a change of the files' name have on their way to the log."""
@@ -98,7 +96,7 @@ class LiveSource:
         self._base = ""  # of the files' names
         self._renamed_to, self._renamed_at = "", 0.0  # a file of another one, and when it came
         self._ready: deque[RawChunk] = deque()
-        self._streams = False  # the last chunk was full, so more is under way
+        self._pace = ChunkPace(self._first_chunk_bytes, self._wake_in, self._wake_out)
 
     @property
     def finished(self) -> bool:
@@ -263,7 +261,6 @@ class LiveSource:
 
     def _next(self, linger_s: float, wait_s: float) -> RawChunk | None:
         deadline = time.monotonic() + wait_s
-        first_s: float | None = None  # when the first event was there
         while not self._interrupted:
             if self._health is not None and self._health.failure is not None:
                 raise ConnectionLost(
@@ -272,7 +269,8 @@ class LiveSource:
                 )
             chunk = self._ready.popleft() if self._ready else self._cutter.next()
             if chunk is not None:
-                self._streams = True
+                self._pace.streams = True
+                self._pace.handed_out(time.monotonic())
                 self._cutter.chunk_bytes = min(2 * self._cutter.chunk_bytes, self._chunk_bytes)
                 return chunk
             if self._failure is not None:  # the good events before it come first
@@ -281,19 +279,13 @@ class LiveSource:
                     raise self._failure
                 return chunk
             now = time.monotonic()
-            end = deadline
-            if self._cutter.pending_bytes:
-                first_s = now if first_s is None else first_s
-                end = first_s + linger_s
-                if self._cutter.pending_bytes >= self._first_chunk_bytes // _BULK_PART:
-                    end = min(now + linger_s, first_s + _BULK_LINGERS * linger_s)
-                    self._streams = True
-            if self._streams:
-                end = min(end, now + linger_s)
-            if self._advance(max(0.0, end - now)):
+            end = min(deadline, self._pace.due_s(self._cutter, linger_s, now))
+            arrived = self._advance(max(0.0, end - now))
+            if self._pace.waited() or arrived:
                 continue
-            self._streams = False
+            self._pace.streams = False
             if time.monotonic() >= end:
+                self._pace.handed_out(time.monotonic())
                 if self._dump is not None:
                     self._same_log.check_silent(self._cutter)
                 half = self._cutter.chunk_bytes // 2
@@ -308,7 +300,7 @@ class LiveSource:
             return self._reconnect(wait_s)
         try:
             dump.acknowledge(self._cutter.journal_name, self._cutter.position)
-            least = _BULK_RECEIVE_BYTES if self._streams else 1
+            least = _BULK_RECEIVE_BYTES if self._pace.gathers and not dump.semi_sync else 1
             arrived = dump.receive(wait_s, self._wake_out, least)
         except SourceError as error:
             self._lost(error)
@@ -396,6 +388,10 @@ class LiveSource:
             failed_checks=0 if self._health is None else self._health.failures,
             last_error=self._last_error,
         )
+
+    def hurry(self) -> None:
+        if not self._closed:
+            self._pace.hurry()
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -49,8 +49,8 @@ class SourceStatus:
 
 
 class Source(Protocol):
-    """The log that the fetcher reads. One thread calls; `status` and `interrupt` may be called from
-    others.
+    """The log that the fetcher reads. One thread calls; `status`, `hurry` and `interrupt` may be
+    called from others.
     """
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
@@ -82,9 +82,14 @@ class Source(Protocol):
     def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
         """The next chunk; None if nothing came within `wait_s` (or `finished`, or interrupted).
 
-        A chunk that is not full is handed out `linger_s` after its first event. Raises SourceError
-        and DecodeError kinds; after one of them the source must be opened again.
+        A chunk that is not full is handed out `linger_s` after its first event at the latest; see
+        chunk_pace.py. Raises SourceError and DecodeError kinds; after one of them the source must
+        be opened again.
         """
+        ...
+
+    def hurry(self) -> None:
+        """A subscriber waits: what is there now is handed out without a linger."""
         ...
 
     @property

@@ -128,6 +128,9 @@ class SimulatedFetcher:
     def delivered(self) -> None:
         """Nothing is decoded next to what is read."""
 
+    def hurry(self) -> None:
+        """Chunks are there as they come."""
+
     def processes(self) -> dict[str, Any]:
         return {}
 

@@ -53,6 +53,9 @@ class Timers:
     def delivered(self) -> None:
         return
 
+    def hurry(self) -> None:
+        """Chunks are there as they come."""
+
     def processes(self) -> dict[str, Any]:
         return {}
 

@@ -59,6 +59,9 @@ class Made:
     def delivered(self) -> None:
         self.delivered_count += 1
 
+    def hurry(self) -> None:
+        """Chunks are there as they come."""
+
     def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
         return self.asked
 
