@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -96,6 +96,20 @@ soak-console: setup servers
 ## make soak-sinks  mirrors and a Delta table whose sink is killed 100 times at random (half an hour)
 soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py $(PYTEST_ARGS)
+
+## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random (half an hour)
+soak-spark: setup
+	$(BIN)/python -m tests.spark.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1)
+
+## make spark41  rows and hashes of pyspark 4.1, in a virtual environment of its own (430 MB, once)
+SPARK41 ?= .cache/spark41
+spark41: setup $(SPARK41)/.installed
+	RAY_CANAL_SPARK41=$(abspath $(SPARK41))/bin/python $(BIN)/python -m pytest tests/spark/test_standalone.py $(PYTEST_ARGS)
+
+$(SPARK41)/.installed:
+	$(PYTHON) -m venv $(SPARK41)
+	$(SPARK41)/bin/python -m pip install --disable-pip-version-check --quiet 'pyspark==4.1.*'
+	@touch $@
 
 ## make simulate  random schedules of a destination's whole life, SCHEDULES=10000 of them from FIRST=0 on
 simulate: setup

@@ -91,9 +91,14 @@ class LossyCalls:
         patch.setattr(ray, "cancel", lambda reply: reply.cancel())
 
 
+_ray_get = ray.get
+
+
 def got(what: Any, timeout: float | None = None) -> Any:
-    """ray.get, of a reply or of references that are none."""
-    return what.result() if isinstance(what, Reply) else []
+    """ray.get: of a reply, of Ray's own references, or of none."""
+    if isinstance(what, Reply):
+        return what.result()
+    return _ray_get(what, timeout=timeout) if what else []
 
 
 async def _wrapped(call: Call) -> Any:

@@ -31,6 +31,7 @@ from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.sinks import sink_app, start_all
 from ray_canal.cli.snapshot import snapshot
+from ray_canal.cli.spark_jar import spark_jar
 from ray_canal.cli.standby import stand_by, with_standby
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscriber import subscriber
@@ -237,6 +238,7 @@ def check(config: ConfigPath) -> None:
 
 app.command()(decode)
 app.command()(verify)
+app.command("spark-jar")(spark_jar)
 app.add_typer(snapshot)
 app.command()(console)
 app.add_typer(sink_app, name="sink")

@@ -281,11 +281,19 @@ def unpacked_call(data: bytes) -> tuple[str, Callable[..., Any], ClientRequest]:
 
 def chunk_reader(chunk: DecodedChunk) -> pa.RecordBatchReader:
     """A chunk as a stream of record batches, without a copy of its arena."""
-    schema = _PIECES.with_metadata({LAYOUT: _LAYOUTS.dump_json(chunk.layout)})
+    return bytes_reader(
+        pa.py_buffer(chunk.arena.data), {LAYOUT: _LAYOUTS.dump_json(chunk.layout)}
+    )
+
+
+def bytes_reader(data: pa.Buffer, notes: dict[bytes, bytes]) -> pa.RecordBatchReader:
+    """Bytes as a stream of record batches with one column of uint8, without a copy; `notes` go to
+    the stream's metadata."""
+    schema = _PIECES.with_metadata(notes)
 
     def pieces() -> Iterator[pa.RecordBatch]:
-        for at in range(0, chunk.arena.size, PIECE_BYTES):
-            piece = pa.py_buffer(chunk.arena[at : at + PIECE_BYTES].data)
+        for at in range(0, data.size, PIECE_BYTES):
+            piece = data.slice(at, min(PIECE_BYTES, data.size - at))
             column = pa.Array.from_buffers(pa.uint8(), piece.size, [None, piece])
             yield pa.RecordBatch.from_arrays([column], schema=schema)
 

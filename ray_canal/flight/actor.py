@@ -13,7 +13,7 @@ from ray_canal.actors.calls import PassedCalls, map_chunks
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
-from ray_canal.client.api import destinations
+from ray_canal.client.api import destinations, status
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.joining import connect_ray
@@ -22,6 +22,7 @@ from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
 from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.server.access import hashed
 
@@ -42,10 +43,20 @@ class FlightActor:
         if self._config.warning:
             logger.warning("Arrow Flight: %s", self._config.warning)
         remote = RemoteCalls(PassedCalls(namespace).call, map_chunks, self._config.subscribers_max)
-        self._door = FlightDoor(self._config, self._connect, self._destinations, remote)
+        spark = SparkReads(
+            self._connect,
+            self._caught_up,
+            self._config.subscribers_max,
+            self._config.idle_timeout_s,
+        )
+        self._door = FlightDoor(self._config, self._connect, self._destinations, remote, spark)
 
-    def _connect(self, destination: str, client_id: int) -> Connector:
+    def _connect(self, destination: str, client_id: int | None) -> Connector:
         return connect(destination, client_id, namespace=self._namespace)
+
+    def _caught_up(self, destination: str) -> bool:
+        state = status(destination, namespace=self._namespace)[destination]
+        return bool(state.get("connected")) and state.get("lag_bytes") == 0
 
     def _destinations(self) -> list[str]:
         return destinations(namespace=self._namespace)

@@ -5,6 +5,7 @@
     DoGet(ticket)                   the rows that follow (table_stream.py)
     DoAction(name, request)         subscribe, ack, rollback, unsubscribe, outstanding, destinations
     DoAction(call), DoGet(chunk)    what our own connectors ask for (remote_calls.py)
+    DoAction(spark), DoGet(rows)    what Spark's format("ray_canal") asks for (spark_reads.py)
 
 Requests, tickets and answers are JSON objects; a request's keys are those of `Request`.
 """
@@ -25,20 +26,21 @@ import pyarrow as pa
 from pyarrow import flight
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import Identity, Unsubscribe
 from ray_canal.client.connector import Connector
-from ray_canal.client.flight_wire import chunk_reader
+from ray_canal.client.flight_wire import bytes_reader, chunk_reader
 from ray_canal.config import FlightConfig
 from ray_canal.config.section import explained
 from ray_canal.errors import AccessDenied, CanalError, ConfigError, InstanceError, NotSubscribed
 from ray_canal.flight.logins import MIDDLEWARE, Handshake, Logins
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.flight.table_stream import TableStream
 from ray_canal.server.access import Access, User
 
 _REQUEST_BYTES_MAX = 64 << 10
-_CHUNK = b'{"chunk":'
+_SPARK_BYTES_MAX = 4 << 20  # it tells the columns of a table
+_CHUNK, _ROWS = b'{"chunk":', b'{"rows":'
 ACTIONS = {
     "subscribe": "become a subscriber of a table; batches that were not acked come again",
     "ack": "confirm everything up to `batch_id`: the cursor moves behind it",
@@ -47,6 +49,7 @@ ACTIONS = {
     "outstanding": "ids of the batches that can be acked",
     "destinations": "names of the destinations that the user may read",
     "call": "a call of ray_canal's own connectors (canal.connect with address grpc://…)",
+    "spark": "a request of Spark's format(\"ray_canal\") with the option `address`",
 }
 
 
@@ -80,8 +83,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         connect: Callable[[str, int], Connector],
         destinations: Callable[[], list[str]],
         remote: RemoteCalls,
+        spark: SparkReads,
     ) -> None:
-        """`remote`: what our own connectors call. Listens when this returns.
+        """`remote`: what our own connectors call. `spark`: what Spark's source asks for. Listens
+        when this returns.
 
         Raises ConfigError: the port is taken, a file of TLS is not
         there, a secret cannot be read."""
@@ -90,6 +95,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         self._connect = connect
         self._destinations = destinations
         self._remote = remote
+        self._spark = spark
         self._lock = threading.Lock()
         self._subscribers: dict[tuple[str, int], _Subscriber] = {}
         scheme = "grpc+tls" if config.tls.cert else "grpc"
@@ -137,7 +143,11 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         with _told():
             user = _user(context)
             if ticket.ticket.startswith(_CHUNK):
-                return _chunk_stream(self._remote.chunk(user, _chunk_name(ticket.ticket)))
+                chunk = self._remote.chunk(user, _named("chunk", ticket.ticket))
+                return flight.RecordBatchStream(chunk_reader(chunk))
+            if ticket.ticket.startswith(_ROWS):
+                rows = self._spark.rows(_named("rows", ticket.ticket))
+                return flight.RecordBatchStream(bytes_reader(rows, {}))
             request = _parsed(ticket.ticket)
             found = self._find(user, request) or self._subscribe(user, request)
             pieces = found.pieces(request.wait_s, request.rows_max)
@@ -172,6 +182,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             body = action.body.to_pybytes() if action.body is not None else b""
             if action.type == "call":
                 return iter([self._remote.call(user, _bounded(body))])
+            if action.type == "spark":
+                return iter([self._spark.answer(user, _bounded(body, _SPARK_BYTES_MAX))])
             request = _parsed(body)
             return iter([getattr(self, "_do_" + action.type)(user, request)])
 
@@ -268,6 +280,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             self._subscribers.clear()
         for each in gone:
             each.stream.close()
+        self._spark.close()
 
 
 def _user(context: Any) -> User:
@@ -305,22 +318,18 @@ def _parsed(data: bytes) -> Request:
         raise ConfigError(f"the request: {explained(error, Request)}") from None
 
 
-def _bounded(data: bytes) -> bytes:
-    if len(data) > _REQUEST_BYTES_MAX:
-        raise ConfigError(f"a request of {len(data)} bytes; at most {_REQUEST_BYTES_MAX}")
+def _bounded(data: bytes, bytes_max: int = _REQUEST_BYTES_MAX) -> bytes:
+    if len(data) > bytes_max:
+        raise ConfigError(f"a request of {len(data)} bytes; at most {bytes_max}")
     return data
 
 
-def _chunk_name(ticket: bytes) -> str:
-    """Raises ConfigError: the ticket names no chunk."""
+def _named(key: str, ticket: bytes) -> str:
+    """Raises ConfigError: the ticket names nothing."""
     try:
-        return str(json.loads(_bounded(ticket))["chunk"])
-    except ValueError:
-        raise ConfigError("the ticket names no chunk") from None
-
-
-def _chunk_stream(chunk: DecodedChunk) -> Any:
-    return flight.RecordBatchStream(chunk_reader(chunk))
+        return str(json.loads(_bounded(ticket))[key])
+    except (ValueError, KeyError):
+        raise ConfigError(f"the ticket names no {key}") from None
 
 
 def _answer(**values: Any) -> bytes:

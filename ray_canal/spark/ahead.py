@@ -48,11 +48,13 @@ class Connector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is fetched: `messages` at most (None: no limit), each as by `get_without_ack`."""
+    """What is fetched: `messages` at most (None: no limit), each as by `get_without_ack`. `ahead`:
+    so many are kept ready."""
 
     batch_size: int
     timeout: float | None
     messages: int | None = None
+    ahead: int = 1
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Ahead(Generic[T]):
         self._connector = connector
         self._wanted = wanted
         self._write = write
-        self._ready: queue.Queue[_Item[T]] = queue.Queue(1)
+        self._ready: queue.Queue[_Item[T]] = queue.Queue(wanted.ahead)
         self._stopped = threading.Event()
         self._fetched = 0
         self._taken = 0
@@ -115,6 +117,9 @@ class Ahead(Generic[T]):
     def _run(self) -> None:
         while not self._stopped.is_set() and self._fetched != self._wanted.messages:
             item = self._item()
+            if self._is_idle(item) and not self._ready.empty():
+                self._stopped.wait(_PUT_S)
+                continue  # what is ready says as much
             while True:
                 try:
                     self._ready.put(item, timeout=_PUT_S)
@@ -126,6 +131,12 @@ class Ahead(Generic[T]):
                         return
             if item.error is not None or getattr(item.message, "finished", False):
                 return
+
+    @staticmethod
+    def _is_idle(item: _Item[T]) -> bool:
+        """Whether it says no more than that there is nothing now."""
+        told = item.error is not None or item.written is not None
+        return not told and not getattr(item.message, "finished", False)
 
     def _item(self) -> _Item[T]:
         try:

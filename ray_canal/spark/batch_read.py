@@ -23,13 +23,19 @@ import pyarrow.types as kind
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import FilePart, plan_parts
 from ray_canal.spark.ahead import EMPTY_BATCH, Connector
-from ray_canal.spark.chunks import MemoryFile, owner_of, shipped, write_chunks, write_streams
+from ray_canal.spark.chunks import (
+    Carrier,
+    MemoryFile,
+    owner_of,
+    shipped,
+    write_chunks,
+    write_streams,
+)
 from ray_canal.spark.frames import common_schema, tables_batches
 from ray_canal.spark.log_stream import table_filter, with_note_columns
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import is_part_of, merged_type, readable_schema
 from ray_canal.spark.tasks import references, results
-from ray_canal.spark.ways import Way, carrier_of
 from ray_canal.views.row_places import place_at
 
 T = TypeVar("T")
@@ -44,15 +50,19 @@ class _Read:
     places: list[str]
     holds: list[Any] = field(default_factory=list)
     close: Callable[[], None] = lambda: None
+    made: float = field(default_factory=time.monotonic)
 
 
 class BatchReads:
     """A session's reads. What was decoded for one is kept until Spark has done with it."""
 
     def __init__(
-        self, way: Callable[[], Way], cores: Callable[[], int], on_ray: Callable[[], bool]
+        self,
+        new_carrier: Callable[[], Carrier],
+        cores: Callable[[], int],
+        on_ray: Callable[[], bool],
     ) -> None:
-        self._way = way
+        self._new_carrier = new_carrier
         self._cores = cores
         self._on_ray = on_ray
         self._reads: dict[str, _Read] = {}
@@ -81,11 +91,12 @@ class BatchReads:
         self, options: ReadOptions, schema: pa.Schema, batches: list[pa.RecordBatch]
     ) -> tuple[str, list[str]]:
         """The same of what the log holds; see `log_batches`."""
-        carrier = carrier_of(self._way())
+        carrier = self._new_carrier()
         try:
             shown = [pruned(batch, schema) for batch in batches]
             schema = schema if len(schema) or not shown else readable_schema(shown[0].schema)
-            places = write_chunks(shown, schema, carrier, self._cores()) if shown else []
+            count = options.partitions or self._cores()
+            places = write_chunks(shown, schema, carrier, count) if shown else []
         except BaseException:
             carrier.release()
             raise
@@ -107,6 +118,12 @@ class BatchReads:
     def close(self) -> None:
         for name in list(self._reads):
             self.release(name)
+
+    def close_idle(self, horizon: float) -> None:
+        """Free the reads that were begun before this moment (time.monotonic)."""
+        for name, read in list(self._reads.items()):
+            if read.made < horizon:
+                self.release(name)
 
     def _of_files(self, options: ReadOptions, schema: pa.Schema) -> _Read:
         parts = _parts(options)

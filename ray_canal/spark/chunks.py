@@ -54,7 +54,7 @@ class MemoryFile:
         self._sink: Any = None
 
     def put(self, streams: Sequence[Sequence[pa.RecordBatch]]) -> str:
-        return self._place(lambda sink: _write(sink, streams))
+        return self._place(lambda sink: write_stream_list(sink, streams))
 
     def put_bytes(self, streams: bytes) -> str:
         """The place of a new chunk of streams that are written already."""
@@ -86,7 +86,7 @@ class StoreObjects:
 
     def put(self, streams: Sequence[Sequence[pa.RecordBatch]]) -> str:
         sink = pa.BufferOutputStream()
-        _write(sink, streams)
+        write_stream_list(sink, streams)
         # `bytes` on purpose: Ray stores them raw, so that a JVM can read them.
         reference, owner = stored(sink.getvalue().to_pybytes())
         self._references.append(reference)
@@ -157,10 +157,11 @@ def _streams(batches: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
 
 def write_streams(sink: Any, batches: Sequence[pa.RecordBatch]) -> None:
     """Append batches, which `shipped` has made, as Arrow IPC streams."""
-    _write(sink, _streams(batches))
+    write_stream_list(sink, _streams(batches))
 
 
-def _write(sink: Any, streams: Sequence[Sequence[pa.RecordBatch]]) -> None:
+def write_stream_list(sink: Any, streams: Sequence[Sequence[pa.RecordBatch]]) -> None:
+    """Append each list of batches, which share a schema, as an Arrow IPC stream."""
     for batches in streams:
         with pa.ipc.new_stream(sink, batches[0].schema) as writer:
             for batch in batches:

@@ -77,13 +77,15 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How batches become frames; see to_frames. `way` and `cores` are of the session."""
+    """How batches become frames; see to_frames. `way` and `cores` are of the session; `shown`:
+    frames have their rows, else none."""
 
     way: Way
     cores: int = 1
     tables: frozenset[str] | None = None
     statements: Statements = "error"
     partition_by: PartitionBy | None = None
+    shown: bool = True
 
     @classmethod
     def of(
@@ -145,8 +147,11 @@ def write_frames(batches: Iterable[pa.RecordBatch], options: Options) -> Written
     made = Written(writer_of(options.way, options.cores))
     try:
         for name, group in grouped.items():
-            schema = common_schema(group)
             made.rows[name] = sum(batch.num_rows for batch in group if not has_notes(batch))
+            if not options.shown:
+                made.shown[name] = _empty
+                continue
+            schema = common_schema(group)
             parts = by_key(group, key_of(schema), options.cores) if options.partition_by else None
             try:
                 made.shown[name] = made.writer.table(group, schema, parts)
@@ -158,6 +163,10 @@ def write_frames(batches: Iterable[pa.RecordBatch], options: Options) -> Written
         made.release()
         raise
     return made
+
+
+def _empty(spark: SparkSession) -> DataFrame:
+    return DataFrame(spark._jsparkSession.emptyDataFrame(), spark)
 
 
 def tables_batches(

@@ -21,11 +21,10 @@ import pyarrow as pa
 
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
-from ray_canal.spark.chunks import write_chunks
+from ray_canal.spark.chunks import Carrier, write_chunks
 from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
 from ray_canal.spark.log_offset import START, offset_place, offset_text, rows_between
 from ray_canal.spark.schema import is_part_of
-from ray_canal.spark.ways import Way, carrier_of
 from ray_canal.views.row_places import Place, place_at
 
 _log = logging.getLogger(__name__)
@@ -33,6 +32,8 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.2
 """So long a question for news waits for some; stopping a query waits for it."""
 _EMPTY_GETS = 2
+_ARROW_PER_UNIT = 2 << 10
+"""About so many bytes of Arrow are in a memory unit (1 KiB of binlog)."""
 _AGAIN_S = 120.0
 """So long planned rows are waited for; they were there before."""
 
@@ -49,12 +50,17 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """`batch_size` of each get; `bytes_max`: Arrow bytes of a micro-batch, but always a message;
-    `way` and `cores`: of the session."""
+    `new_carrier`: of chunks that Spark can read; `cores` of the session."""
 
-    way: Way
+    new_carrier: Callable[[], Carrier]
     cores: int = 1
     batch_size: int = 16384
     bytes_max: int = 128 << 20
+
+    @property
+    def messages_ahead(self) -> int:
+        """The next micro-batch, while Spark works on one: with fewer, it would be a small one."""
+        return max(1, self.bytes_max // (self.batch_size * _ARROW_PER_UNIT))
 
 
 @dataclass
@@ -149,7 +155,9 @@ class LogStream:
             self._free_all()
 
     def _begun(self) -> Ahead[_Held]:
-        return Ahead(self._connector, Wanted(self._sizes.batch_size, _POLL_S), self._written)
+        sizes = self._sizes
+        wanted = Wanted(sizes.batch_size, _POLL_S, ahead=sizes.messages_ahead)
+        return Ahead(self._connector, wanted, self._written)
 
     def _begin_again(self, error: CanalError) -> None:
         """The destination has restarted: what is here is void, and comes again from its cursor."""
@@ -247,7 +255,7 @@ class LogStream:
         cut = [batch for batch in cut if batch.num_rows]
         if not cut:
             return []
-        carrier = carrier_of(self._sizes.way)
+        carrier = self._sizes.new_carrier()
         piece.more.append(carrier.release)
         return write_chunks(cut, self._table.schema, carrier, self._sizes.cores)
 
@@ -256,7 +264,7 @@ class LogStream:
         batches = self._batches(message)
         if not batches:
             return _Held(Piece(message, []))
-        carrier = carrier_of(self._sizes.way)
+        carrier = self._sizes.new_carrier()
         try:
             places = write_chunks(batches, self._table.schema, carrier, self._sizes.cores)
         except BaseException:

@@ -82,6 +82,11 @@ class ParquetSink:
         """Changes that this sink has committed, each counted once."""
         return self._counts.copy()
 
+    @property
+    def reads_frames(self) -> bool:
+        """Whether Spark writes; Ray tasks take the batches (`run`)."""
+        return task_folder(self.path) is None
+
     def __call__(self, frames: dict[str, DataFrame], message: Any) -> None:
         try:
             self._write(frames, message.batches, getattr(message, "transactions", None))

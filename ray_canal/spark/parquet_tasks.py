@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import ray
 
+from ray_canal.errors import CanalError
 from ray_canal.spark.chunks import divided
 from ray_canal.spark.frames import common_schema, with_notes
 from ray_canal.spark.schema import readable_batch, schema_json
@@ -51,7 +52,7 @@ def stage_by_tasks(
     folder: Path, tables: Mapping[str, Sequence[pa.RecordBatch]], width: int
 ) -> None:
     """Write each table's rows (`schema.table`) to `folder/NUMBER-SHAPE/schema_name=…/…`, `width`
-    tasks at once. Raises what a task raised."""
+    tasks at once. Raises what a task raised; CanalError: not every row was written."""
     parts = []
     for number, (name, batches) in enumerate(sorted(tables.items())):
         shown = [with_notes(batch) for batch in batches]
@@ -63,7 +64,10 @@ def stage_by_tasks(
         parts += [
             _Part(rows, schema, where, part) for part, rows in enumerate(divided(shown, width))
         ]
-    results(_write, parts, width)
+    written = sum(results(_write, parts, width))
+    wanted = sum(batch.num_rows for batches in tables.values() for batch in batches)
+    if written != wanted:
+        raise CanalError(f"{written} of {wanted} rows were written below {folder}")
 
 
 def _storable(schema: pa.Schema) -> pa.Schema:
@@ -72,11 +76,11 @@ def _storable(schema: pa.Schema) -> pa.Schema:
     return pa.schema(kept, schema.metadata)
 
 
-def _write(given: _Part) -> None:
-    """A task: a file for each day."""
+def _write(given: _Part) -> int:
+    """A task: a file for each day. Return how many rows they have."""
     schema, part = given.schema, given.number
     notes = {_SPARK_SCHEMA: schema_json(schema).encode()}
-    table = pa.Table.from_batches([readable_batch(batch, schema) for batch in given.batches])
+    table = _table(given.batches, schema)
     days = pc.cast(table["execute_time"].cast(pa.timestamp("us")), pa.date32())
     for day in pc.unique(days):
         whole = pc.all(pc.equal(days, day)).as_py()
@@ -87,6 +91,39 @@ def _write(given: _Part) -> None:
         hidden = where / f".{part:04}-{os.getpid()}"
         pq.write_table(rows.replace_schema_metadata(notes), hidden, compression="snappy")
         hidden.replace(where / f"part-{part:04}.parquet")
+    return int(table.num_rows)
+
+
+def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The batches in one schema. Texts that are dictionaries in all of them stay so: the writer
+    need not look for equal ones, and Spark reads text."""
+    kept = {
+        name
+        for name in schema.names
+        if all(name in b.schema.names and _is_words(b.schema.field(name).type) for b in batches)
+    }
+    types = [_WORDS if field.name in kept else field.type for field in schema]
+    fields = [field.with_type(type) for field, type in zip(schema, types, strict=True)]
+    rest = pa.schema([field for field in schema if field.name not in kept])
+    shown = []
+    for batch in batches:
+        columns = dict(zip(rest.names, readable_batch(batch, rest).columns, strict=True))
+        columns |= {name: _words(batch.column(name)) for name in kept}
+        shown.append(
+            pa.RecordBatch.from_arrays([columns[n] for n in schema.names], schema=pa.schema(fields))
+        )
+    return pa.Table.from_batches(shown).unify_dictionaries()
+
+
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+
+
+def _is_words(given: pa.DataType) -> bool:
+    return pa.types.is_dictionary(given) and given.value_type == pa.string()
+
+
+def _words(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
 
 
 def _escaped(name: str) -> str:

@@ -11,7 +11,7 @@ from ray_canal.spark.frames import Statements
 from ray_canal.spark.stream_options import bytes_option, number_option, statements_of, table_of
 
 _FILES = {"path", "paths", "part_bytes", "partbytes", "schema_sql", "lower_case_table_names"}
-_LOG = {"destination", "batch_size"}
+_LOG = {"destination", "batch_size", "partitions"}
 _BOTH = {"table", "statements"}
 
 
@@ -27,6 +27,7 @@ class ReadOptions:
     batch_size: int = 16384
     schema_sql: str | None = None
     lower_case_table_names: int | None = None
+    partitions: int = 0
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -56,4 +57,5 @@ class ReadOptions:
             number_option("batch_size", given.get("batch_size", "16384")),
             given.get("schema_sql"),
             None if letters is None else number_option("lower_case_table_names", letters),
+            number_option("partitions", given.get("partitions", "0")),
         )

@@ -12,6 +12,8 @@ import os
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,30 @@ _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _JAVA_VERSION = 8  # of the class files: what janino 3.1 writes, and every Java since reads
 
 
-def jar() -> Path:
-    """The jar with `format("ray_canal")`, for `spark.jars`. Raises CanalError: it is not in the
-    cache and cannot be compiled."""
-    found = _place()
+def jar(spark_home: Path | None = None) -> Path:
+    """The jar with `format("ray_canal")`, for `spark.jars`. `spark_home`: the Spark that it is for,
+    3.5 or 4; None: the pyspark of this process. Raises CanalError: it is not in the cache and
+    cannot be compiled."""
+    home = spark_home or Path(pyspark.__file__).parent
+    found = _place(home)
     if not found.exists():
         try:
-            classes = _compiled()
+            classes = _compiled(home)
         except Exception as error:
-            raise CanalError(f"janino of pyspark {pyspark.__version__}: {error}") from error
+            raise CanalError(f"janino of {_version(home)}: {error}") from error
         _write(found, classes)
     return found
 
 
-def _place() -> Path:
-    digest = hashlib.sha256(pyspark.__version__.encode())
+def _version(home: Path) -> str:
+    """Raises CanalError: it is no Spark."""
+    for core in (home / "jars").glob("spark-core_*.jar"):
+        return core.stem
+    raise CanalError(f"{home} has no jars/spark-core_….jar: it is no home of a Spark")
+
+
+def _place(home: Path) -> Path:
+    digest = hashlib.sha256(_version(home).encode())
     for path in _sources():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     root = os.environ.get("RAY_CANAL_CACHE_DIR")
@@ -53,12 +64,13 @@ def _sources() -> list[Path]:
     return sorted(SOURCES.glob("*.java"))
 
 
-def _compiled() -> dict[str, bytes]:
+def _compiled(home: Path) -> dict[str, bytes]:
     """Class files by their paths in a jar."""
-    gateway: Any = launch_gateway(
-        SparkConf(False).set("spark.driver.memory", "256m"),
-        popen_kwargs={"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
-    )
+    with _spark_home(home):
+        gateway: Any = launch_gateway(
+            SparkConf(False).set("spark.driver.memory", "256m"),
+            popen_kwargs={"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
+        )
     try:
         jvm = gateway.jvm
         janino = jvm.org.codehaus.janino
@@ -80,6 +92,20 @@ def _compiled() -> dict[str, bytes]:
         gateway.shutdown()
         gateway.proc.stdin.close()  # which ends it
         gateway.proc.wait()
+
+
+@contextmanager
+def _spark_home(home: Path) -> Iterator[None]:
+    """The environment in which pyspark starts this Spark's JVM."""
+    before = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_HOME"]
+        else:
+            os.environ["SPARK_HOME"] = before
 
 
 def _write(place: Path, classes: dict[str, bytes]) -> None:

@@ -84,11 +84,15 @@ def run(
     the batch is rolled back and the error raised. Frames are read before the function returns, or
     not at all.
 
+    A function that works on `message.batches` alone says so by a false attribute `reads_frames`:
+    nothing is written for Spark then, and its frames are empty.
+
     A statement of which the log has the text alone (binlog_format STATEMENT or MIXED; partitions
     that come or go) changes rows that no frame can have: UnsupportedEvent, unless `statements` is
     "ignore".
     """
     options = Options.of(spark, tables, statements, partition_by)
+    options = replace(options, shown=getattr(function, "reads_frames", True))
     progress = Progress()
     restarts = 0
     with _stop_signals() as stop:

@@ -22,6 +22,7 @@ _NAMES = {
     "maxbytespertrigger": "maxBytesPerTrigger",
     "schematimeout": "schemaTimeout",
     "statements": "statements",
+    "partitions": "partitions",
 }
 
 
@@ -37,6 +38,7 @@ class StreamOptions:
     schema_timeout_s: float = 60.0
     start: Literal["head", "tail"] | None = None
     statements: Statements = "error"
+    partitions: int = 0
 
     @property
     def reader(self) -> tuple[str, int]:
@@ -66,6 +68,7 @@ class StreamOptions:
             float(number_option("schemaTimeout", options.get("schemaTimeout", "60"))),
             None if start is None else _start(start),
             statements_of(statements),
+            number_option("partitions", options.get("partitions", "0")),
         )
 
 

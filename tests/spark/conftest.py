@@ -40,7 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(tolerated))
 
 
-_SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What runs for seconds is not worth the second compiler."""
+
+_SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.ray.raydp_app_master.extraJavaOptions": QUICK_JVM,
+}
 """A few rows need one task a stage, and no job for each stage of a plan."""
 
 
@@ -52,6 +61,23 @@ def spark(local_ray: None) -> Iterator[Any]:
     session = canal_spark.session("ray_canal_tests", configs=_SMALL)
     yield session
     canal_spark.stop()
+
+
+@pytest.fixture
+def interpreted(spark: Any) -> Iterator[None]:
+    """Plans whose expressions are walked, not compiled: for plans that are large and run once."""
+    before = {name: spark.conf.get(name) for name in _INTERPRETED}
+    for name, value in _INTERPRETED.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass

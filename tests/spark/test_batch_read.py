@@ -15,6 +15,7 @@ from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import plan_parts
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
+from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema
@@ -93,7 +94,7 @@ def test_what_a_log_holds(spark, destination: str, truth: Any) -> None:
 
 
 def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
-    reads = BatchReads(lambda: "memory", lambda: 2, lambda: False)
+    reads = BatchReads(MemoryFile, lambda: 2, lambda: False)
     options = ReadOptions.of({"table": TABLE, "path": str(Path(BINLOGS[0]).parent)})
     schema = reads.schema(options)
     assert {"sql", "renamed_from", "after"} <= set(schema.names)
@@ -131,7 +132,7 @@ def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
     batches = log_batches(log, options, lambda: True)
     schema = log_schema(batches, options)
     assert schema.field("after").type.get_field_index("price") == 2
-    reads = BatchReads(lambda: "memory", lambda: 1, lambda: True)
+    reads = BatchReads(MemoryFile, lambda: 1, lambda: True)
     name, places = reads.open_log(options, pa.schema([schema.field("after")]), batches)
     rows = [row["after"] for place in places for row in read(place)]
     assert [(row["id"], row.get("price")) for row in rows] == [

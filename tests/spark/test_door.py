@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ray_canal.spark import door as module
+from ray_canal.spark import requests
 from ray_canal.spark.door import Door
 from ray_canal.spark.ways import Way
 from tests.spark.conftest import inserts
@@ -22,6 +23,9 @@ OPTIONS = {"destination": "shop", "table": "shop.item", "client_id": "7"}
 class Subscriber(Subscription):
     closed = 0
 
+    def subscribe(self, tables: str, start: str | None = None) -> None:
+        assert (tables, start) == (r"shop\.item", None)
+
     def close(self) -> None:
         self.closed += 1
         self.rollback()
@@ -30,8 +34,8 @@ class Subscriber(Subscription):
 @pytest.fixture
 def subscriber(monkeypatch: pytest.MonkeyPatch) -> Subscriber:
     made = Subscriber([inserts(0, 30), inserts(30, 10, position=2000)])
-    monkeypatch.setattr(module, "_connected", lambda options: made)
-    monkeypatch.setattr(module, "_ENDING_S", 0.1)
+    monkeypatch.setattr(module, "_connected", lambda destination, client_id: made)
+    monkeypatch.setattr(requests, "_ENDING_S", 0.1)
 
     def way(_spark: Any) -> Way:
         return "memory"

@@ -13,6 +13,8 @@ from ray_canal.spark.frames import NOTES, to_frames
 from ray_canal.spark.history import scd2
 from tests.spark.conftest import ITEM, change_batch, inserts
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DAYS = [dt.date(2026, 11, day) for day in (21, 22, 23, 24)]
 
 

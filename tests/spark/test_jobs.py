@@ -6,10 +6,13 @@ The source is the demo's binlog files, whose truth (from the server that wrote t
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import runpy
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +28,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from ray.job_submission import JobSubmissionClient
+from typer.testing import CliRunner
 
 from ray_canal.demo import BINLOGS, expected
 from ray_canal.demo.truth import KEYS, digest
@@ -49,13 +54,43 @@ class Cluster:
     environment: dict[str, str]
     folder: Path
 
-    def submit(self, *entrypoint: str, wait: bool = True) -> str:
-        """`ray job submit`; its output. Without `wait`, the job's id."""
+    @functools.cached_property
+    def client(self) -> JobSubmissionClient:
+        """What `ray job` is made of; a command of its own takes seconds to start."""
+        token = self.environment["RAY_AUTH_TOKEN"]
+        return JobSubmissionClient(self.address, headers={"Authorization": f"Bearer {token}"})
+
+    def start(self, *entrypoint: str) -> str:
+        """The id of a job that has begun."""
+        job: str = self.client.submit_job(
+            entrypoint=shlex.join([sys.executable, *entrypoint]),
+            runtime_env={"working_dir": str(self.folder)},
+        )
+        return job
+
+    def ended(self, job: str, wanted: str = "SUCCEEDED") -> str:
+        """A job's output, when it has ended so."""
+        deadline = time.monotonic() + JOB_TIMEOUT_S
+        while not self.client.get_job_status(job).is_terminal():
+            assert time.monotonic() < deadline, self.client.get_job_logs(job)
+            time.sleep(0.3)
+        logs: str = self.client.get_job_logs(job)
+        assert self.client.get_job_status(job) == wanted, logs
+        return logs
+
+    def until_logged(self, job: str, text: str) -> None:
+        """Wait for a line of a job's."""
+        deadline = time.monotonic() + JOB_TIMEOUT_S
+        while text not in self.client.get_job_logs(job):
+            assert time.monotonic() < deadline, self.client.get_job_logs(job)
+            time.sleep(0.3)
+
+    def submit(self, *entrypoint: str) -> str:
+        """`ray job submit`; its output."""
         run = subprocess.run(
             [
                 *(sys.executable, "-m", "ray.scripts.scripts", "job", "submit"),
                 *("--address", self.address, "--working-dir", str(self.folder)),
-                *(() if wait else ("--no-wait",)),
                 *("--", sys.executable, *entrypoint),
             ],
             env=self.environment,
@@ -65,27 +100,7 @@ class Cluster:
             check=False,
         )
         assert run.returncode == 0, run.stdout + run.stderr
-        if wait:
-            return run.stdout
-        found = re.search(r"raysubmit_\w+", run.stdout)
-        assert found, run.stdout
-        return found[0]
-
-    def job(self, *arguments: str) -> str:
-        """`ray job ACTION …`; its output."""
-        action, *rest = arguments
-        run = subprocess.run(
-            [
-                *(sys.executable, "-m", "ray.scripts.scripts", "job", action),
-                *("--address", self.address, *rest),
-            ],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=JOB_TIMEOUT_S,
-            check=False,
-        )
-        return run.stdout + run.stderr
+        return run.stdout
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +173,12 @@ def _await_jobs_api(cluster: Cluster, head: subprocess.Popen, log: Path) -> None
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         assert head.poll() is None, log.read_text()
-        listed = cluster.job("list")
-        if "raysubmit" in listed or "[]" in listed:
+        try:
+            cluster.client.list_jobs()
+        except (ConnectionError, RuntimeError):
+            time.sleep(0.5)
+        else:
             return
-        time.sleep(1)
     raise AssertionError(f"no jobs API after {START_TIMEOUT_S} s: {log.read_text()}")
 
 
@@ -174,28 +191,51 @@ def serving(cluster: Cluster) -> Cluster:
     return cluster
 
 
+@pytest.fixture(scope="module")
+def jobs(serving: Cluster) -> dict[str, str]:
+    """Jobs by name; they wait more than they compute, so they begin together."""
+    tail = [sys.executable, "jobs/tail.py", "--destination", "for_tail"]
+    runs = [[*tail, "--limit", "5"], tail, tail]
+    spark = ("jobs/spark_changes.py", "--destination", "for_spark", "--batch-size", "600")
+    mirror = ("jobs/mirror.py", "--destination", "for_mirror", "--commit-interval-s", "0")
+    return {
+        "serve": serving.start("jobs/serve.py", "canal.toml"),
+        "spark": serving.start(*spark, "--output", str(serving.folder / "changes")),
+        "mirror": serving.start(*mirror, "--path", str(serving.folder / "lake")),
+        "tail": serving.start("-c", _IN_TURNS.format(runs=runs)),
+        "nothing": serving.start("jobs/tail.py", "--destination", "nothing"),
+    }
+
+
+_IN_TURNS = """
+import subprocess
+for run in {runs}:
+    print("run", flush=True)
+    subprocess.run(run, check=True)
+"""
+
+
 def _changes(output: str) -> list[dict]:
     return [json.loads(line) for line in output.splitlines() if line.startswith('{"schema"')]
 
 
-def test_tail_prints_each_change_once_in_order(serving: Cluster) -> None:
-    first = _changes(serving.submit("jobs/tail.py", "--destination", "for_tail", "--limit", "5"))
+def test_tail_prints_each_change_once_in_order(serving: Cluster, jobs: dict[str, str]) -> None:
+    _, cut, whole, after = re.split("^run$", serving.ended(jobs["tail"]), flags=re.MULTILINE)
+    first = _changes(cut)
     assert len(first) == 5
     # The batch that the limit cut was not acked: the next run starts with it.
-    everything = _changes(serving.submit("jobs/tail.py", "--destination", "for_tail"))
+    everything = _changes(whole)
     assert everything[:5] == first
     assert len(everything) == expected()["changes"]
     files = [change["journal_name"] for change in everything]
     assert files == sorted(files)
-    assert _changes(serving.submit("jobs/tail.py", "--destination", "for_tail")) == []
+    assert _changes(after) == []
 
 
-def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: Path) -> None:
-    out = tmp_path / "changes"
-    output = serving.submit(
-        *("jobs/spark_changes.py", "--destination", "for_spark", "--output", str(out)),
-        *("--batch-size", "400"),
-    )
+def test_spark_changes_writes_what_the_server_holds(
+    serving: Cluster, jobs: dict[str, str]
+) -> None:
+    out, output = serving.folder / "changes", serving.ended(jobs["spark"])
     truth = expected()
     assert f"{truth['changes']} changes in" in output
     assert int(re.search(r"changes in (\d+) batches", output)[1]) > 1  # type: ignore[index]
@@ -208,14 +248,14 @@ def test_spark_changes_writes_what_the_server_holds(serving: Cluster, tmp_path: 
         assert digest(table, rows, held["columns"]) == held["digest"]
 
 
-@pytest.mark.soak  # it has not passed yet on a busy machine
-def test_mirror_holds_the_rows_that_the_server_holds(serving: Cluster, tmp_path: Path) -> None:
-    arguments = ("--destination", "for_mirror", "--path", str(tmp_path / "lake"))
-    truth = expected()
-    output = serving.submit("jobs/mirror.py", *arguments, "--commit-interval-s", "0")
+def test_mirror_holds_the_rows_that_the_server_holds(
+    serving: Cluster, jobs: dict[str, str]
+) -> None:
+    truth, output = expected(), serving.ended(jobs["mirror"])
     assert f"{truth['changes']} changes written" in output
     for table, held in truth["tables"].items():
-        found = DeltaTable(str(tmp_path / "lake" / "shop" / table)).to_pyarrow_table().to_pylist()
+        lake = str(serving.folder / "lake" / "shop" / table)
+        found = DeltaTable(lake).to_pyarrow_table().to_pylist()
         rows = [{name: _unsigned(value) for name, value in row.items()} for row in found]
         assert digest(table, rows, held["columns"]) == held["digest"]
 
@@ -245,26 +285,15 @@ def _unsigned(value: object) -> object:
     return int(value) if whole else value  # type: ignore[call-overload]
 
 
-def test_serve_stays_until_it_is_stopped(serving: Cluster) -> None:
-    job = serving.submit("jobs/serve.py", "canal.toml", wait=False)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while "for_spark: running" not in serving.job("logs", job):
-        assert time.monotonic() < deadline, serving.job("logs", job)
-        time.sleep(1)
-    assert "RUNNING" in serving.job("status", job)
-    serving.job("stop", job)
-    while "for_spark: stopped" not in serving.job("logs", job):
-        assert time.monotonic() < deadline, serving.job("logs", job)
-        time.sleep(1)
+def test_serve_stays_until_it_is_stopped(serving: Cluster, jobs: dict[str, str]) -> None:
+    serving.until_logged(jobs["serve"], "for_spark: running")
+    assert serving.client.get_job_status(jobs["serve"]) == "RUNNING"
+    serving.client.stop_job(jobs["serve"])
+    serving.until_logged(jobs["serve"], "for_spark: stopped")
 
 
-def test_unknown_destination_is_one_clear_error(serving: Cluster) -> None:
-    job = serving.submit("jobs/tail.py", "--destination", "nothing", wait=False)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while f"'{job}' failed" not in serving.job("status", job):
-        assert time.monotonic() < deadline
-        time.sleep(1)
-    logs = serving.job("logs", job)
+def test_unknown_destination_is_one_clear_error(serving: Cluster, jobs: dict[str, str]) -> None:
+    logs = serving.ended(jobs["nothing"], "FAILED")
     assert "InstanceNotFound: no destination 'nothing' is running" in logs
     assert "Traceback" not in logs
 
@@ -274,16 +303,14 @@ def test_unknown_destination_is_one_clear_error(serving: Cluster) -> None:
     [
         ("serve.py", ["--detach", "SIGTERM", "CONFIG"]),
         ("tail.py", ["--limit", "--destination", "--client-id", "--filter", "JSON lines"]),
+        ("mirror.py", ["--path", "--commit-interval-s", "--compact-s", "delta", "parquet"]),
         ("spark_changes.py", ["--output", "--batch-size", "--max-batches", "OUTPUT"]),
     ],
 )
 def test_help_helps(job: str, words: list[str]) -> None:
-    run = subprocess.run(
-        [sys.executable, str(JOBS / job), "--help"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        env={**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"},
+    app = runpy.run_path(str(JOBS / job))["app"]
+    run = CliRunner().invoke(
+        app, ["--help"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
     )
-    assert [word for word in words if word not in run.stdout] == []
+    assert run.exit_code == 0
+    assert [word for word in words if word not in run.output] == []

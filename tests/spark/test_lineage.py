@@ -17,6 +17,8 @@ from ray_canal.spark.stream import run
 from tests.servers import Server
 from tests.spark.conftest import Log, Message
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 COLUMNS = "(id INT PRIMARY KEY, name VARCHAR(30), n INT)"
 
 

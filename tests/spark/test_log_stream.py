@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, UnsupportedEvent
+from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.log_offset import START, offset_place, offset_text
 from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema
 from ray_canal.views.row_places import Place
@@ -138,7 +139,7 @@ def stream_of(
     if schema is None:
         schema = peeked_schema(subscription, "shop.item", 1000, 5.0, "error")
     return LogStream(
-        subscription, Table("shop.item", schema), Sizes("memory", 2, bytes_max=bytes_max)
+        subscription, Table("shop.item", schema), Sizes(MemoryFile, 2, bytes_max=bytes_max)
     )
 
 
@@ -288,7 +289,7 @@ def test_what_is_available_waits_for_the_log_to_catch_up() -> None:
     subscription = Subscription([inserts(0, 3)])
     subscription.ended = False
     stream = LogStream(
-        subscription, Table("shop.item", _schema()), Sizes("memory"), lambda: next(answers)
+        subscription, Table("shop.item", _schema()), Sizes(MemoryFile), lambda: next(answers)
     )
     stream.only_available()
     end = stream.latest(stream.initial())

@@ -17,7 +17,7 @@ from ray_canal.spark.parquet import ParquetSink
 from tests.servers import Server
 from tests.workload import Workload
 
-ROWS = 100_000
+ROWS = 25_000
 
 
 def plain(value: Any, kind: str) -> Any:
@@ -85,12 +85,15 @@ def test_parquet_equals_select(
             writer = threading.Thread(target=write)
             writer.start()
             # Each batch costs a Spark job for each table, so a few large ones.
-            progress = canal_spark.run(connector, spark, sink, timeout=3.0, until=drained)
+            progress = canal_spark.run(
+                connector, spark, sink, batch_size=6144, timeout=3.0, until=drained
+            )
             writer.join()
     finally:
         with contextlib.suppress(InstanceNotFound):
             canal.stop(name)
     assert progress.rows >= ROWS * 0.9
+    assert progress.batches > 1
     assert sum(sink.counts.values()) == progress.rows
     for table, rows in work.rows().items():
         got = state(spark, out / "schema_name=sparked" / f"table_name={table}")

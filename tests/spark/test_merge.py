@@ -16,6 +16,8 @@ from ray_canal.spark.state import latest
 from tests.servers import Server
 from tests.spark.conftest import Message
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DEFAULTS = {"a": 7, "b": None, "c": "x", "n": 5}
 
 

@@ -19,6 +19,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.sinks.open import lake_of
 from ray_canal.spark import mirrors
 from ray_canal.spark.mirrors import compact, mirror
+from ray_canal.spark.parquet import read_rows
 from tests import in_process_sink
 
 TABLES = r"shop\.(orders|items)"
@@ -88,6 +89,12 @@ def test_what_comes_again_is_left_out(
     assert DeltaTable(f"{lake}/shop/items").version() == version
     found = DeltaTable(f"{lake}/shop/items").to_pyarrow_table().to_pylist()
     assert {int(row["id"]): shown(row) for row in found} == truth["items"]
+
+
+def test_parquet_has_every_change(spark, destination: str, truth: Any, tmp_path: Path) -> None:
+    assert mirror(destination, str(tmp_path), TABLES, format="parquet", session=spark) > 1000
+    rows = read_rows(spark, str(tmp_path), "shop.items").collect()
+    assert {row.id: shown(row.asDict()) for row in rows} == truth["items"]
 
 
 def test_options_that_there_are_not() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ray_canal.errors import CanalError
+from ray_canal.spark import parquet_tasks
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from tests.spark.conftest import inserts
@@ -37,6 +39,12 @@ def test_every_type_comes_back_as_from_spark(spark, tmp_path: Path) -> None:
         theirs = spark.read.parquet(str(tmp_path / "theirs"))
         assert mine.schema.json() == theirs.schema.json()  # the key among its metadata
         assert mine.collect() == theirs.collect() == frame.collect()
+
+
+def test_rows_that_were_not_written_are_told(spark, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(parquet_tasks, "results", lambda function, parts, width: [1])
+    with pytest.raises(CanalError, match="1 of 3 rows were written"):
+        stage_by_tasks(tmp_path, {"shop.item": [inserts(1, 3)]}, 1)
 
 
 def test_names_are_escaped_as_spark_does(spark, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from ray_canal.views.row_places import Place
 from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED, ROLLED_BACK
 from tests.servers import Server
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def messages(file: Path, timeline: int = 7) -> Iterator[Message]:
     """Of each chunk of a binlog file: the rows of the database `xa`."""

@@ -56,7 +56,8 @@ MAY_IMPORT = {
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
     "datasets": "errors actors client file_parts offline",
-    "flight": "logs errors malloc config model binlog canal destination server actors client",
+    "flight": "logs errors malloc config model binlog canal destination server actors client "
+    "spark",
     "console": "logs errors config model canal server actors client source destination render "
     "redrive dead_letters sinks snapshot meta flight",
     "migration": "errors config",

@@ -28,14 +28,19 @@ class Bytes {
     buffer.order(ByteOrder.LITTLE_ENDIAN);
   }
 
-  static Bytes of(String place) {
-    int colon = place.indexOf(':');
-    String rest = place.substring(colon + 1);
+  static Bytes of(Place place) {
+    int colon = place.text.indexOf(':');
+    String rest = place.text.substring(colon + 1);
+    if (place.remote != null) { return ofArray(place.remote.rows(rest)); }
     try {
-      return place.startsWith("ray:") ? ofObject(rest) : ofMemory(rest);
+      return place.text.startsWith("ray:") ? ofObject(rest) : ofMemory(rest);
     } catch (Exception e) {
-      throw new IllegalStateException("changes cannot be read from " + place + ": " + e, e);
+      throw new IllegalStateException("changes cannot be read from " + place.text + ": " + e, e);
     }
+  }
+
+  private static Bytes ofArray(byte[] found) {
+    return new Bytes(ByteBuffer.wrap(found), found, (long) Platform.BYTE_ARRAY_OFFSET);
   }
 
   /** PATH:NAME:BEGIN:LENGTH of a memory file, which is open under /proc while it is there. */
@@ -70,7 +75,7 @@ class Bytes {
         .invoke(null, new Object[] {unhex(names[0]), byte[].class, unhex(names[1])});
     byte[] found =
         (byte[]) reference.getClass().getMethod("get", new Class[0]).invoke(reference, new Object[0]);
-    return new Bytes(ByteBuffer.wrap(found), found, (long) Platform.BYTE_ARRAY_OFFSET);
+    return ofArray(found);
   }
 
   private static byte[] unhex(String text) {

@@ -6,7 +6,11 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.Socket;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.Iterator;
+import java.util.Set;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -21,17 +25,37 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** A subscriber's changes of one table as micro-batches; the door (spark/door.py) has them. */
 class ChangesStream
     implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow {
+  private static final String UNKNOWN = "?";
+
+  private final StructType table;
   private final StructType schema;
-  private final String stream;
+  private final CaseInsensitiveStringMap options;
   private final Door door;
+  private String stream;
+  private boolean onlyAvailable = false;
 
   ChangesStream(StructType table, StructType schema, CaseInsensitiveStringMap options) {
+    this.table = table;
     this.schema = schema;
+    this.options = options;
     this.door = new Door(options);
-    this.stream = door.ask("OPEN", Door.text(options), table.json());
+    open();
   }
 
-  public Offset initialOffset() { return new LogOffset(door.ask("INITIAL", stream, "")); }
+  private void open() { stream = door.ask("OPEN", Door.text(options), table.json()); }
+
+  /** A Flight server that has started since knows no stream: it is opened again. */
+  private String ask(String what, String argument) {
+    String answer = door.ask(what, stream, argument);
+    if (answer.equals(UNKNOWN)) {
+      open();
+      if (onlyAvailable) { door.ask("AVAILABLE", stream, ""); }
+      answer = door.ask(what, stream, argument);
+    }
+    return answer;
+  }
+
+  public Offset initialOffset() { return new LogOffset(ask("INITIAL", "")); }
 
   public Offset deserializeOffset(String json) { return new LogOffset(json); }
 
@@ -43,18 +67,22 @@ class ChangesStream
 
   /** Spark asks when the batch that ends at `start` is in its commit log: so this acks `start`. */
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    return new LogOffset(door.ask("LATEST", stream, start.json()));
+    return new LogOffset(ask("LATEST", start.json()));
   }
 
-  public void prepareForTriggerAvailableNow() { door.ask("AVAILABLE", stream, ""); }
+  public void prepareForTriggerAvailableNow() {
+    onlyAvailable = true;
+    ask("AVAILABLE", "");
+  }
 
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return Place.all(door.ask("PLAN", stream, "[" + start.json() + "," + end.json() + "]"));
+    String places = ask("PLAN", "[" + start.json() + "," + end.json() + "]");
+    return Place.all(places, door.remote);
   }
 
   public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
 
-  public void commit(Offset end) { door.ask("COMMIT", stream, end.json()); }
+  public void commit(Offset end) { ask("COMMIT", end.json()); }
 
   public void stop() { door.ask("CLOSE", stream, ""); }
 }
@@ -67,17 +95,26 @@ class LogOffset extends Offset {
   public String json() { return json; }
 }
 
-/** The driver's Python, which has the connector: one request a connection, three lines and one. */
+/**
+ * Who has the subscription: a Flight server, if the option `address` names one; else the driver's
+ * Python, with a connection for each request, three lines and one as an answer.
+ */
 class Door {
+  private static final Set OWN = new HashSet(Arrays.asList(new String[] {
+      "token", "door", "address", "username", "password", "ca", "cert", "key"}));
+
+  final FlightAddress remote;
   private final String address;
   private final String token;
 
   Door(CaseInsensitiveStringMap options) {
+    this.remote = options.get("address") == null ? null : new FlightAddress(options);
     this.address = options.get("door");
     this.token = options.get("token");
-    if (address == null || token == null) {
+    if (remote == null && (address == null || token == null)) {
       throw new IllegalArgumentException(
-          "this session has no door to ray_canal: make it by ray_canal.spark.session(), or call "
+          "this session has no door to ray_canal: give .option(\"address\", \"grpc://HOST:PORT\") of "
+              + "a Flight server, make the session by ray_canal.spark.session(), or call "
               + "ray_canal.spark.open_door(spark) once");
     }
   }
@@ -86,13 +123,18 @@ class Door {
     return new Door(options).ask("SCHEMA", text(options), "");
   }
 
-  /** Options as JSON. */
+  /** Options as JSON, without those that say who is asked; over an address with how many cores
+   * there are. */
   static String text(CaseInsensitiveStringMap options) {
     StringBuilder found = new StringBuilder("{");
+    if (options.get("address") != null && options.get("partitions") == null) {
+      int cores = SparkContext.getOrCreate().defaultParallelism();
+      found.append("\"partitions\":\"").append(cores).append('"');
+    }
     Iterator names = options.keySet().iterator();
     while (names.hasNext()) {
       String name = (String) names.next();
-      if (name.equals("token") || name.equals("door")) { continue; }
+      if (OWN.contains(name.toLowerCase())) { continue; }
       if (found.length() > 1) { found.append(','); }
       quote(found, name);
       found.append(':');
@@ -117,6 +159,12 @@ class Door {
 
   /** Raises what the door says: an answer that begins with "!". */
   String ask(String what, String first, String second) {
+    String answer = remote == null ? askHere(what, first, second) : remote.ask(what, first, second);
+    if (answer.startsWith("!")) { throw new IllegalStateException(answer.substring(1)); }
+    return answer;
+  }
+
+  private String askHere(String what, String first, String second) {
     int colon = address.lastIndexOf(':');
     String answer;
     try {
@@ -138,7 +186,6 @@ class Door {
     if (answer == null) {
       throw new IllegalStateException("the driver's process closed the connection: " + what);
     }
-    if (answer.startsWith("!")) { throw new IllegalStateException(answer.substring(1)); }
     return answer;
   }
 }

@@ -98,12 +98,13 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
   /** Of a batch that was written already (`places`), or of a read that the door begins. */
   public InputPartition[] planInputPartitions() {
     if (partitions == null && options.get("places") != null) {
-      partitions = Place.all(options.get("places"));
+      partitions = Place.all(options.get("places"), null);
     } else if (partitions == null) {
-      String answer = new Door(options).ask("READ", Door.text(options), schema.json());
+      Door door = new Door(options);
+      String answer = door.ask("READ", Door.text(options), schema.json());
       int end = answer.indexOf(';');
       read = end < 0 ? answer : answer.substring(0, end);
-      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1));
+      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), door.remote);
     }
     return partitions;
   }
@@ -125,18 +126,23 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
   }
 }
 
-/** Where one partition's Arrow IPC streams are (spark/chunks.py writes them). */
+/** Where one partition's Arrow IPC streams are (spark/chunks.py writes them); `remote`: who has
+ * them, if they are neither in this node's memory nor in Ray. */
 class Place implements InputPartition {
   final String text;
+  final FlightAddress remote;
 
-  Place(String text) { this.text = text; }
+  Place(String text, FlightAddress remote) {
+    this.text = text;
+    this.remote = remote;
+  }
 
   /** Of a list with semicolons between; empty: none. */
-  static InputPartition[] all(String texts) {
+  static InputPartition[] all(String texts, FlightAddress remote) {
     if (texts.length() == 0) { return new InputPartition[0]; }
     String[] each = texts.split(";");
     InputPartition[] found = new InputPartition[each.length];
-    for (int i = 0; i < each.length; i++) { found[i] = new Place(each[i]); }
+    for (int i = 0; i < each.length; i++) { found[i] = new Place(each[i], remote); }
     return found;
   }
 }
@@ -153,6 +159,6 @@ class Readers implements PartitionReaderFactory {
   }
 
   public PartitionReader createColumnarReader(InputPartition partition) {
-    return new StreamsReader(Bytes.of(((Place) partition).text), schema);
+    return new StreamsReader(Bytes.of((Place) partition), schema);
   }
 }

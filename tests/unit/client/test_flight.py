@@ -15,6 +15,7 @@ from ray_canal.destination.api import ClientRequest, GetRequest, SubscribeReques
 from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning, InstanceRestarted
 from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
 
@@ -42,7 +43,9 @@ class Store:
     def opened(self, port: int = 0) -> FlightDoor:
         remote = RemoteCalls(self.submit, lambda payloads: [CHUNK for _ in payloads], 10)
         config = FlightConfig(host="127.0.0.1", port=port)
-        return FlightDoor(config, lambda *_: Connector(None), lambda: ["d"], remote)  # type: ignore[arg-type]
+        connect: Any = lambda *_: Connector(None)  # type: ignore[arg-type]  # noqa: E731
+        spark = SparkReads(connect, lambda _: True, 10, 60.0)
+        return FlightDoor(config, connect, lambda: ["d"], remote, spark)
 
 
 @pytest.fixture

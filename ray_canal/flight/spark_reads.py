@@ -1,0 +1,125 @@
+"""What Spark's `format("ray_canal")` asks a Flight server for: rows for clusters without Ray.
+
+The same requests as in a session on Ray (spark/requests.py): three lines of text, one as an
+answer. Rows are written as Arrow streams here, and executors fetch them by name. pyspark, a part of
+`ray-canal[spark]`, has to be installed where this runs; Spark itself does not run here.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ray_canal.canal.session import Identity
+from ray_canal.client.connector import Connector
+from ray_canal.errors import ConfigError
+from ray_canal.server.access import User
+
+if TYPE_CHECKING:
+    from ray_canal.spark.requests import Requests
+    from ray_canal.spark.served_chunks import ServedChunks
+
+_PARTITIONS = 8
+"""So many chunks are made of a micro-batch for a Spark that does not say how many cores it has."""
+
+
+class SparkReads:
+    """Reads of all clients. pyspark is imported with the first."""
+
+    def __init__(
+        self,
+        connect: Callable[[str, int | None], Connector],
+        caught_up: Callable[[str], bool],
+        streams_max: int,
+        idle_timeout_s: float,
+    ) -> None:
+        """`connect`: by destination and client id; `caught_up`: whether a destination has fetched
+        all that its source has; `streams_max`: so many streams are open at once."""
+        self._connect = connect
+        self._caught_up = caught_up
+        self._streams_max = streams_max
+        self._idle_timeout_s = idle_timeout_s
+        self._lock = threading.Lock()
+        self._made: tuple[Requests, ServedChunks] | None = None
+
+    def answer(self, user: User, body: bytes) -> bytes:
+        """The answer to a request, one line; "!" begins an error. Raises AccessDenied; ConfigError:
+        it is no request, or pyspark is not installed."""
+        lines = body.decode(errors="replace").split("\n")
+        if len(lines) != 3:
+            raise ConfigError("a request of Spark's has three lines")
+        what, first, second = lines
+        from ray_canal.spark.door import told_answer
+
+        requests, _ = self._opened()
+        if what in ("SCHEMA", "OPEN", "READ"):
+            _refuse(user, first)
+            requests.close_idle(self._idle_timeout_s)
+        if what == "OPEN" and len(requests) >= self._streams_max:
+            raise ConfigError(
+                f"{self._streams_max} streams are open already (flight.subscribers_max)"
+            )
+        return told_answer(requests, what, first, second).encode()
+
+    def rows(self, name: str) -> pa.Buffer:
+        """A partition's Arrow streams. Raises InstanceRestarted: they are not held any more."""
+        _, chunks = self._opened()
+        return chunks.get(name)
+
+    def close(self) -> None:
+        """End all streams and free all rows."""
+        with self._lock:
+            made, self._made = self._made, None
+        if made is not None:
+            made[0].close()
+
+    def _opened(self) -> tuple[Requests, ServedChunks]:
+        with self._lock:
+            if self._made is None:
+                self._made = self._new()
+            return self._made
+
+    def _new(self) -> tuple[Requests, ServedChunks]:
+        try:
+            from ray_canal.spark.requests import Ground, Requests
+            from ray_canal.spark.served_chunks import ServedChunks
+        except ImportError as error:
+            raise ConfigError(
+                f"this Flight server cannot answer Spark: {error}; install it where the server's "
+                "Ray node runs"
+            ) from error
+        chunks = ServedChunks()
+        ground = Ground(
+            chunks.carrier,
+            lambda: _PARTITIONS,
+            self._connect,
+            self._caught_up,
+            takes_over=True,
+            reads_files=False,
+        )
+        return Requests(ground), chunks
+
+
+def _refuse(user: User, options: str) -> None:
+    """Raises AccessDenied: the user may not read so; ConfigError: these are no options."""
+    try:
+        given: Any = json.loads(options)
+        destination = str(given["destination"])
+        client_id = given.get("client_id", given.get("clientid"))
+        number = None if client_id is None else int(client_id)
+    except (ValueError, KeyError, AttributeError):
+        raise ConfigError(
+            'give .option("destination", "NAME"), and for a stream .option("client_id", NUMBER)'
+        ) from None
+    if number is None:
+        owned = user.client_ids
+        user.refuse_without("read", Identity(destination, owned[0][0] if owned else 0))
+        return
+    for right in ("read", "subscribe", "ack"):
+        user.refuse_without(right, Identity(destination, number))
+
+

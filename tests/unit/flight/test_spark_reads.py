@@ -1,0 +1,153 @@
+"""What Spark's source asks a Flight server for, over a real port; the client is pyarrow's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from ray_canal.config import FlightConfig
+from ray_canal.errors import InstanceRestarted
+from ray_canal.flight.door import FlightDoor
+from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.spark_reads import SparkReads
+from ray_canal.spark.requests import UNKNOWN
+from ray_canal.spark.served_chunks import ServedChunks
+from tests.spark.conftest import inserts
+from tests.spark.test_door import Subscriber
+
+OPTIONS = {"destination": "shop", "table": "shop.item", "client_id": "7", "partitions": "2"}
+
+
+class Log(Subscriber):
+    def subscribe(self, tables: str, start: str | None = None) -> None:
+        self.rollback()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Port:
+    def __init__(self, **settings: Any) -> None:
+        self.log = Log([inserts(0, 30), inserts(30, 10, position=2000)])
+        self.reads = SparkReads(lambda *_: self.log, lambda _: True, 2, 60.0)  # type: ignore[arg-type, return-value]
+        remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
+        config = FlightConfig(host="127.0.0.1", port=0, **settings)
+        self.door = FlightDoor(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]
+        self.client = flight.FlightClient(f"grpc://127.0.0.1:{self.door.port}")
+
+    def ask(self, what: str, first: str = "", second: str = "", **headers: str) -> str:
+        options = flight.FlightCallOptions(
+            timeout=30, headers=[(k.encode(), v.encode()) for k, v in headers.items()]
+        )
+        action = flight.Action("spark", f"{what}\n{first}\n{second}".encode())
+        (answer,) = self.client.do_action(action, options)
+        return str(answer.body.to_pybytes().decode())
+
+    def rows(self, place: str) -> list[dict[str, Any]]:
+        kind, name, size = place.split(":")
+        assert kind == "flight"
+        reader = self.client.do_get(flight.Ticket(json.dumps({"rows": name}).replace(" ", "")))
+        data = reader.read_all().column("bytes").combine_chunks()
+        assert len(data) == int(size)
+        stream = pa.BufferReader(np.asarray(data).tobytes())
+        found: list[dict[str, Any]] = []
+        while stream.tell() < len(data):
+            found += pa.ipc.open_stream(stream).read_all().to_pylist()
+        return found
+
+    def opened(self) -> str:
+        return self.ask("OPEN", json.dumps(OPTIONS), self.ask("SCHEMA", json.dumps(OPTIONS)))
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    made = Port()
+    with made.door:
+        yield made
+
+
+def drained(port: Port, name: str, start: str) -> list[int]:
+    ids: list[int] = []
+    while (end := port.ask("LATEST", name, start)) != start:
+        for place in port.ask("PLAN", name, f"[{start},{end}]").split(";"):
+            ids += [row["after"]["id"] for row in port.rows(place)]
+        assert port.ask("COMMIT", name, end) == "done"
+        start = end
+    return ids
+
+
+def test_a_stream_from_its_schema_to_its_end(port: Port) -> None:
+    name = port.opened()
+    assert drained(port, name, port.ask("INITIAL", name)) == list(range(40))
+    assert port.log.acked == 40
+    assert port.ask("CLOSE", name) == "closed"
+    assert port.ask("LATEST", name, "{}") == UNKNOWN
+
+
+def test_what_the_log_holds(port: Port) -> None:
+    options = json.dumps({"destination": "shop", "table": "shop.item"})
+    schema = port.ask("SCHEMA", options)
+    name, *places = port.ask("READ", options, schema).split(";")
+    assert sorted(r["after"]["id"] for p in places for r in port.rows(p)) == list(range(40))
+    assert port.log.acked == 0
+    assert port.ask("RELEASE", name) == "released"
+    with pytest.raises(flight.FlightUnavailableError, match="not held any more"):
+        port.rows(places[0])
+
+
+def test_a_newer_query_takes_the_cursor_over(port: Port) -> None:
+    first, second = port.opened(), port.opened()
+    assert "another query reads" in port.ask("LATEST", first, "{}")
+    assert port.ask("INITIAL", second).startswith('{"timeline":-1')
+
+
+def test_what_is_no_request_is_told(port: Port) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="three lines"):
+        next(iter(port.client.do_action(flight.Action("spark", b"OPEN"))))
+    with pytest.raises(pa.ArrowInvalid, match=r"give .option\(.destination"):
+        port.ask("SCHEMA", json.dumps({"path": "/etc"}))
+    files = {"destination": "d", "path": "/etc", "table": "a.b"}
+    assert port.ask("SCHEMA", json.dumps(files)).startswith("!")
+    with pytest.raises(pa.ArrowInvalid, match="names no rows"):
+        port.client.do_get(flight.Ticket(b'{"rows":')).read_all()
+
+
+def test_who_may_not_read_is_refused() -> None:
+    user = {"username": "u", "password": "p", "client_ids": "1-5", "rights": ["read"]}
+    port = Port(user=[user])
+    with port.door:
+        token, value = port.client.authenticate_basic_token("u", "p")
+        with pytest.raises(flight.FlightUnauthorizedError, match="may not"):
+            port.ask("SCHEMA", json.dumps(OPTIONS), **{token.decode(): value.decode()})
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            port.ask("SCHEMA", json.dumps(OPTIONS))
+
+
+def test_streams_are_limited_and_end_when_idle(port: Port) -> None:
+    port.opened()
+    schema = "{\"type\":\"struct\",\"fields\":[]}"
+    other = {**OPTIONS, "client_id": "8"}
+    port.ask("OPEN", json.dumps(other), schema)
+    with pytest.raises(pa.ArrowInvalid, match="2 streams are open"):
+        port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), schema)
+    port.reads._idle_timeout_s = -1.0
+    assert not port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), schema).startswith("!")
+
+
+def test_served_chunks_go_with_their_carrier() -> None:
+    chunks = ServedChunks()
+    carrier = chunks.carrier()
+    name = carrier.put([[inserts(1, 2)]]).split(":")[1]
+    assert pa.ipc.open_stream(chunks.get(name)).read_all().num_rows == 2
+    carrier.release()
+    with pytest.raises(InstanceRestarted):
+        chunks.get(name)
