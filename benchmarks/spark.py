@@ -12,7 +12,8 @@ starts when the destination runs.
     read           spark.read of the file
     parquet        ParquetSink, whose files Spark or Ray tasks write
     one thread     canal.decode_files
-    ray data       canal.read_binlogs
+    ray data       canal.read_binlogs, the file COPIES times over, so that its start weighs less
+    start of data  the same of the demo's files, in seconds: what a Dataset costs before its rows
 
 of `run`, `rows` and `stream`: `count` (no column) and `all` (every column of every row, Spark's
 noop sink).
@@ -25,7 +26,7 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +39,7 @@ import ray_canal as canal
 from benchmarks import workloads as work
 from benchmarks.command import console, machine
 from ray_canal import spark as canal_spark
+from ray_canal.demo import binlog_files
 from ray_canal.spark import parquet
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.parquet import ParquetSink
@@ -66,11 +68,14 @@ def destination(files: list[str], **more: Any) -> Iterator[str]:
 class Ways:
     """The ways that are measured; each returns how many rows it has seen."""
 
-    def __init__(self, session: Any, files: list[str], rows: int, batch_size: int) -> None:
+    def __init__(
+        self, session: Any, files: list[str], rows: int, batch_size: int, copies: int
+    ) -> None:
         self.session = session
         self.files = files
         self.rows = rows
         self.batch_size = batch_size
+        self.copies = copies
         self.began = self.ended = 0.0
 
     @contextmanager
@@ -170,10 +175,23 @@ class Ways:
         return sum(batch.num_rows for batch in canal.decode_files(self.files))
 
     def ray_data(self) -> int:
-        found = canal.read_binlogs(self.files, part_bytes=16 << 20).map_batches(
-            lambda batch: {"n": [batch.num_rows]}, batch_format="pyarrow", batch_size=None
-        )
-        return int(found.sum("n"))
+        with tempfile.TemporaryDirectory() as folder:
+            files: list[Path] = []
+            for file in self.copies * self.files:
+                files.append(Path(folder, f"mysql-bin.{len(files) + 1:06}"))
+                files[-1].symlink_to(file)
+            return counted_by_ray(files) // self.copies
+
+    def start_of_data(self) -> int:
+        counted_by_ray(binlog_files())
+        return 0
+
+
+def counted_by_ray(files: Sequence[Path]) -> int:
+    found = canal.read_binlogs(files).map_batches(
+        lambda batch: {"n": [batch.num_rows]}, batch_format="pyarrow", batch_size=None
+    )
+    return int(found.sum("n"))
 
 
 def _nowhere(_path: str) -> None:
@@ -194,6 +212,7 @@ def ways_of(made: Ways) -> dict[str, Way]:
     return {
         "one thread": made.one_thread,
         "ray data": made.ray_data,
+        "start of data": made.start_of_data,
         "arrow": made.arrow,
         "flight": made.flight,
         "rows, count": lambda: made.rows_one_by_one(count),
@@ -214,6 +233,7 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help="Ways that begin so; repeat it.")] = None,
     batch_size: Annotated[int, typer.Option(help="Memory units of a batch of `run`.")] = 98_304,
     cores: Annotated[int, typer.Option(min=1, help="Cores of the executor.")] = 1,
+    copies: Annotated[int, typer.Option(min=1, help="Of the file, for Ray Data.")] = 8,
     out: Annotated[Path | None, typer.Option(help="Write the figures here, as JSON.")] = None,
 ) -> None:
     """Measure, and print the rates."""
@@ -221,7 +241,7 @@ def main(
     canal_spark.provide_java()
     ray.init(num_cpus=4, include_dashboard=False, object_store_memory=3 << 30)
     session = canal_spark.session("ray_canal_bench", executor_cores=cores, executor_memory="2G")
-    made = Ways(session, list(found.files), found.rows, batch_size)
+    made = Ways(session, list(found.files), found.rows, batch_size, copies)
     ways = ways_of(made)
     chosen = {k: way for k, way in ways.items() if not only or k.startswith(tuple(only))}
     rates: dict[str, list[float]] = {name: [] for name in chosen}
@@ -230,11 +250,12 @@ def main(
             seen, seconds = made.timed(way)
             if seen not in (0, found.rows):
                 raise SystemExit(f"{name} saw {seen} of {found.rows} rows")
-            rate = found.rows / seconds
-            console.print(f"{name}: {rate:,.0f} rows/s{'' if number else ', warming up'}")
+            rate = found.rows / seconds * (copies if name == "ray data" else 1)
+            shown, unit = (seconds, "s") if name == "start of data" else (rate, "rows/s")
+            console.print(f"{name}: {shown:,.2f} {unit}{'' if number else ', warming up'}")
             if number:
-                rates[name].append(rate)
-    medians = {name: round(statistics.median(each)) for name, each in rates.items()}
+                rates[name].append(shown)
+    medians = {name: round(statistics.median(each), 2) for name, each in rates.items()}
     console.print(medians)
     if out is not None:
         figures = {"machine": machine(), "rows": found.rows, "rows_per_s": medians, "runs": rates}

@@ -119,7 +119,7 @@ _WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 def _is_words(given: pa.DataType) -> bool:
-    return pa.types.is_dictionary(given) and given.value_type == pa.string()
+    return bool(pa.types.is_dictionary(given) and given.value_type == pa.string())
 
 
 def _words(array: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ray_canal.spark.hadoop_files import HadoopFiles
 from ray_canal.spark.parquet import ParquetSink
 from ray_canal.spark.stream import run
-from tests.spark.conftest import ITEM, Message, change_batch
+from tests.spark.conftest import ITEM, QUICK_JVM, Message, change_batch
 
 ROWS = 20
 
@@ -69,6 +69,7 @@ def main(folder: str, size: str, call: str, step: str) -> None:
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .getOrCreate()
     )
     sink = ParquetSink(session, f"{folder}/out")

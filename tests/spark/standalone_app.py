@@ -8,6 +8,7 @@ OPTIONS: the source's, as JSON, with `client_id` for the stream. Prints a line o
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -30,7 +31,9 @@ def main(options: dict[str, str], folder: str) -> None:
     for number in range(2):
         stream = session.readStream.format("ray_canal").options(**options)
         query = (
-            (stream.option("client_id", client_id).option("maxBytesPerTrigger", "256k"))
+            stream.option("client_id", client_id)
+            .option("batch_size", "200")
+            .option("maxBytesPerTrigger", "256k")
             .schema(whole.schema)
             .load()
             .writeStream.format("parquet")
@@ -40,7 +43,9 @@ def main(options: dict[str, str], folder: str) -> None:
             .start()
         )
         query.awaitTermination()
-        found[f"batches {number}"] = len(query.recentProgress)
+        found[f"batches {number}"] = sum(
+            name.isdigit() for name in os.listdir(f"{folder}/checkpoint/commits")
+        )
     session.read.parquet(f"{folder}/out").createOrReplaceTempView("written")
     found["stream"] = tuple(session.sql(f"SELECT {HASH} FROM written").first())
     print(json.dumps(found))
