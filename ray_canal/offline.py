@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.open_source import open_source
 from ray_canal.source.port import Source
+from ray_canal.views.debezium import DebeziumOptions, Events, events_of_chunk, message_lines
 from ray_canal.views.entries import delimited_pieces
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.message_lines import MessageLines
@@ -239,3 +240,30 @@ def decode_messages(
             executed = gtid_set_after(executed, info.gtids)
         del info, chunk  # their memory is the next one's
     yield from lines.finish()
+
+
+def decode_change_events(
+    paths: Sequence[PathLike],
+    options: DebeziumOptions,
+    *,
+    tables: str = ALL_TABLES,
+    **reading: Unpack[FileOptions],
+) -> Iterator[list[Events]]:
+    """Yield Debezium's change events, a list for each chunk: `message_lines` prints one, and
+    views/avro.py makes Avro of it. Raises what `decode_chunks` raises, and UnsupportedEvent: rows
+    were changed by a statement of which the log has the text alone."""
+    wanted = TableFilter(tables)
+    for info, chunk in decode_chunks(paths, **reading):
+        admitted = info.admitted_tables(wanted.admits)
+        mask, count = info.entries_of(admitted), chunk.layout.event_count
+        batches = list(change_batches(chunk, 0, count, mask, admitted))
+        yield events_of_chunk(chunk, batches, options)
+        del info, chunk, batches  # their memory is the next ones'
+
+
+def decode_debezium(
+    paths: Sequence[PathLike], options: DebeziumOptions, **more: Any
+) -> Iterator[bytes]:
+    """Yield Debezium's messages as JSON lines. `more`: as `decode_change_events`."""
+    for events in decode_change_events(paths, options, **more):
+        yield from message_lines(events, options)

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
+import itertools
 import json
 import os
 import stat
@@ -210,8 +211,9 @@ def write_decoded(
     **entry_options: Any,
 ) -> None:
     """`ray-canal decode`: entries, messages or JSON lines to a file or standard output, Arrow IPC
-    to a directory. `entry_options`: of offline.decode_entries; `messages`: `options` and
-    `batch_entries` of offline.decode_messages."""
+    and Avro files to a directory. `entry_options`: of offline.decode_entries; `messages`: `options`
+    and `batch_entries` of offline.decode_messages, and `change_events`, the options of Debezium's
+    messages."""
     from ray_canal import offline
 
     read: dict[str, Any] = {
@@ -219,11 +221,22 @@ def write_decoded(
         "lower_case_table_names": lower_case_table_names,
     }  # fmt: skip
     if format == "arrow":
-        _write_arrow(offline.decode_files(files, **read), _directory(output))
+        _write_arrow(offline.decode_files(files, **read), _directory(output, format))
+        return
+    change_events: Any = (messages or {}).get("change_events")
+    if format == "avro":
+        found = offline.decode_change_events(files, change_events, **read)
+        _write_avro(found, change_events, _directory(output, format))
         return
     with _opened(output) as out, _progress(files, output) as advance:
+        if format == "debezium":
+            out.writelines(
+                offline.decode_debezium(files, change_events, on_bytes=advance, **read)
+            )
+            return
         if format in ("flat", "flat-entries"):
             given = {**(messages or {}), "as_entries": format == "flat-entries"}
+            given.pop("change_events", None)
             gtid_set = entry_options.get("gtid_set", "")
             for data in offline.decode_messages(
                 files, on_bytes=advance, gtid_set=gtid_set, **read, **given
@@ -246,7 +259,7 @@ def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path 
     """`ray-canal snapshot read`: JSON lines to a file or standard output, Arrow IPC to a
     directory."""
     if format == "arrow":
-        _write_arrow(batches, _directory(output))
+        _write_arrow(batches, _directory(output, format))
         return
     with _opened(output) as out:
         for batch in batches:
@@ -254,33 +267,57 @@ def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path 
                 out.write(json.dumps(change, ensure_ascii=False).encode() + b"\n")
 
 
-def _directory(output: Path | None) -> Path:
+def _directory(output: Path | None, format: str) -> Path:
     if output is None:
-        raise ConfigError("--format arrow writes one IPC file per table: give --output DIRECTORY")
+        raise ConfigError(f"--format {format} writes one file per table: give --output DIRECTORY")
     return output
+
+
+def _write_avro(found: Iterator[list[Any]], options: Any, directory: Path) -> None:
+    """One Avro file for each table version, of Debezium's change events: SCHEMA.TABLE.avro, then
+    SCHEMA.TABLE.2.avro, … Raises ConfigError: fastavro is missing."""
+    try:
+        from ray_canal.views.avro import append_to_file
+    except ImportError as error:
+        raise ConfigError(f'{error}; run: pip install "ray-canal[avro]"') from None
+    directory.mkdir(parents=True, exist_ok=True)
+    versions: dict[str, list[Any]] = {}
+    begun: set[Path] = set()
+    for each in itertools.chain.from_iterable(found):
+        form = each.form
+        known = versions.setdefault(f"{form.schema}.{form.table}", [])
+        path = directory / _file_name(f"{form.schema}.{form.table}", form, known, "avro")
+        if path not in begun:
+            path.unlink(missing_ok=True)
+            begun.add(path)
+        append_to_file(path, each, options)
+
+
+def _file_name(table: str, version: Any, known: list[Any], ending: str) -> str:
+    """Return the name of the file for a version of a table; `known`: those it had so far."""
+    if version not in known:
+        known.append(version)
+    number = known.index(version) + 1
+    suffix = "" if number == 1 else f".{number}"
+    return f"{table.replace('/', '_')}{suffix}.{ending}"
 
 
 def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
     """One IPC stream file for each table version: SCHEMA.TABLE.arrow, then SCHEMA.TABLE.2.arrow,
     …"""
     directory.mkdir(parents=True, exist_ok=True)
-    versions: dict[str, list[pa.Schema]] = {}
+    versions: dict[str, list[Any]] = {}
     with contextlib.ExitStack() as stack:
-        writers: dict[tuple[str, int], Any] = {}
+        writers: dict[str, Any] = {}
         for batch in batches:
             meta = batch.schema.metadata
             name = f"{meta[b'canal.schema'].decode()}.{meta[b'canal.table'].decode()}"
-            known = versions.setdefault(name, [])
-            if batch.schema not in known:
-                known.append(batch.schema)
-            number = known.index(batch.schema) + 1
-            if (name, number) not in writers:
-                suffix = "" if number == 1 else f".{number}"
-                path = directory / f"{name.replace('/', '_')}{suffix}.arrow"
+            file = _file_name(name, batch.schema, versions.setdefault(name, []), "arrow")
+            if file not in writers:
                 options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-                sink = pa.ipc.new_stream(str(path), batch.schema, options=options)
-                writers[name, number] = stack.enter_context(sink)
-            writers[name, number].write_batch(batch)
+                sink = pa.ipc.new_stream(str(directory / file), batch.schema, options=options)
+                writers[file] = stack.enter_context(sink)
+            writers[file].write_batch(batch)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.fixture_ray",
     "tests.fixture_canal_python",
     "tests.fixture_browser",
+    "tests.fixture_sinks",
 ]
 
 

@@ -13,17 +13,41 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray_canal.config import SinkConfig
 from ray_canal.sinks.open import make_sink
 from tests.in_process_sink import destination, runner_of
+
+
+def killed(
+    folder: Path, config: SinkConfig, source: dict[str, Any], steps: Sequence[str]
+) -> list[str]:
+    """Run a sink of the destination `x` as above, killed at each of the steps, then to the end.
+    Returns how each run ended: "-9", and "0" for the last."""
+    (folder / "sink.json").write_text(config.model_dump_json())
+    (folder / "instance.json").write_text(json.dumps({"source": source, "tsdb": {}}))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
+         folder / "instance.json", *steps],
+        capture_output=True, text=True, timeout=3000, check=False,
+    )  # fmt: skip
+    print(done.stdout, done.stderr[-3000:])  # shown where a test fails
+    assert done.returncode == 0
+    return [line.split()[1] for line in done.stdout.splitlines()]
+
+
+def random_moments(low_ms: int, high_ms: int, count: int = 100) -> list[str]:
+    """Return moments at which to kill, the same in each run of a test."""
+    return [str(random.Random(number).randrange(low_ms, high_ms)) for number in range(count)]
 
 
 def die() -> None:

@@ -31,11 +31,42 @@ class Format(str, Enum):
     arrow = "arrow"
     flat = "flat"
     flat_entries = "flat-entries"
+    debezium = "debezium"
+    avro = "avro"
+
+
+class Decimals(str, Enum):
+    precise = "precise"
+    string = "string"
+    double = "double"
 
 
 class Old(str, Enum):
     canal = "canal"
     exact = "exact"
+
+
+LowerCase = Annotated[
+    int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
+]
+SkipEvents = Annotated[
+    list[str] | None, typer.Option(help="FILE:POSITION to leave out if it cannot be read.")
+]
+GtidSet = Annotated[
+    str, typer.Option(help="With --gtid: what was executed before the first file.")
+]
+TopicPartitions = Annotated[
+    str, typer.Option(help="canal.mq.dynamicTopicPartitionNum.")
+]
+Topic = Annotated[
+    str, typer.Option(help=f"{_QUEUE}: canal.mq.topic; debezium and avro: topic.prefix.")
+]
+OldWay = Annotated[
+    Old, typer.Option(help="exact: without columns that only an earlier row changed.")
+]
+DecimalWay = Annotated[
+    Decimals, typer.Option(help="debezium, avro: decimal.handling.mode.")
+]
 
 
 def decode(
@@ -44,40 +75,34 @@ def decode(
         Format,
         typer.Option(
             help="entries: varint length + Entry; arrow: IPC stream per table; flat, flat-entries: "
-            "what Canal would send to a message queue, as JSON lines."
+            "what Canal would send to a message queue, as JSON lines; debezium, avro: "
+            "change events as JSON lines, in a file per table."
         ),
     ] = Format.json,
     output: Output = None,
     schema: Schema = None,
-    lower_case_table_names: Annotated[
-        int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
-    ] = None,
-    skip_event: Annotated[
-        list[str] | None, typer.Option(help="FILE:POSITION to leave out if it cannot be read.")
-    ] = None,
+    lower_case_table_names: LowerCase = None,
+    skip_event: SkipEvents = None,
     time_zone: Annotated[str, typer.Option(help="Zone in which entries print TIMESTAMP.")] = "UTC",
     gtid: Annotated[bool, typer.Option(help="Canal's GTID fields in entries.")] = False,
-    gtid_set: Annotated[
-        str, typer.Option(help="With --gtid: what was executed before the first file.")
-    ] = "",
+    gtid_set: GtidSet = "",
     filter: Tables = r".*\..*",
-    topic: Annotated[str, typer.Option(help=f"{_QUEUE}: canal.mq.topic.")] = "example",
+    topic: Topic = "example",
     partition: Annotated[int, typer.Option(min=0, help="canal.mq.partition.")] = 0,
     partitions: Annotated[int, typer.Option(min=1, help="canal.mq.partitionsNum.")] = 1,
     partition_hash: Annotated[str, typer.Option(help="canal.mq.partitionHash.")] = "",
     dynamic_topic: Annotated[str, typer.Option(help="canal.mq.dynamicTopic.")] = "",
-    dynamic_topic_partitions: Annotated[
-        str, typer.Option(help="canal.mq.dynamicTopicPartitionNum.")
-    ] = "",
+    dynamic_topic_partitions: TopicPartitions = "",
     database_hash: Annotated[bool, typer.Option(help="canal.mq.database.hash.")] = True,
     batch_entries: Annotated[int, typer.Option(min=1, help="Entries that have one id.")] = 50,
     ts: Annotated[int, typer.Option(min=0, help="`ts` in milliseconds; 0: the time now.")] = 0,
-    old: Annotated[
-        Old, typer.Option(help="exact: without columns that only an earlier row changed.")
-    ] = Old.canal,
+    old: OldWay = Old.canal,
+    decimals: DecimalWay = Decimals.precise,
+    schemas: Annotated[bool, typer.Option(help="debezium: each message has its schema.")] = False,
 ) -> None:
     """Decode binlog files: no Ray, no server."""
     from ray_canal.render import write_decoded
+    from ray_canal.views.debezium import DebeziumOptions
     from ray_canal.views.flat import FlatOptions
     from ray_canal.views.routing import Routing
 
@@ -89,6 +114,9 @@ def decode(
     options = FlatOptions(
         ts_ms=ts, routing=routing, time_zone=time_zone, gtid=gtid, old=old.value
     )
+    events = DebeziumOptions(
+        prefix=topic, decimals=decimals.value, schemas=schemas, ts_us=1000 * ts
+    )
     write_decoded(
         files,
         format.value,
@@ -97,7 +125,7 @@ def decode(
         filter,
         lower_case_table_names=lower_case_table_names,
         skip_events=skip_event or (),
-        messages={"options": options, "batch_entries": batch_entries},
+        messages={"options": options, "batch_entries": batch_entries, "change_events": events},
         time_zone=time_zone,
         gtid=gtid,
         gtid_set=gtid_set,

@@ -9,20 +9,46 @@ from pydantic import Field
 
 from ray_canal.config.section import SecretText, Section, TlsConfig
 
-MessageFormat = Literal["flat", "protobuf", "arrow"]
+MessageFormat = Literal["flat", "protobuf", "arrow", "debezium", "avro"]
 KafkaSender = Literal["auto", "batch", "message"]
 
 
-class MessageConfig(Section):
-    """What messages are made of. `old` is of FlatMessages; `bytes_max` of format "arrow"."""
+ROW_FORMATS = ("debezium", "avro")
+"""Formats with a message a row, which has a key."""
 
-    format: MessageFormat = "flat"
+
+class RegistryConfig(Section):
+    """A Confluent schema registry, for format "avro". Without `url` each message is an Avro file of
+    one record. `token`: a bearer's."""
+
+    url: str = ""
+    username: str = ""
+    password: SecretText = ""
+    token: SecretText = ""
+    timeout_s: float = Field(default=30.0, gt=0)
+
+
+class MessageConfig(Section):
+    """What messages are made of. `format`: Canal's "flat" (JSON) and "protobuf", "arrow" (an IPC
+    stream), Debezium's change events in JSON ("debezium") or "avro"; left out, it is "flat" in
+    queues, and in files of JSON lines rows as `ray-canal decode` prints them.
+
+    `old` is of FlatMessages; `bytes_max` of "arrow"; `schemas` of "debezium": each message has its
+    schema; `decimals` and `tombstones` (a message without a value after each delete) of both of
+    Debezium's."""
+
+    format: MessageFormat | Literal[""] = ""
     old: Literal["canal", "exact"] = "canal"
     bytes_max: int = Field(default=900_000, ge=1024)
+    schemas: bool = False
+    decimals: Literal["precise", "string", "double"] = "precise"
+    tombstones: bool = True
+    registry: RegistryConfig = RegistryConfig()
 
 
 class RoutingConfig(Section):
-    """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`)."""
+    """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`). Of Debezium's
+    formats, `topic` is the first part of all topics, and the rest is not used."""
 
     topic: str = "example"
     partition: int = Field(default=0, ge=0)

@@ -7,7 +7,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ray_canal.config.queue import KafkaConfig, MessageConfig, RabbitConfig, RoutingConfig
+from ray_canal.config.queue import (
+    ROW_FORMATS,
+    KafkaConfig,
+    MessageConfig,
+    RabbitConfig,
+    RoutingConfig,
+)
 from ray_canal.config.secret import secret
 from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig
 from ray_canal.errors import ConfigError
@@ -164,9 +170,27 @@ class SinkConfig(Section):
         }
         if not needed[self.type]:
             raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
-        if self.transform and self.type in _QUEUES and self.message.format != "arrow":
-            raise ValueError(
-                f'sink {self.name}: a transform changes Arrow batches, and message.format '
-                f'"{self.message.format}" is made without them: use "arrow"'
-            )
+        self._check_message()
         return self
+
+    def _check_message(self) -> None:
+        """Raises ValueError: the messages' format does not go with the other keys."""
+        form = self.message.format or ("flat" if self.type in _QUEUES else "")
+        made = f'sink {self.name}: message.format "{form}"'
+        if self.transform and form in ("flat", "protobuf"):
+            raise ValueError(
+                f"{made} is made without Arrow batches, which a transform changes: use one of "
+                f"{', '.join((*ROW_FORMATS, 'arrow'))}"
+            )
+        if self.type == "jsonl" and form in ("protobuf", "arrow", "avro"):
+            raise ValueError(f'{made} is no JSON: type "jsonl" has "flat", "debezium" or none')
+        if form not in ROW_FORMATS:
+            return
+        given = self.routing.model_fields_set - {"topic"}
+        if given:
+            raise ValueError(
+                f"{made} has a topic for each table, routing.topic.SCHEMA.TABLE, and partitions by "
+                f"key: take out routing.{', routing.'.join(sorted(given))}"
+            )
+        if "{partition}" in self.rabbitmq.routing_key:
+            raise ValueError(f"{made} has no partitions for rabbitmq.routing_key")

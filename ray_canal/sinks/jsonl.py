@@ -1,4 +1,4 @@
-"""A file of JSON lines: one change a line, at least once.
+"""A file of JSON lines: one change, or one of the messages that queues get, a line; at least once.
 
 After a crash the last batch may be there twice; `timeline`, `journal_name`, `position` and `row`
 are the same then (docs/reference/guarantees.md).
@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TextIO
 
 from ray_canal.sinks.dead_letters import shown
+from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
 
 
 class JsonLines:
     guarantee: Guarantee = "at_least_once"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, maker: MessageMaker | None = None) -> None:
+        """`maker`: lines are its messages."""
         self._path = path
+        self._maker = maker
         self._file: TextIO | None = None
         self._lines: list[str] = []
 
@@ -35,6 +38,14 @@ class JsonLines:
         return None
 
     def write(self, changes: Changes) -> None:
+        if self._maker is not None:
+            found = self._maker.make(changes)
+            self._lines.extend(
+                bytes(found[number]).decode() + "\n"
+                for number in range(len(found))
+                if len(found[number])
+            )
+            return
         for step in changes.steps():
             if isinstance(step, Changed):
                 change = step.change

@@ -1,4 +1,5 @@
-"""Kafka: Canal's messages (FlatMessage JSON or protobuf) where its routing sends them, or Arrow.
+"""Kafka: Canal's messages (FlatMessage JSON or protobuf) where its routing sends them, Debezium's
+change events by key, or Arrow.
 
 With `transactional` the place goes into a control topic in the transaction of the messages, so a
 reader with `isolation.level=read_committed` gets each once. Opening shuts out the predecessor first
@@ -16,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.config import SinkConfig, secret
+from ray_canal.model.arrays import Int64s
 from ray_canal.sinks.kafka_place import last_value
 from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.messages import MessageMaker
@@ -28,6 +30,7 @@ _DEFAULTS = {
     "linger.ms": "5",
     "batch.size": "1000000",
     "queue.buffering.max.messages": "1000000",
+    "partitioner": "murmur2_random",  # as Java's clients: of messages with keys
 }
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90}  # 90: PRODUCER_FENCED
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
@@ -74,11 +77,13 @@ class KafkaSink:
     def write(self, changes: Changes) -> None:
         with self._translated():
             producer, found = self._begin(), self._maker.make(changes)
-            bounds = np.stack([found.offsets[:-1], found.offsets[1:]], axis=1)
+            bounds = _bounds(found.offsets)
+            keys = None if found.keys is None else (found.keys[0], _bounds(found.keys[1]))
             for topic_number, partition, chosen in by_place(found):
                 topic = self._maker.topic(found.topic_names[topic_number])
                 self._check(producer, topic, partition)
-                producer.send(topic, partition, found.buffer, bounds[chosen])
+                own = None if keys is None else (keys[0], keys[1][chosen])
+                producer.send(topic, partition, found.buffer, bounds[chosen], own)
 
     def commit(self, upto: Cursor) -> None:
         with self._translated():
@@ -127,7 +132,7 @@ class KafkaSink:
     def _check(self, producer: KafkaProducer, topic: str, partition: int) -> None:
         """Raise SinkError: the topic has no such partition."""
         count = self._partitions.get(topic, 0)
-        if partition >= count:
+        if max(partition, 0) >= count:
             count = self._partitions[topic] = producer.partition_count(topic, self._timeout_s)
         if count == 0:
             raise SinkError(f"Kafka: there is no topic {topic}, and the brokers make none", "retry")
@@ -176,6 +181,11 @@ class KafkaSink:
                     f"({error.args[0].str()}); make it with 1 partition and cleanup.policy=compact",
                     _kind(error.args[0]),
                 ) from None
+
+
+def _bounds(offsets: Int64s) -> Int64s:
+    found: Int64s = np.stack([offsets[:-1], offsets[1:]], axis=1)
+    return found
 
 
 def _of_connection(own: dict[str, str]) -> dict[str, str]:

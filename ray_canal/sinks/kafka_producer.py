@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ray_canal.config.queue import KafkaSender
 from ray_canal.errors import ConfigError
 from ray_canal.model.arrays import Bytes, Int64s
-from ray_canal.sinks.librdkafka import BatchProducer
+from ray_canal.sinks.librdkafka import BatchProducer, Keys
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +25,17 @@ _POLL_S = 0.1
 class KafkaProducer(Protocol):
     """What a sink needs of a producer. Every call may raise KafkaException."""
 
-    def send(self, topic: str, partition: int, buffer: Bytes, bounds: Int64s) -> None:
-        """Send the messages `buffer[bounds[i, 0]:bounds[i, 1]]` in their order."""
+    def send(
+        self, topic: str, partition: int, buffer: Bytes, bounds: Int64s, keys: Keys | None = None
+    ) -> None:
+        """Send the messages `buffer[bounds[i, 0]:bounds[i, 1]]` in their order; one without bytes
+        is a tombstone. `keys`: a buffer and bounds of their keys, which choose the partition where
+        it is -1; no bytes: no key."""
 
-    def send_one(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
-        """Send one message."""
+    def send_one(
+        self, topic: str, partition: int, value: bytes | None, key: bytes | None = None
+    ) -> None:
+        """Send one message; None: a tombstone."""
 
     def partition_count(self, topic: str, timeout_s: float) -> int:
         """How many partitions a topic has; 0: there is no such topic."""
@@ -73,12 +79,19 @@ class MessageProducer:
         if error.fatal():
             self._fatal = error
 
-    def send(self, topic: str, partition: int, buffer: Bytes, bounds: Int64s) -> None:
+    def send(
+        self, topic: str, partition: int, buffer: Bytes, bounds: Int64s, keys: Keys | None = None
+    ) -> None:
         view = buffer.data
-        for first, end in bounds.tolist():
-            self.send_one(topic, partition, bytes(view[first:end]))
+        names: list[bytes | None] = [None] * len(bounds)
+        if keys is not None:
+            names = [bytes(keys[0][first:end]) or None for first, end in keys[1].tolist()]
+        for (first, end), key in zip(bounds.tolist(), names, strict=True):
+            self.send_one(topic, partition, bytes(view[first:end]) or None, key)
 
-    def send_one(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
+    def send_one(
+        self, topic: str, partition: int, value: bytes | None, key: bytes | None = None
+    ) -> None:
         while True:
             try:
                 self._producer.produce(

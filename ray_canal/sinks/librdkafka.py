@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ray_canal.model.arrays import Bytes, Int64s
 
+Keys = tuple[Bytes, Int64s]
 _MESSAGE = np.dtype(
     {
         "names": ["err", "partition", "payload", "len", "key", "key_len"],
@@ -116,20 +117,33 @@ class BatchProducer:
 
     # --- messages --------------------------------------------------------------------------------
 
-    def send(self, topic: str, partition: int, buffer: Bytes, bounds: Int64s) -> None:
+    def send(
+        self, topic: str, partition: int, buffer: Bytes, bounds: Int64s, keys: Keys | None = None
+    ) -> None:
         """Send the messages `buffer[bounds[i, 0]:bounds[i, 1]]` in their order, without a copy: the
-        buffer must not change, and is kept until they are delivered."""
+        buffer must not change, and is kept until they are delivered. `keys`: a buffer and bounds
+        of the messages' keys, which choose the partition where it is -1."""
         self._kept.append(buffer)
         messages = np.zeros(len(bounds), _MESSAGE)
         messages["payload"] = buffer.ctypes.data + bounds[:, 0]
         messages["len"] = bounds[:, 1] - bounds[:, 0]
+        messages["payload"][messages["len"] == 0] = 0  # a tombstone
+        if keys is not None:
+            key_buffer, places = keys
+            messages["key"] = key_buffer.ctypes.data + places[:, 0]
+            messages["key_len"] = places[:, 1] - places[:, 0]
+            messages["key"][messages["key_len"] == 0] = 0
+            self._kept.append(key_buffer)
         self._send(topic, partition, messages, 0)
 
-    def send_one(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
-        """Send a copy of one message."""
+    def send_one(
+        self, topic: str, partition: int, value: bytes | None, key: bytes | None = None
+    ) -> None:
+        """Send a copy of one message; None: a tombstone."""
         messages = np.zeros(1, _MESSAGE)
-        messages["payload"] = ctypes.cast(c_char_p(value), c_void_p).value or 0
-        messages["len"] = len(value)
+        if value is not None:
+            messages["payload"] = ctypes.cast(c_char_p(value), c_void_p).value or 0
+            messages["len"] = len(value)
         if key is not None:
             messages["key"] = ctypes.cast(c_char_p(key), c_void_p).value or 0
             messages["key_len"] = len(key)

@@ -7,10 +7,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ray_canal.config.queue import MessageConfig, RoutingConfig
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.config.queue import ROW_FORMATS, MessageConfig, RoutingConfig
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.model.arrays import Bytes
-from ray_canal.sinks.port import Changes
+from ray_canal.sinks.port import Changes, Rows, SinkError, naming
+from ray_canal.sinks.schema_registry import SchemaRegistry
+from ray_canal.views.debezium import (
+    DebeziumOptions,
+    Events,
+    events_of,
+    json_keys,
+    json_values,
+    placed,
+)
 from ray_canal.views.entry_messages import entry_messages, packets
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages
@@ -24,10 +35,21 @@ class MessageMaker:
     def __init__(self, message: MessageConfig, routing: RoutingConfig) -> None:
         self._config = message
         self._routing = Routing(**routing.model_dump())
+        self._register: SchemaRegistry | None = None
+        if message.registry.url:
+            self._register = SchemaRegistry(message.registry)
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether each row is a message of its own, with a key."""
+        return self._config.format in ROW_FORMATS
 
     def make(self, changes: Changes) -> FlatMessages:
+        """Return the messages of changes. Raises SinkError."""
         if self._config.format == "arrow":
             return self._arrow(changes)
+        if self.is_by_row:
+            return self._change_events(changes)
         head, part = changes.message.head, changes.part
         options = FlatOptions(
             id=head.id,
@@ -37,16 +59,40 @@ class MessageMaker:
             old=self._config.old,
             fields=FieldFilter(head.fields, head.black_fields),
         )
-        render = flat_messages if self._config.format == "flat" else entry_messages
+        is_flat = self._config.format != "protobuf"
+        render = flat_messages if is_flat else entry_messages
         found = render(
             changes.chunk, part.first, part.last, part.mask, options, gtid_set=part.gtid_set
         )
-        return found if self._config.format == "flat" else packets(found)
+        return found if is_flat else packets(found)
+
+    def _change_events(self, changes: Changes) -> FlatMessages:
+        config = self._config
+        options = DebeziumOptions(
+            prefix=self._routing.topic,
+            decimals=config.decimals,
+            schemas=config.schemas,
+            tombstones=config.tombstones,
+        )
+        first, last, events = changes.part.first, changes.part.last, []
+        for step in changes.steps():
+            if isinstance(step, Rows):
+                with naming(step.schema, step.table):
+                    events.append(_events(step, changes.chunk, first, last, options))
+        if config.format == "debezium":
+            values = [json_values(each, options) for each in events]
+            return placed(events, values, [json_keys(each, options) for each in events])
+        from ray_canal.views.avro import avro_keys, avro_values
+
+        found = [avro_values(each, options, self._register) for each in events]
+        return placed(events, found, [avro_keys(each, self._register) for each in events])
 
     def topic(self, name: str) -> str:
         """The name that is sent to: Canal's producers put _ for the dots of topics that tables
         name."""
-        return name if name == self._routing.topic else name.replace(".", "_")
+        if self.is_by_row or name == self._routing.topic:
+            return name
+        return name.replace(".", "_")
 
     def _arrow(self, changes: Changes) -> FlatMessages:
         """An IPC stream for each run of rows of one table version; a long one in halves."""
@@ -73,6 +119,15 @@ class MessageMaker:
                 waiting += [piece.slice(middle), piece.slice(0, middle)]
             else:
                 yield piece, value
+
+
+def _events(
+    rows: Rows, chunk: DecodedChunk, first: int, last: int, options: DebeziumOptions
+) -> Events:
+    try:
+        return events_of(rows.batch, rows.meta, chunk, first, last, options)
+    except UnsupportedEvent as error:
+        raise SinkError(str(error), "schema") from None
 
 
 def _entry_of(changes: Changes, piece: pa.RecordBatch) -> int:

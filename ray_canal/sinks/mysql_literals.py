@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.sinks.net_change import plain
-from ray_canal.sinks.value_texts import BYTES, hexadecimal, scalar, time_texts, wrapped
+from ray_canal.sinks.value_texts import hexadecimal, time_texts
+from ray_canal.views.texts import BYTES, scalar, wrapped
 
 
 def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:

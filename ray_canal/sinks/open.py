@@ -55,8 +55,10 @@ def make_sink(config: SinkConfig) -> Sink:
         return _queue(config)
     if config.type == "jsonl":
         from ray_canal.sinks.jsonl import JsonLines
+        from ray_canal.sinks.messages import MessageMaker
 
-        return JsonLines(Path(config.path))
+        maker = MessageMaker(config.message, config.routing) if config.message.format else None
+        return JsonLines(Path(config.path), maker)
     sink: Sink = _named(config.target, "target")(config)
     return sink
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.sinks.net_change import plain
-from ray_canal.sinks.value_texts import BYTES, hexadecimal, scalar, time_texts, wrapped
+from ray_canal.sinks.value_texts import hexadecimal, time_texts
+from ray_canal.views.texts import BYTES, scalar, wrapped
 
 _ESCAPED = ((b"\\", b"\\\\"), (b"\n", b"\\n"), (b"\r", b"\\r"), (b"\t", b"\\t"))
 _INTEGERS = {

@@ -42,7 +42,8 @@ class RabbitSink:
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config.rabbitmq
-        self._maker = MessageMaker(config.message, config.routing)
+        message = config.message.model_copy(update={"tombstones": False})
+        self._maker = MessageMaker(message, config.routing)
         self._link: AmqpLink | None = None
         self._written: list[_Written] = []
         self._place: Cursor | None = None  # all up to it is in queues
@@ -100,13 +101,16 @@ class RabbitSink:
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
         prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
-        places = places_of(changes.chunk)
+        places, last, ordinal = places_of(changes.chunk), -1, 0
         for number in range(len(found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
             key = self._config.routing_key.replace("{topic}", topic)
             key = key.replace("{partition}", str(partition))
-            place = places[found.entries[number]]
-            yield Publish(key, f"{prefix}:{place}:{partition}", found[number])
+            entry = int(found.entries[number])
+            if found.keys is not None:  # several messages an entry, all without a partition
+                ordinal = ordinal + 1 if entry == last else 0
+                last, partition = entry, ordinal
+            yield Publish(key, f"{prefix}:{places[entry]}:{partition}", found[number])
 
     def commit(self, upto: Cursor) -> None:
         link = self._opened()

@@ -22,11 +22,13 @@ _TEXT_BYTES = VALUE_BYTES_MAX + 32
 
 @dataclass(frozen=True, slots=True)
 class FlatMessages:
-    """Messages with their places: message i is `buffer[offsets[i]:offsets[i + 1]]`.
+    """Messages with their places: message i is `buffer[offsets[i]:offsets[i + 1]]`; one without
+    bytes is a tombstone.
 
     It goes to `topic_names[topics[i]]` and `partitions[i]`, is of the chunk's entry `entries[i]`
-    and has `rows[i]` rows (0: a statement). Those of one topic and partition are in log order. The
-    buffer is not shared."""
+    and has `rows[i]` rows (0: a statement). With `keys`, bytes and offsets, each has a key (no
+    bytes: none), which chooses the partition, -1 here. Those of one topic and partition are in log
+    order. The buffer is not shared."""
 
     buffer: Bytes
     offsets: Int64s
@@ -35,6 +37,7 @@ class FlatMessages:
     partitions: Int32s
     entries: Int32s
     rows: Int32s
+    keys: tuple[Bytes, Int64s] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

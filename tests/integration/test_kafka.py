@@ -10,13 +10,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import random
-import subprocess
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
+from ray_canal.config.queue import ROW_FORMATS
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
 from ray_canal.sinks.kafka import KafkaSink
@@ -33,18 +31,10 @@ from ray_canal.sinks.librdkafka import BatchProducer, library
 from ray_canal.sinks.port import Changes, Cursor, SinkError
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
-from tests.in_process_sink import destination, runner_of, sink_config, until
+from tests.in_process_sink import runner_of, sink_config, until
+from tests.sink_runs import killed, random_moments
 
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="module")
-def mock() -> Iterator[str]:
-    """The address of a cluster in this process."""
-    host = Producer({"test.mock.num.brokers": "1", "bootstrap.servers": "unused"})
-    metadata = host.list_topics(timeout=30)
-    yield ",".join(f"{b.host}:{b.port}" for b in metadata.brokers.values())
-    del host
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +43,6 @@ def real() -> str:
     if not address:
         pytest.skip("no real Kafka: set KAFKA_BOOTSTRAP to test transactions and fencing")
     return address
-
-
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[None]:
-    with destination(tmp_path, held=True, source={"files": [str(binlog_files()[0])]}, tsdb={}):
-        yield
 
 
 @pytest.fixture(params=["batch", "message"])
@@ -76,7 +60,9 @@ def kafka(
 ) -> Any:
     settings: dict[str, Any] = {"properties": {"bootstrap.servers": address}, "timeout_s": 30}
     settings.update(more)
-    routing = {"topic": topic, "partitions": partitions, "partition_hash": r".*\..*:$pk$"}
+    routing: dict[str, Any] = {"topic": topic}
+    if (message or {}).get("format") not in ROW_FORMATS:  # which go by their keys
+        routing |= {"partitions": partitions, "partition_hash": r".*\..*:$pk$"}
     return sink_config(
         "kafka", name=f"k{uuid.uuid4().hex}", kafka=settings, routing=routing, batch_size=8,
         message=message or {},
@@ -134,44 +120,50 @@ def shown(address: str, topic: str) -> list[list[Any]]:
     return [[told(message) for message in each] for each in read(address, topic)]
 
 
-def test_each_partition_has_its_messages_in_order(mock: str, demo: None, sender: str) -> None:
-    config = kafka(mock, f"flat-{sender}", transactional=False, sender=sender)
+def test_each_partition_has_its_messages_in_order(
+    mock_kafka: str, demo_log: None, sender: str
+) -> None:
+    config = kafka(mock_kafka, f"flat-{sender}", transactional=False, sender=sender)
     runner = runner_of(config)
     runner.run(threading.Event())
-    assert shown(mock, f"flat-{sender}") == expected()
+    assert shown(mock_kafka, f"flat-{sender}") == expected()
     assert runner.status.rows > 100
 
 
-def test_a_partition_that_is_not_there_is_named(mock: str, demo: None, sender: str) -> None:
-    config = kafka(mock, f"few-{sender}", partitions=64, transactional=False, sender=sender)
+def test_a_partition_that_is_not_there_is_named(
+    mock_kafka: str, demo_log: None, sender: str
+) -> None:
+    config = kafka(mock_kafka, f"few-{sender}", partitions=64, transactional=False, sender=sender)
     with pytest.raises(SinkError, match=rf"few-{sender} has 4 partitions.*routing.partitions"):
         runner_of(config).run(threading.Event())
 
 
-def test_protobuf_and_arrow(mock: str, demo: None) -> None:
+def test_protobuf_and_arrow(mock_kafka: str, demo_log: None) -> None:
     counts = []
     for number, form in enumerate(("protobuf", "arrow")):
-        config = kafka(mock, form, transactional=False, message={"format": form, "bytes_max": 4096})
+        config = kafka(
+            mock_kafka, form, transactional=False, message={"format": form, "bytes_max": 4096}
+        )
         config = config.model_copy(update={"client_id": 20 + number})
         runner = runner_of(config)
         runner.run(threading.Event())
         counts.append(runner.status.rows)
     entries = [
         entry
-        for partition in read(mock, "protobuf")
+        for partition in read(mock_kafka, "protobuf")
         for message in partition
         for entry in pb.Messages.FromString(pb.Packet.FromString(message).body).messages
     ]
     assert len(entries) > 100
-    streams = [value for partition in read(mock, "arrow") for value in partition]
+    streams = [value for partition in read(mock_kafka, "arrow") for value in partition]
     assert all(len(value) <= 4096 or pa.ipc.open_stream(value).read_all().num_rows == 1
                for value in streams)  # fmt: skip
     assert sum(pa.ipc.open_stream(value).read_all().num_rows for value in streams) == counts[1]
 
 
-def test_a_message_that_is_too_long_is_poison(mock: str, demo: None, sender: str) -> None:
-    config = kafka(mock, f"short-{sender}", transactional=False, sender=sender)
-    small = {"bootstrap.servers": mock, "message.max.bytes": "1000", "batch.size": "1000"}
+def test_a_message_that_is_too_long_is_poison(mock_kafka: str, demo_log: None, sender: str) -> None:
+    config = kafka(mock_kafka, f"short-{sender}", transactional=False, sender=sender)
+    small = {"bootstrap.servers": mock_kafka, "message.max.bytes": "1000", "batch.size": "1000"}
     config = config.model_copy(
         update={"kafka": config.kafka.model_copy(update={"properties": small})}
     )
@@ -179,15 +171,15 @@ def test_a_message_that_is_too_long_is_poison(mock: str, demo: None, sender: str
         runner_of(config).run(threading.Event())
 
 
-def test_transactions_carry_the_place(mock: str, demo: None, sender: str) -> None:
+def test_transactions_carry_the_place(mock_kafka: str, demo_log: None, sender: str) -> None:
     """The calls of a transaction, in their order; what they promise needs a real broker, below."""
-    config = kafka(mock, f"carried-{sender}", transactional=True, sender=sender)
-    producer = Producer({"bootstrap.servers": mock})
+    config = kafka(mock_kafka, f"carried-{sender}", transactional=True, sender=sender)
+    producer = Producer({"bootstrap.servers": mock_kafka})
     producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
     producer.flush(30)
     runner = runner_of(config)
     runner.run(threading.Event())
-    assert shown(mock, f"carried-{sender}") == expected()
+    assert shown(mock_kafka, f"carried-{sender}") == expected()
     successor = KafkaSink(config)
     place = successor.open()
     assert place is not None
@@ -195,9 +187,9 @@ def test_transactions_carry_the_place(mock: str, demo: None, sender: str) -> Non
     successor.close()
 
 
-def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock: str) -> None:
+def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock_kafka: str) -> None:
     """The mock refuses the first message; what is sent behind it meets an ended transaction."""
-    sink = KafkaSink(kafka(mock, "refused"))
+    sink = KafkaSink(kafka(mock_kafka, "refused"))
     settings = {"test.mock.num.brokers": "1", "bootstrap.servers": "x", "transactional.id": "t"}
     producer = BatchProducer(settings)
     rd, refusals = library(), (ctypes.c_int * 1)(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -262,7 +254,7 @@ class Crashing(KafkaSink):
 
 
 def test_each_row_once_over_crashes_for_readers_of_what_is_committed(
-    real: str, demo: None, sender: str
+    real: str, demo_log: None, sender: str
 ) -> None:
     topic = made(real)
     config = kafka(real, topic, sender=sender)
@@ -330,7 +322,7 @@ def test_another_sinks_open_transaction_does_not_hide_the_place(real: str) -> No
 
 
 def test_a_message_beyond_the_topics_limit_is_set_aside(
-    real: str, demo: None, tmp_path: Path, sender: str
+    real: str, demo_log: None, tmp_path: Path, sender: str
 ) -> None:
     """The broker refuses it, which ends its transaction; all others are there once."""
     topic = made(real, **{"max.message.bytes": "1300"})
@@ -354,32 +346,22 @@ STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "co
          "commit:1:after", "commit:2:after", "write:5:after", "commit:4:before")  # fmt: skip
 
 
-def killed(address: str, folder: Path, sender: str, steps: Sequence[str]) -> None:
+def run_killed(address: str, folder: Path, sender: str, steps: Sequence[str]) -> None:
     """The sink in a process of its own, killed at each of the steps, then run to the end."""
     topic = made(address)
-    tree = kafka(address, topic, sender=sender).model_dump(mode="json")
-    instance = {"source": {"files": [str(binlog_files()[0])]}, "tsdb": {}}
-    (folder / "sink.json").write_text(json.dumps(tree))
-    (folder / "instance.json").write_text(json.dumps(instance))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
-         folder / "instance.json", *steps],
-        capture_output=True, text=True, timeout=3000, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    ends = [line.split()[1] for line in done.stdout.splitlines()]
-    assert ends[-1] == "0", done.stdout + done.stderr[-3000:]
+    config = kafka(address, topic, sender=sender)
+    ends = killed(folder, config, {"files": [str(binlog_files()[0])]}, steps)
+    assert ends[-1] == "0", ends
     assert "-9" in ends
-    assert shown(address, topic) == expected(), done.stdout
+    assert shown(address, topic) == expected(), ends
 
 
 def test_killed_at_every_step_each_message_is_there_once(
     real: str, tmp_path: Path, sender: str
 ) -> None:
-    killed(real, tmp_path, sender, STEPS)
+    run_killed(real, tmp_path, sender, STEPS)
 
 
 @pytest.mark.soak
 def test_killed_at_100_random_moments(real: str, tmp_path: Path, sender: str) -> None:
-    moments = [str(random.Random(number).randrange(300, 4000)) for number in range(100)]
-    killed(real, tmp_path, sender, moments)
+    run_killed(real, tmp_path, sender, random_moments(300, 4000))

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +21,10 @@ from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.rabbitmq import RabbitSink
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
-from tests.in_process_sink import destination, runner_of, sink_config, until
+from tests.in_process_sink import runner_of, sink_config, until
 from tests.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
-
-
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[None]:
-    with destination(tmp_path, held=True, source={"files": [str(binlog_files()[0])]}, tsdb={}):
-        yield
+from tests.sink_runs import killed, random_moments
 
 
 def rabbit(address: str, queue: str, *, more: Any = None, routing: Any = None, **keys: Any) -> Any:
@@ -85,7 +78,7 @@ def without_repeats(found: list[tuple[str, Any]]) -> list[Any]:
     return messages
 
 
-def test_each_message_is_there_in_order(rabbitmq_server: RabbitServer, demo: None) -> None:
+def test_each_message_is_there_in_order(rabbitmq_server: RabbitServer, demo_log: None) -> None:
     queue = f"q{uuid.uuid4().hex}"
     runner = runner_of(rabbit(rabbitmq_server.address, queue))
     runner.run(threading.Event())
@@ -94,7 +87,9 @@ def test_each_message_is_there_in_order(rabbitmq_server: RabbitServer, demo: Non
     assert len({name for name, _ in found}) == len(found) > 300
 
 
-def test_exchange_binding_and_routing_as_canals(rabbitmq_server: RabbitServer, demo: None) -> None:
+def test_exchange_binding_and_routing_as_canals(
+    rabbitmq_server: RabbitServer, demo_log: None
+) -> None:
     """Canal declares and binds what its properties name; a dynamic topic is the routing key, with _
     for dots. Quorum queues are as good, and long messages are cut into frames."""
     name = f"x{uuid.uuid4().hex}"
@@ -120,7 +115,7 @@ def test_exchange_binding_and_routing_as_canals(rabbitmq_server: RabbitServer, d
     assert read(rabbitmq_server, name) == []  # "shop_#" is one word: it matches nothing
 
 
-def test_a_long_message_is_cut_into_frames(rabbitmq_server: RabbitServer, demo: None) -> None:
+def test_a_long_message_is_cut_into_frames(rabbitmq_server: RabbitServer, demo_log: None) -> None:
     queue = f"q{uuid.uuid4().hex}"
     config = rabbit(rabbitmq_server.address, queue, more={"message": {"format": "arrow"}})
     sink = RabbitSink(config)
@@ -136,7 +131,7 @@ def test_a_long_message_is_cut_into_frames(rabbitmq_server: RabbitServer, demo: 
     connection.close()
 
 
-def test_without_a_queue_the_sink_waits(rabbitmq_server: RabbitServer, demo: None) -> None:
+def test_without_a_queue_the_sink_waits(rabbitmq_server: RabbitServer, demo_log: None) -> None:
     """A message that nobody takes comes back, and is not lost."""
     queue = f"q{uuid.uuid4().hex}"
     config = rabbit(rabbitmq_server.address, "", routing={"topic": queue})
@@ -163,7 +158,7 @@ def test_without_a_queue_the_sink_waits(rabbitmq_server: RabbitServer, demo: Non
     ],
 )
 def test_what_a_person_has_to_put_right_ends_the_sink(
-    rabbitmq_server: RabbitServer, demo: None, keys: dict[str, str], text: str
+    rabbitmq_server: RabbitServer, demo_log: None, keys: dict[str, str], text: str
 ) -> None:
     config = rabbit(rabbitmq_server.address, f"q{uuid.uuid4().hex}", **keys)
     with pytest.raises(SinkError, match=text) as caught:
@@ -171,7 +166,7 @@ def test_what_a_person_has_to_put_right_ends_the_sink(
     assert caught.value.kind == "fatal"
 
 
-def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo: None) -> None:
+def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo_log: None) -> None:
     """The connection is cut again and again: messages come in order, and repeats are few."""
     queue = f"q{uuid.uuid4().hex}"
     with Proxy(("127.0.0.1", rabbitmq_server.port)) as proxy:
@@ -193,39 +188,29 @@ def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo: N
     assert len(found) < 2 * len(expected())
 
 
-def killed(server: RabbitServer, folder: Path, steps: list[str]) -> list[tuple[str, Any]]:
+def run_killed(server: RabbitServer, folder: Path, steps: Sequence[str]) -> list[tuple[str, Any]]:
     queue = f"q{uuid.uuid4().hex}"
-    tree = rabbit(server.address, queue).model_dump(mode="json")
-    instance = {"source": {"files": [str(binlog_files()[0])]}, "tsdb": {}}
-    (folder / "sink.json").write_text(json.dumps(tree))
-    (folder / "instance.json").write_text(json.dumps(instance))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
-         folder / "instance.json", *steps],
-        capture_output=True, text=True, timeout=3000, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    ends = [line.split()[1] for line in done.stdout.splitlines()]
-    assert ends[-1] == "0", done.stdout + done.stderr[-3000:]
+    ends = killed(folder, rabbit(server.address, queue), {"files": [str(binlog_files()[0])]}, steps)
+    assert ends[-1] == "0"
     assert "-9" in ends
     return read(server, queue)
 
 
 def test_a_killed_sink_loses_nothing(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
     steps = ["write:2:after", "commit:1:before", "commit:1:after", "commit:2:after"]
-    found = killed(rabbitmq_server, tmp_path, steps)
+    found = run_killed(rabbitmq_server, tmp_path, steps)
     assert without_repeats(found) == expected()
     assert len(found) > len(expected())  # what was not acknowledged came again
 
 
 @pytest.mark.soak
 def test_killed_at_100_random_moments(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
-    moments = [str(random.Random(number).randrange(300, 3000)) for number in range(100)]
-    assert without_repeats(killed(rabbitmq_server, tmp_path, moments)) == expected()
+    found = run_killed(rabbitmq_server, tmp_path, random_moments(300, 3000))
+    assert without_repeats(found) == expected()
 
 
 def test_a_killed_broker_has_all_that_was_confirmed(
-    rabbitmq_server: RabbitServer, demo: None
+    rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:
     queue = f"q{uuid.uuid4().hex}"
     runner = runner_of(rabbit(rabbitmq_server.address, queue, more={"retry_max_s": 1.0}))

@@ -6,10 +6,7 @@ written twice shows.
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 import ray_canal as canal
+from ray_canal.config import SinkConfig
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
+from tests.sink_runs import killed, random_moments
 
 STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
@@ -57,24 +56,17 @@ def source(mysql97: Server) -> Iterator[str]:
                       (name, f"{name}_copy", f"{name}_canal")))  # fmt: skip
 
 
-def killed(server: Server, folder: Path, sink: dict[str, Any], steps: Sequence[str]) -> list[str]:
+def run_killed(
+    server: Server, folder: Path, sink: dict[str, Any], steps: Sequence[str]
+) -> list[str]:
     """Run a sink, killed at each of the steps, then to the end. Returns how each run ended."""
     tree = {"name": "s", "destination": "x", "client_id": 7, "batch_size": 4, **sink}
-    instance = {"source": {"files": [str(server.binlogs()[-1])]}, "tsdb": {}}
-    for name, written in (("sink", tree), ("instance", instance)):
-        (folder / f"{name}.json").write_text(json.dumps(written))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sink_runs", folder, folder / "sink.json",
-         folder / "instance.json", *steps],
-        capture_output=True, text=True, timeout=1800, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    print(done.stdout)
-    return [line.split()[1] for line in done.stdout.splitlines()]
+    source = {"files": [str(server.binlogs()[-1])]}
+    return killed(folder, SinkConfig.model_validate(tree), source, steps)
 
 
-def moments(count: int = 100) -> list[str]:
-    return [str(random.Random(number).randrange(300, 3000)) for number in range(count)]
+def moments() -> list[str]:
+    return random_moments(300, 3000)
 
 
 def mysql_sink(server: Server, source: str) -> dict[str, Any]:
@@ -93,7 +85,7 @@ def is_mirrored(server: Server, source: str) -> None:
 def test_killed_at_every_step_each_change_is_there_once(
     mysql97: Server, source: str, tmp_path: Path
 ) -> None:
-    ends = killed(mysql97, tmp_path, mysql_sink(mysql97, source), STEPS)
+    ends = run_killed(mysql97, tmp_path, mysql_sink(mysql97, source), STEPS)
     assert ends == ["-9"] * len(STEPS) + ["0"]
     is_mirrored(mysql97, source)
 
@@ -101,7 +93,7 @@ def test_killed_at_every_step_each_change_is_there_once(
 @pytest.mark.soak
 def test_killed_at_100_random_moments(mysql97: Server, source: str, tmp_path: Path) -> None:
     mysql97.execute(*(f"DROP DATABASE IF EXISTS {source}{end}" for end in ("_copy", "_canal")))
-    assert killed(mysql97, tmp_path, mysql_sink(mysql97, source), moments())[-1] == "0"
+    assert run_killed(mysql97, tmp_path, mysql_sink(mysql97, source), moments())[-1] == "0"
     is_mirrored(mysql97, source)
 
 
@@ -112,7 +104,7 @@ def killed_postgres(
     mirror = {"address": postgres.address, "username": "postgres", "database": "killed",
               "cursor_database": "kc", "without_key": "rows"}  # fmt: skip
     sink = {"type": "postgres", "tables": rf"{source}\..*", "mirror": mirror}
-    ends = killed(server, folder, sink, steps)
+    ends = run_killed(server, folder, sink, steps)
     for table in ("keyless", "t"):
         theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
         ours = postgres.execute(f"SELECT * FROM killed.{table} ORDER BY 1, 2")
@@ -138,7 +130,7 @@ def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]
     """Every change, in Delta tables: what the log has, by place."""
     lake = {"path": str(folder / "lake"), "mode": "append"}
     sink = {"type": "delta", "tables": rf"{source}\..*", "lake": lake}
-    ends = killed(server, folder, sink, steps)
+    ends = run_killed(server, folder, sink, steps)
     places: dict[str, list[tuple[int, int]]] = {"keyless": [], "t": []}
     for batch in canal.decode_files([str(server.binlogs()[-1])]):
         if batch.schema.metadata[b"canal.schema"].decode() == source:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,6 +18,7 @@ from ray_canal.demo.truth import digest
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, sink_config
+from tests.sink_runs import killed
 
 Read = Callable[[str], list[dict[str, Any]]]
 
@@ -126,17 +124,8 @@ def test_an_appended_log_has_every_change_once(kind: str, tmp_path: Path) -> Non
 )  # fmt: skip
 def test_killed_it_ends_as_the_server_held_it(kind: str, steps: list[str], tmp_path: Path) -> None:
     config = lake(kind, tmp_path, 1)
-    instance = {"source": {"files": [str(path) for path in binlog_files()]}, "tsdb": {}}
-    (tmp_path / "sink.json").write_text(config.model_dump_json())
-    (tmp_path / "instance.json").write_text(json.dumps(instance))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sink_runs", tmp_path, tmp_path / "sink.json",
-         tmp_path / "instance.json", *steps],
-        capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    ends = [line.split()[1] for line in done.stdout.splitlines()]
-    assert ends == ["-9"] * len(steps) + ["0"], done.stdout + done.stderr[-3000:]
+    ends = killed(tmp_path, config, {"files": [str(path) for path in binlog_files()]}, steps)
+    assert ends == ["-9"] * len(steps) + ["0"]
     read = reader(kind, tmp_path)
     for table, truth in expected()["tables"].items():
         rows = [plain(row) for row in read(table)]
