@@ -1,8 +1,8 @@
 """`python -m benchmarks.sinks`: rendering queue messages, one thread, against orjson.
 
-FlatMessages of decoded chunks of the workloads, in rows a second of CPU time, beside the plain way
-in the same run: the rows' texts as Python objects, a dict a message, `orjson.dumps`. Decoding is
-not in it. W2 has messages of one row, W1 of a thousand.
+FlatMessages and Debezium's change events of decoded chunks of the workloads, in rows a second of
+CPU time, beside the plain way in the same run: the rows' texts as Python objects, a dict a message,
+`orjson.dumps`. Decoding is not in it. W2 has messages of one row, W1 of a thousand.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ from benchmarks.command import console, machine
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.offline import decode_chunks
 from ray_canal.views.arrow import batches
+from ray_canal.views.debezium import (
+    DebeziumOptions,
+    events_of_chunk,
+    json_keys,
+    json_values,
+    placed,
+)
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routing import Routing
 
@@ -39,6 +46,15 @@ def native(chunk: DecodedChunk, routing: Routing) -> tuple[int, int]:
     """(rows, bytes) of a chunk's messages."""
     options = FlatOptions(ts_ms=TS_MS, routing=routing)
     found = flat_messages(chunk, 0, chunk.layout.event_count, None, options)
+    return int(found.rows.sum()), int(found.buffer.size)
+
+
+def change_events(chunk: DecodedChunk) -> tuple[int, int]:
+    """The same of Debezium's messages, without tombstones."""
+    options = DebeziumOptions(prefix="bench", ts_us=1000 * TS_MS, tombstones=False)
+    events = events_of_chunk(chunk, list(batches(chunk, 0, chunk.layout.event_count)), options)
+    made = [json_values(each, options) for each in events]
+    found = placed(events, made, [json_keys(each, options) for each in events])
     return int(found.rows.sum()), int(found.buffer.size)
 
 
@@ -103,6 +119,7 @@ def main(
     ways: dict[str, Callable[[DecodedChunk], tuple[int, int]]] = {
         "one partition": lambda chunk: native(chunk, Routing()),
         "by key to 8 partitions": lambda chunk: native(chunk, _BY_KEY),
+        "change events": change_events,
         "orjson": plain,
     }
     figures: dict[str, dict[str, float]] = {}

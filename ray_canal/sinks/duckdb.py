@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from ray_canal.config import MirrorConfig
+from ray_canal.sinks.mirror import close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -45,9 +46,7 @@ class DuckDatabase:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(duckdb.Error):
-                connection.close()
+        close_quietly(connection, duckdb.Error)
 
     # --- the cursor ------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ written in a transaction, and who may write.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,13 @@ from ray_canal.config import MirrorConfig
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+
+
+def close_quietly(connection: Any, *errors: type[Exception]) -> None:
+    """Close a connection, if there is one; it may be broken already."""
+    if connection is not None:
+        with contextlib.suppress(*errors):
+            connection.close()
 
 
 class Database(Tables, Protocol):

@@ -7,7 +7,6 @@ differ at the source never meet here.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
+from ray_canal.sinks.mirror import close_quietly
 from ray_canal.sinks.mysql_literals import literals, tuples
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -70,9 +70,7 @@ class MySqlDatabase:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(MySQLError, OSError):
-                connection.close()
+        close_quietly(connection, MySQLError, OSError)
 
     # --- the cursor ------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ that hangs keeps the lock on the sink's row from nobody for long.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
+from ray_canal.sinks.mirror import close_quietly
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.postgres_text import copy_text, postgres_type
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -81,9 +81,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
+        close_quietly(connection, psycopg.Error)
 
     # --- the cursor ------------------------------------------------------------------------------
 
