@@ -62,7 +62,8 @@ class RemoteCalls:
             raise ConfigError("a call names its connection (`holder`)")
         request = replace(request, holder=_HOLDER + request.holder)
         if isinstance(request, PollRequest):
-            request = replace(request, untracked=False)
+            # The log has the chunks for as long as the batch is outstanding, and so have we.
+            request = replace(request, untracked=True)
         key = destination, request.client_id
         self._before(key, request)
         try:
