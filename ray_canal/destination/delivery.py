@@ -144,20 +144,23 @@ class Delivery:
         if timeout is not None:
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
-            waits = True
-            pipeline.pump.hurry()  # once: what comes next may be for other subscribers
+            waits, waited = True, False
+            # Once: what comes next may be for other subscribers.
+            pipeline.pump.hurry(self._confirm_ahead)
             while waits and (
                 self._table.is_paused(client_id)
                 or pipeline.lost
                 or not pipeline.store.ready(client_id, wanted, count_all=not full)
             ):
-                came_s = NEVER
+                waited = True
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
                 waits = waits and not self._is_void(request, arrivals) and not _failed(acking)
                 pipeline = await self._read_back(client_id, batch_size)
             if not full:
                 pipeline = await self._with_decoding(pipeline, client_id, batch_size)
+            if waited:
+                came_s = max(came_s, pipeline.pump.chunk_came_s)
             self.stages.add("get", waiting_s=time.monotonic() - began_s)
         if acking is not None:
             await asyncio.shield(acking)
@@ -217,6 +220,12 @@ class Delivery:
                 if pipeline is self._lookup.now(client_id):
                     return pipeline
             pipeline = await self._read_back(client_id, batch_size)
+
+    def _confirm_ahead(self) -> None:
+        """Begin what `_still_ours` waits for, beside the way of a chunk into the log."""
+        records, guard = self._state.records, self._state.guard
+        asking = asyncio.ensure_future(records.cursors.confirm(guard.epoch, time.monotonic()))
+        asking.add_done_callback(_seen)
 
     async def _with_decoding(
         self, pipeline: LogPipeline, client_id: int, batch_size: int

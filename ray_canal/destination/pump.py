@@ -46,6 +46,9 @@ class Pump:
         self._taken = asyncio.Event()
         self._kept_back_s = 0.0
         self._upstream: Upstream | None = None
+        self._expecting: Callable[[], None] | None = None
+        self.chunk_came_s = 0.0
+        """When the newest chunk came (monotonic), which may not be in the log yet."""
         self._closed = False
         self.stages = Stages()
 
@@ -126,6 +129,7 @@ class Pump:
             fetched = await waiting.pop(0)()
             finished = fetched.reading is not None and self._finished(fetched.reading)
             if fetched.info is not None:
+                self._note_chunk()
                 await self._wait_for_window(queue)
                 queue.put_nowait(fetched)
             elif finished:
@@ -171,8 +175,16 @@ class Pump:
             if failure is not None:
                 raise failure
 
-    def hurry(self) -> None:
-        """A subscriber waits: what has come is to be in the log soon."""
+    def _note_chunk(self) -> None:
+        self.chunk_came_s = time.monotonic()
+        expecting, self._expecting = self._expecting, None
+        if expecting is not None:
+            expecting()
+
+    def hurry(self, expecting: Callable[[], None]) -> None:
+        """A subscriber waits: what has come is to be in the log soon. `expecting` is called when
+        the next chunk has come, on its way into the log."""
+        self._expecting = expecting
         if self._upstream is not None and not self._closed:
             self._upstream.hurry()
 
