@@ -36,8 +36,8 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.model.subscription import Policy, Start, Subscription
 
 PIECE_BYTES = 256 << 20
-"""Of an arena, this much is in a record batch: mostly all of it, so that it need not be put together
-from pieces, which takes twice as long as receiving it."""
+"""Of an arena, this much is in a record batch: mostly all of it, so that it need not be put
+together from pieces, which takes twice as long as receiving it."""
 
 _INLINE_BYTES_MAX = 64 << 10
 """Chunks of a message that are no longer than this together come with it; fetching them would be
