@@ -32,6 +32,13 @@ create table if not exists subscriber (
 """
 
 
+_SAVE = """
+insert into subscriber select ?, ?, ?
+where coalesce((select epoch from epoch where destination = ?), 0) = ?
+on conflict do update set record = excluded.record
+"""
+
+
 class SqliteBackend:
     """A MetaBackend in a SQLite file. Several processes may open the file; each destination has one
     owner.
@@ -132,11 +139,9 @@ class SqliteBackend:
         return {int(client_id): str(record) for client_id, record in rows}  # type: ignore[call-overload]
 
     def save(self, destination: str, epoch: int, client_id: int, record: str) -> None:
-        with self._owned(destination, epoch) as database:
-            database.execute(
-                "insert into subscriber values (?, ?, ?) on conflict do update set record = ?",
-                (destination, client_id, record, record),
-            )
+        # One statement, as this is every ack: each gives up Python's lock, and has to wait for it.
+        if not self._file.write(_SAVE, destination, client_id, record, destination, epoch):
+            raise refused(destination, epoch, self._newest(destination))
         self._keep_copy()
 
     def remove(self, destination: str, epoch: int, client_id: int) -> None:

@@ -70,6 +70,13 @@ class SqliteFile:
                     database.execute("rollback")
                 raise
 
+    def write(self, sql: str, *values: object) -> int:
+        """Run one statement, a transaction of its own; return how many rows it has written. Raises
+        MetaUnavailable, MetaDamaged."""
+        with self._told("written"):
+            self._refuse_other()
+            return self.database.execute(sql, values).rowcount
+
     def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Raises MetaUnavailable, MetaDamaged."""
         with self._told("read"):
