@@ -228,7 +228,6 @@ TESTED_ELSEWHERE = {
     "kernels/rows/presence": "tests/unit/views/test_presence.py",
     "kernels/rows/text_check": "tests/unit/binlog/test_hostile.py",
     "kernels/render/protobuf": "tests/golden/test_entries.py",
-    "kernels/framing/scan": "tests/unit/binlog/test_cutter.py",
     "kernels/result/rows": "tests/unit/snapshot/test_result.py",
     "snapshot/tables": "tests/integration/test_snapshot.py",
     "snapshot/session": "tests/integration/test_snapshot.py",

@@ -113,7 +113,7 @@ def dependencies(data, trailer, mariadb, found):
         kind = np.int64(data[at + 4])
         length = load32(data, at + 9)
         framed = at < frame_end
-        if kind == ev.TRANSACTION_PAYLOAD:
+        if kind == ev.TRANSACTION_PAYLOAD and not framed:
             frame_end = at + length + load64(data, at + HEADER_BYTES + 24)
         elif (
             kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED

@@ -71,7 +71,7 @@ def _pattern(no_backslash: bool) -> re.Pattern[str]:
         rf"""
         (?P<skip> [{_BLANKS}]+ | \#[^\n]* | --(?=[{_BLANKS}]|\Z)[^\n]*
                 | /\*(?!M?!).*?(?:\*/|\Z) | \*/ )
-      | /\*(?P<maria>M?)!(?P<open>\d*)            # what is inside a conditional comment counts
+      | /\*(?P<maria>M?)!(?P<open>(?:[0-9]{{5,6}})?)  # what is inside a conditional comment counts
       | `(?P<back> (?:[^`]+|``)* ) `?
       | '(?P<single> (?:{single}+|\\.|'')* ) '?
       | "(?P<double> (?:{double}+|\\.|"")* ) "?
