@@ -17,6 +17,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _ROOT = "ray_canal"
+_of_process: dict[str, Any] = {}
 _ids: ContextVar[Mapping[str, Any]] = ContextVar("ids of log lines", default={})  # noqa: B039
 
 
@@ -25,9 +26,27 @@ def with_ids(**ids: Any) -> None:
     _ids.set({**_ids.get(), **ids})
 
 
-def tell(logger: logging.Logger, event: str, text: str, *values: Any, **ids: Any) -> None:
-    """Log an event of life at level info: its name, its text, and ids beside the task's own."""
-    logger.info(text, *values, extra={"event": {"event": event, **ids}})
+def with_process_ids(**ids: Any) -> None:
+    """Let lines of all threads of this process have these ids: it works for one thing alone."""
+    _of_process.clear()
+    _of_process.update(ids)
+
+
+def ids_here() -> dict[str, Any]:
+    """Return the ids that a line has that is written here."""
+    return {**_of_process, **_ids.get()}
+
+
+def tell(
+    logger: logging.Logger,
+    event: str,
+    text: str,
+    *values: Any,
+    level: int = logging.INFO,
+    **ids: Any,
+) -> None:
+    """Log an event of life: its name, its text, and ids beside the task's own."""
+    logger.log(level, text, *values, extra={"event": {"event": event, **ids}})
 
 
 class JsonLines(logging.Formatter):
@@ -40,7 +59,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_ids.get(),
+            **ids_here(),
             **getattr(record, "event", {}),
         }
         if record.exc_info:
@@ -53,7 +72,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or lines."""
-        ids = {**_ids.get(), **getattr(record, "event", {})}
+        ids = {**ids_here(), **getattr(record, "event", {})}
         ids.pop("event", None)
         told = ", ".join(f"{key}={value}" for key, value in ids.items() if value is not None)
         return super().format(record) + (f" [{told}]" if told else "")

@@ -1,5 +1,6 @@
 """`python -m tests.record_outages`: what the metrics of a destination said in real outages, for the
-unit tests of the alert rules (tests/unit/console/outages.json). Some six minutes.
+unit tests of the alert rules (tests/unit/console/outages.json). Some ten minutes, as root: a disk
+is made full, which is a file system of its own.
 
 Each outage is made at a real MySQL server, or a proxy before it, and sampled every second; a quiet
 time is before it, the recovery behind it. promtool plays a second as half a minute, so seconds that
@@ -9,21 +10,26 @@ are measured are multiplied by as much.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.config import CanalConfig, load
 from ray_canal.console.collector import Collector, Known
 from ray_canal.console.exposition import exposition
+from ray_canal.meta.schema_store import chunk_key
 from ray_canal.model.conditions import CONDITIONS
 from ray_canal.model.metrics import PREFIX
+from ray_canal.redrive import held, release
 from ray_canal.render import plain
+from tests.integration.test_quarantine import unknown_table
 from tests.local_destination import LocalDestination, drain
 from tests.proxy import Proxy
 from tests.servers import Server, start
@@ -43,13 +49,23 @@ Begin = Callable[["Scene"], Awaitable[None]]
 class Scene:
     """A destination over a server of its own."""
 
-    def __init__(self, server: Server, proxy: Proxy, begin: Callable[[], LocalDestination]) -> None:
-        self.server, self.proxy, self._begin = server, proxy, begin
-        self.destination = begin()
+    def __init__(self, server: Server, proxy: Proxy, config: CanalConfig) -> None:
+        self.server, self.proxy, self.config = server, proxy, config
+        self.destination = self._begin()
+
+    def _begin(self) -> LocalDestination:
+        return LocalDestination(self.config.instance[0], self.config.meta)
 
     async def restart(self, *meanwhile: str) -> None:
         await self.destination.stop()
         await self.execute(*meanwhile)
+        self.destination = self._begin()
+
+    async def redrive(self) -> None:
+        """Take what is held aside away, and start over, as its page says."""
+        await self.destination.stop()
+        every = held(self.config, NAME)
+        release(self.config, NAME, map(chunk_key, every))
         self.destination = self._begin()
 
     async def execute(self, *statements: str) -> None:
@@ -123,13 +139,60 @@ async def _unlock(scene: Scene) -> None:
     await scene.execute("alter user cdc@'%' account unlock")
 
 
+async def _unknown_table(scene: Scene) -> None:
+    """While the destination is down: its catalog is then ahead of the log, and tells nothing."""
+    await scene.destination.stop()
+    await asyncio.to_thread(unknown_table, scene.server)
+    await scene.restart()
+
+
+async def _redrive(scene: Scene) -> None:
+    scene.proxy.flip(b"", 0)
+    await drain(scene.destination, 7, 1000)
+    await scene.redrive()
+
+
+async def _undecodable(scene: Scene) -> None:
+    """A value whose length is beyond its event, on a server without checksums."""
+    value = b"a value of this length"
+    length = len(value).to_bytes(2, "little")
+    scene.proxy.flip(length + value, 1000)
+    await scene.execute(f"insert into shop.t values (1, '{value.decode()}')")
+
+
+async def _fill_nearly(scene: Scene) -> None:
+    """Until more than nine tenths are used, and not all: the log keeps room for what is on the
+    way."""
+    for number in range(1000):
+        if (await scene.destination.status())["store"]["fill"] > 0.92:
+            return
+        await scene.execute(f"insert into shop.t values ({number}, repeat('x', 12000))")
+        await asyncio.sleep(0.1)
+
+
+async def _fill_disk(scene: Scene) -> None:
+    (Path(scene.config.instance[0].store.spill_path) / "filler").write_bytes(bytes(DISK_BYTES))
+    await _write_much(scene)
+
+
+async def _free_disk(scene: Scene) -> None:
+    (Path(scene.config.instance[0].store.spill_path) / "filler").unlink()
+    await _drain(scene)
+
+
+DISK_BYTES = 1 << 20
+QUARANTINE = {"tsdb": {"on_ddl_error": "quarantine"}}
+DEAD_LETTER = {"source": {"on_undecodable": "dead_letter"}}
+SMALL: dict[str, Any] = {"store": {"buffer_size": 128, "memunit_bytes": 1024}, "chunk_bytes": 16384}
+ROOMY: dict[str, Any] = {**SMALL, "store": {"buffer_size": 1024, "memunit_bytes": 1024}}
+SPILLING = {**SMALL, "store": {**SMALL["store"], "policy": "spill"}}
 SCENES: dict[str, tuple[Begin, Begin, dict[str, Any]]] = {
     "the source is away": (_away, _back, {}),
-    "a subscriber does not read": (
-        _write_much,
-        _drain,
-        {"store": {"buffer_size": 128, "memunit_bytes": 1024}, "chunk_bytes": 16384},
-    ),
+    "a subscriber does not read": (_write_much, _drain, SMALL),
+    "a subscriber reads too slowly": (_fill_nearly, _drain, ROOMY),
+    "the disk is full": (_fill_disk, _free_disk, SPILLING),
+    "a table is not known": (_unknown_table, _redrive, QUARANTINE),
+    "an event cannot be decoded": (_undecodable, _redrive, DEAD_LETTER),
     "a cursor lies in an old file": (_leave_behind, _read_up, {}),
     "the log of a cursor is purged": (_purge_under_it, _remove, {}),
     "the user is locked": (_lock, _unlock, {}),
@@ -143,10 +206,13 @@ async def _record(server: Server, folder: Path, name: str) -> Series:
                    "create table shop.t (id int primary key, note text)")  # fmt: skip
     with Proxy(("127.0.0.1", server.port)) as proxy:
         source = {"address": proxy.address, "username": "cdc", "password": "cdc"}
-        tree = {"destination": NAME, "source": source, "decoders": 0, **more}
-        meta = MetaConfig(path=str(folder / f"{name.replace(' ', '-')}.db"))
-        config = InstanceConfig.model_validate(tree)
-        scene = Scene(server, proxy, lambda: LocalDestination(config, meta))
+        source |= {"tls": {"mode": "disabled"}, **more.get("source", {})}
+        tree = {"destination": NAME, "source": source, "decoders": 0,
+                **{key: value for key, value in more.items() if key != "source"}}  # fmt: skip
+        if "policy" in more.get("store", {}):
+            tree["store"] = {**more["store"], "spill_path": str(folder / "disk")}
+        meta = {"path": str(folder / f"{name.replace(' ', '-')}.db")}
+        scene = Scene(server, proxy, load({"instance": [tree], "meta": meta}))
         try:
             await scene.destination.wait_running(60)
             await scene.destination.subscribe(7, r"shop\..*")
@@ -199,6 +265,18 @@ async def _record_silence(status: dict[str, Any]) -> Series:
     return series
 
 
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """A small file system."""
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
+    subprocess.run(["mount", *options], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
 def main(names: list[str]) -> None:
     """Record them all, or those that are named again."""
     from tests.unit.console.played import STATUS
@@ -206,11 +284,14 @@ def main(names: list[str]) -> None:
     found: dict[str, Any] = json.loads(OUTAGES.read_text())["outages"] if names else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with start("mysql97", folder / "server") as server:
+        with _disk(folder / "disk"), start("mysql97", folder / "server") as server:
             server.execute(
                 "create user cdc@'%' identified by 'cdc'",
                 "grant select, replication slave, replication client on *.* to cdc@'%'",
                 "set global binlog_expire_logs_seconds = 3600",
+                "set global binlog_checksum = none",
+                "create database q",
+                "create table q.light (a int)",
             )
             for scene in SCENES:
                 if not names or scene in names:

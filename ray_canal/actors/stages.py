@@ -13,6 +13,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
+from ray_canal.actors.log_settings import log_terms
 from ray_canal.actors.placement import ACTOR_CPUS, CONTROL_GROUP, HEALTH_GROUP, beside, on_node
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.config import InstanceConfig
@@ -32,7 +33,15 @@ def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
         .remote(given.model_dump_json(), fused)
     )
     handle.remember.remote(told)
+    let_log(handle, "fetcher")
     return handle
+
+
+def let_log(stage: ActorHandle[Any], name: str) -> None:
+    """Let a stage log as this process does, in the name of this task's destination."""
+    terms = log_terms()
+    if terms is not None:
+        stage.log_as.remote(terms, name)
 
 
 def standby(name: str, node: str) -> ActorHandle[Any]:
@@ -72,6 +81,7 @@ def parser(config: InstanceConfig) -> ActorHandle[Any]:
         .remote(given.model_dump_json())
     )
     handle.remember.remote(told)
+    let_log(handle, "parser")
     return handle
 
 
@@ -86,6 +96,7 @@ def transaction_buffer(
         .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
         .remote(with_references(config, lambda _: "kept:").model_dump_json(), start, gtid_set)
     )
+    let_log(handle, "transaction buffer")
     return handle
 
 
@@ -99,6 +110,7 @@ def spiller(folder: str) -> ActorHandle[Any]:
         .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_node(here))
         .remote(folder)
     )
+    let_log(handle, "spiller")
     return handle
 
 

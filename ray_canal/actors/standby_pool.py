@@ -41,6 +41,7 @@ async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
         adopted = standby.adopt.remote(given.model_dump_json(), fused, told)
         try:
             await answered(limit_s, adopted)
+            stages.let_log(standby, "fetcher")
             return standby
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
             logger.warning("the spare process cannot be used: %s", error)

@@ -20,6 +20,7 @@ from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError, InstanceNotRunning
+from ray_canal.logs import tell
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.server.listener import TcpServer
 
@@ -50,6 +51,7 @@ class TcpServerActor:
                 server = TcpServer(self._config, self._open_store)
                 await server.start()
                 self._server, self._failure = server, None
+                tell(logger, "port", "Canal's TCP port is open", port="tcp")
                 return
             except ConfigError as error:
                 logger.warning("%s", error)

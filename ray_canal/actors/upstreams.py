@@ -20,6 +20,7 @@ import ray
 
 from ray_canal.actors import stages
 from ray_canal.actors.answers import answered
+from ray_canal.actors.log_settings import log_terms
 from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Answer, Fetched, Fetcher
@@ -112,6 +113,7 @@ class SplitUpstream:
         self._config = config
         self._fetcher = fetcher
         self._decode = stages.decode_task()
+        self._terms = log_terms()
         self._parser: Any = None
         self._buffer: Any = None
 
@@ -138,7 +140,7 @@ class SplitUpstream:
             if not reading.has_chunk:
                 return Fetched(reading, None, None)
             parsed_ref = self._parser.parse.remote(raw_ref)
-            info_ref, decoded_ref = self._decode.remote(raw_ref, parsed_ref)
+            info_ref, decoded_ref = self._decode.remote(raw_ref, parsed_ref, self._terms)
             return Fetched(reading, info_ref, decoded_ref)
 
         return fetched

@@ -21,6 +21,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
 from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store_process
@@ -30,6 +31,7 @@ from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.config.kept_secrets import clear_secrets
 from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, InstanceNotRunning
+from ray_canal.logs import tell, with_process_ids
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
@@ -49,6 +51,7 @@ class SinkActor:
 
     def __init__(self, name: str, namespace: str) -> None:
         keep_freed_memory()
+        take_up_log_settings(namespace)
         self._name = name
         self._places = CommittedPlaces(namespace)
         self._stopped = threading.Event()
@@ -57,10 +60,14 @@ class SinkActor:
         self._failure = ""
         record = SinkRecords(namespace).get(name)
         config = SinkConfig.model_validate(record["config"])
+        named = {"sink": name, "destination": config.destination, "client_id": config.client_id}
+        with_process_ids(**named)
+        self._tell("begun")
         try:
             runner = self._made(config, namespace)
         except CanalError as error:  # a package that this node lacks, a file that it cannot read
             self._failure = str(error)
+            self._tell("failed", self._failure)
             return
         self._runner = runner
         if record["paused"]:
@@ -91,8 +98,13 @@ class SinkActor:
             except Exception as error:
                 # Whatever it is, it is told in the status, and this process goes on to answer.
                 status.state, status.error = "failed", str(error)
-                logger.error("sink %s has ended: %s", self._name, error)
+                self._tell("failed", str(error))
                 return
+
+    def _tell(self, state: str, error: str = "") -> None:
+        level = logging.ERROR if error else logging.INFO
+        text = "sink %s: %s %s"
+        tell(logger, "sink", text, self._name, state, error, level=level, state=state)
 
     def _publish(self, runner: Runner, metrics: SinkMetrics) -> None:
         while not self._stopped.wait(METRICS_PERIOD_S):
@@ -110,10 +122,12 @@ class SinkActor:
         return {**told, "node": ray.util.get_node_ip_address()}
 
     def pause(self) -> None:
+        self._tell("paused")
         if self._runner is not None:
             self._runner.pause()
 
     def resume(self) -> None:
+        self._tell("resumed")
         if self._runner is not None:
             self._runner.resume()
 
@@ -124,6 +138,7 @@ class SinkActor:
             thread.join(_STOP_S)
         if self._runner is not None:
             self._places.put(self._name, self._runner.committed)
+        self._tell("stopped")
 
 
 class SinkRecords:

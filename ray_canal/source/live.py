@@ -32,6 +32,7 @@ from ray_canal.errors import (
     LogRenamed,
     SourceError,
 )
+from ray_canal.logs import tell
 from ray_canal.model.position import (
     EntryPosition,
     LogPosition,
@@ -322,7 +323,7 @@ class LiveSource:
         self._errors += 1
         self._last_error = str(error)
         if error.retryable:
-            log.warning("%s; reconnecting", error)
+            tell(log, "source", "%s; reconnecting", error, level=logging.WARNING, action="lost")
             self._schedule_retry()
         else:
             self._failure = error
@@ -358,6 +359,7 @@ class LiveSource:
             self._schedule_retry()
             return False
         self._reconnects += 1
+        tell(log, "source", "connected again to %s", self._config.address, action="connected")
         return True
 
     def _check_same_server(self) -> None:

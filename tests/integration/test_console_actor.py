@@ -37,24 +37,32 @@ def answers(url: str) -> bool:
         return False
 
 
-def states_logged() -> list[str]:
-    """States of the destination, out of the logs of Ray's workers."""
+def logged() -> list[dict[str, Any]]:
+    """Lines about the destination, out of the logs of Ray's workers."""
     folder = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
     found = []
     for path in folder.glob("worker-*.err"):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("{") and '"destination": "replayed"' in line:
-                told = json.loads(line)
-                if told.get("event") == "state":
-                    found.append(told["state"])
+                found.append(json.loads(line))
     return found
+
+
+def is_told(event: str, **values: str) -> bool:
+    return any(
+        each.get("event") == event and values.items() <= each.items() for each in logged()
+    )
 
 
 def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
     config = tmp_path / "canal.toml"
     text = (
-        f'[ray]\nnamespace = "{NAMESPACE}"\n[meta]\npath = "meta.db"\n'
+        f'[ray]\nnamespace = "{NAMESPACE}"\ndestinations_per_process = 0\n'
+        '[meta]\npath = "meta.db"\n'
         f'[[instance]]\ndestination = "replayed"\nsource.files = ["{binlog_files()[0]}"]\n'
+        "decoders = 1\n"
+        '[[sink]]\nname = "lines"\ndestination = "replayed"\ntype = "jsonl"\n'
+        'path = "lines"\nclient_id = 2001\n'
         '[log]\nformat = "json"\n'
         f"[console]\nport = {free_port()}\nrefresh_s = 0.5\n"
     )
@@ -63,7 +71,13 @@ def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
         canal.start(str(config))
         url = canal.serve_console(str(config))
         wait_for(lambda: answers(url), 60, "the console shows what runs")
-        wait_for(lambda: "running" in states_logged(), 60, "lines of JSON")
+        wait_for(lambda: is_told("state", state="running"), 60, "lines of JSON")
+        for stage in ("fetcher", "parser", "transaction buffer"):
+            wait_for(lambda at=stage: is_told("stage", stage=at), 60, stage)  # type: ignore[misc]
+        canal.start_sinks(str(config))
+        wait_for(lambda: is_told("sink", sink="lines", state="begun"), 60, "the sink's line")
+        canal.stop_sink("lines", namespace=NAMESPACE)
+        wait_for(lambda: is_told("sink", sink="lines", state="stopped"), 60, "the sink's end")
         told = CliRunner().invoke(cli.app, ["apply", str(config), "--dry-run"])
         assert "console" not in told.output
         config.write_text(text + "tails_max = 3\n")

@@ -119,6 +119,9 @@ def test_a_first_source_by_the_form(
     wait_for(lambda: has(browser, "Not yet"), 60, "the checks")
     assert "GRANT" in one(browser, ".fix pre").text.upper()
     assert not one(browser, "button[value=start]").is_enabled()
+    one(browser, ".fix .copy").click()
+    copied = ("Copied", "Selected: copy it")
+    wait_for(lambda: one(browser, ".fix .copy").text in copied, 10, "it is copied")
     shoot(browser, "start")
     fill(browser, username="form_cdc", password="strong")
     one(browser, "button[value=check]").click()
@@ -144,6 +147,8 @@ def test_an_outage_of_the_source_is_seen_on_an_open_page(
     print(f"an outage is on the page after {took:.1f} s")
     assert took < OUTAGE_SEEN_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert has(browser, "ray-canal check")  # what to do
+    (told,) = site.ask("/api/v1/destinations")
+    assert told["problems"][0]["alert"] == "CanalDown"
     assert "critical" in one(browser, ".problems li").get_attribute("class")
     shoot(browser, "overview")
     proxied.refuse(False)
@@ -338,7 +343,7 @@ def test_who_may_only_look_finds_no_buttons(
 
 
 def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
-    """axe-core, light and dark; nothing is wider than a phone."""
+    """axe-core, light and dark; nothing is wider than a phone; no page writes an error."""
     pages = (
         "/",
         f"/destinations/{NAME}",
@@ -346,6 +351,7 @@ def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
         f"/destinations/{NAME}/schemas?table={NAME}.t",
         f"/destinations/{NAME}/quarantine",
         "/start",
+        "/destinations/none",
     )
     wrong = []
     for mode in ("light", "dark"):
@@ -359,6 +365,7 @@ def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
         width = browser.execute_script("return document.documentElement.scrollWidth")
         if width > 390:
             wrong.append(f"{page}: {width} pixels wide")
+        wrong += [f"{page}: {each}" for each in errors(browser)]
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wrong == []
     assert errors(browser) == []
@@ -368,7 +375,8 @@ def test_every_action_is_reached_by_keyboard(site: Site, browser: Any) -> None:
     """By the tab key alone: the skip link first, then each link, field and button, visibly."""
     from selenium.webdriver.common.keys import Keys
 
-    for page in ("/", f"/destinations/{NAME}", "/start"):
+    of_one = f"/destinations/{NAME}"
+    for page in ("/", of_one, f"{of_one}/tail", f"{of_one}/schemas", "/start"):
         browser.get(site.url + page)
         wait_for(lambda: has(browser, NAME) or has(browser, "Start a source"), 60, "the page")
         wanted = browser.execute_script(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from ray_canal.config import load
-from ray_canal.logs import iso_time, tell, with_ids, write_to_stderr
+from ray_canal.logs import ids_here, iso_time, tell, with_ids, with_process_ids, write_to_stderr
 
 logger = logging.getLogger("ray_canal.tests")
 
@@ -82,3 +83,19 @@ def test_the_section() -> None:
 
 def test_times() -> None:
     assert iso_time(0.5) == "1970-01-01T00:00:00.500Z"
+
+
+def test_a_process_that_works_for_one_destination_names_it_in_all_threads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_to_stderr("json")
+    with_process_ids(destination="orders", epoch=7)
+    try:
+        thread = threading.Thread(target=logger.warning, args=("from a thread",))
+        thread.start()
+        thread.join()
+        (line,) = lines(capsys)
+        assert (line["destination"], line["epoch"]) == ("orders", 7)
+        assert ids_here() == {"destination": "orders", "epoch": 7}
+    finally:
+        with_process_ids()

@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "schema": "errors filter model kernels types binlog",
     "log": "errors config filter model binlog",
     "meta": "errors config model source",
-    "source": "errors config filter model kernels types binlog",
+    "source": "logs errors config filter model kernels types binlog",
     "snapshot": "errors malloc config filter model kernels types binlog views schema log source",
     "limits": "malloc config binlog log",
     "server": "errors config filter model canal binlog views destination",
@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
     "meta source server",
     "client": "logs errors config filter model canal binlog views meta destination actors",
-    "sinks": "errors malloc config filter model binlog views source client actors",
+    "sinks": "logs errors malloc config filter model binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
     "datasets": "errors actors client file_parts offline",

@@ -56,8 +56,14 @@ document.addEventListener("submit", (event) => {
 
 document.addEventListener("click", async (event) => {
   if (!event.target.classList.contains("copy")) return;
-  await navigator.clipboard.writeText(event.target.previousElementSibling.textContent);
-  event.target.textContent = "Copied";
+  const text = event.target.previousElementSibling;
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    event.target.textContent = "Copied";
+  } catch (error) {  // there is no clipboard without https, or it is not allowed
+    getSelection().selectAllChildren(text);
+    event.target.textContent = "Selected: copy it";
+  }
 });
 
 // --- the live tail ---

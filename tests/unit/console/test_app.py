@@ -270,6 +270,24 @@ def test_a_session_and_its_forms(site: Site, cluster: Played, tmp_path: Path) ->
     assert site.ask("/", **token)[0] == 303
 
 
+def test_cookies_are_secure_where_tls_ends_before_the_console(site: Site) -> None:
+    given = {"username": "ada", "password": "all"}
+    assert "Secure" not in site.form("/login", given)[2]["set-cookie"]
+    secured = site.form("/login", given, x_forwarded_proto="https")[2]["set-cookie"]
+    assert "Secure" in secured
+
+
+def test_a_token_alone_lets_in(cluster: Played) -> None:
+    site = Site(cluster, password="a-token", host="127.0.0.1")
+    try:
+        assert site.ask("/api/v1/me")[0] == 401
+        assert site.ask("/api/v1/me", authorization="Bearer another")[0] == 401
+        status, body, _ = site.ask("/api/v1/me", authorization="Bearer a-token")
+        assert (status, json.loads(body)["role"]) == (200, "admin")
+    finally:
+        site.console.stop()
+
+
 def test_visitors_of_a_proxy(cluster: Played, tmp_path: Path) -> None:
     """Roles by the groups that it names; forms and calls prove where they come from."""
     proxy = {

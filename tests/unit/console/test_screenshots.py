@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.console_screenshots import FOLDER, NOTED, made_of
 
-PAGES = ("login", "overview", "destination", "schemas", "quarantine", "tail", "start")
+PAGES = ("login", "overview", "destination", "schemas", "quarantine", "tail", "start", "error")
 
 
 def test_each_page_is_there_in_light_and_dark() -> None:

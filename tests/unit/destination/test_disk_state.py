@@ -83,3 +83,22 @@ def test_a_failure_that_lasts_is_logged_now_and_then(
     disk.worked()
     assert "after 100 s" in caplog.records[-1].getMessage()
     assert disk.report()["disk_error"] is None
+
+
+def test_a_failure_is_told_while_writes_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was full is not failing any more once nothing wants to go there: subscribers have read
+    the log."""
+    now = [100.0]
+    monkeypatch.setattr("ray_canal.destination.disk_state.time.monotonic", lambda: now[0])
+    disk = DiskState("d", "/spill")
+    for _ in range(30):
+        disk.failed("No space left on device")
+        now[0] += 1.0
+    assert disk.report() == {"disk_error": "No space left on device", "disk_failing_s": 30.0}
+    now[0] += 15.0
+    assert disk.report() == {"disk_error": None, "disk_failing_s": 0.0}
+    assert disk.may_try
+    disk.failed("No space left on device")
+    assert disk.report()["disk_failing_s"] == 0.0
+    disk.worked()
+    assert disk.report()["disk_error"] is None
