@@ -123,16 +123,12 @@ FIRES = {
     "the log of a cursor is purged": {"CanalSubscriberFailed"},
     "the user is locked": {"CanalDown", "CanalErrors"},
     "the destination does not answer": {"CanalNoAnswer", "CanalDown"},
-    "a subscriber reads too slowly": {"CanalLogNearlyFull"},
-    "the disk is full": {"CanalDiskFailing"},
-    "a table is not known": {"CanalQuarantine"},
-    "an event cannot be decoded": {"CanalDeadLetters"},
 }
-"""In each recorded outage (tests/record_outages.py); every alert is in one."""
+"""In each recorded outage (tests/record_outages.py). There is none of quarantine, a failing disk
+and a log that is nearly full; the test above has their values made up."""
 MAY_FIRE_TOO = {
     "a subscriber does not read": {"CanalLagging", "CanalLogNearlyFull"},
     "the user is locked": {"CanalLagging", "CanalSourceErrors"},
-    "the disk is full": {"CanalLagging", "CanalLogFull", "CanalLogNearlyFull"},
 }
 
 
@@ -143,7 +139,6 @@ def test_promtool_fires_in_recorded_outages_what_is_wrong_and_nothing_else(
     told = json.loads(OUTAGES.read_text())
     step_s, begins, ends = told["step_s"], told["begins"], told["ends"]
     assert told["outages"].keys() == FIRES.keys()
-    assert set.union(*FIRES.values()) == {condition.alert for condition in CONDITIONS}
     tests = []
     for name, series in told["outages"].items():
         may = MAY_FIRE_TOO.get(name, set())
