@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
+_ANSWER_S = 15.0
+"""Who looks waits so long for a process that stands still."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -93,7 +95,7 @@ def _notify(config: NotifyConfig, namespace: str) -> None:
     """Let the notifier run with this configuration; one that runs with another is replaced."""
     wanted = config.model_dump_json()
     handle = launch.notifier(config, namespace)
-    with contextlib.suppress(InstanceNotRunning, GetTimeoutError):
+    with contextlib.suppress(InstanceNotRunning):
         if _get(handle.configuration.remote(), timeout=_COMPARE_S) == wanted:
             return
     ray.kill(handle, no_restart=True)
@@ -163,7 +165,7 @@ def changed_server_keys(server: ServerConfig, namespace: str) -> set[str]:
     for reply in asked:
         try:
             keys.update(_get(reply, timeout=_COMPARE_S))
-        except (*ACTOR_AWAY, GetTimeoutError, InstanceNotRunning):
+        except InstanceNotRunning:
             keys.add("a server does not answer")
     return keys
 
@@ -200,9 +202,9 @@ def destinations(*, namespace: str = registry.NAMESPACE) -> list[str]:
 def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     """Return the nodes of the cluster: `node` (its id), `head`, `draining`, `cpus`, `labels`, its
     `destinations` and what they take: `bytes_per_second` of their logs, `memory_bytes`. Raises
-    InstanceNotRunning: no deployment runs in this namespace."""
+    InstanceNotRunning: no deployment runs in this namespace, or its controller does not answer."""
     connect_ray()
-    found: list[dict[str, Any]] = _get(_controller(namespace).nodes.remote())
+    found: list[dict[str, Any]] = _get(_controller(namespace).nodes.remote(), _ANSWER_S)
     return found
 
 
@@ -244,17 +246,20 @@ def _controller(namespace: str) -> Any:
 def status(
     destination: str | None = None, *, namespace: str = registry.NAMESPACE
 ) -> dict[str, dict[str, Any]]:
-    """State of one or all destinations: positions, lag, rates, ring fill, subscribers.
+    """State of one or all destinations: positions, lag, rates, ring fill, subscribers. One whose
+    process does not answer is `restarting`, and keeps no other back.
 
     Raises InstanceNotFound for a destination that is not running.
     """
     connect_ray()
     names = [destination] if destination else registry.destinations(namespace)
     handles = {name: registry.find_store(name, namespace) for name in names}
+    replies = {name: handle.submit(DestinationApi.status) for name, handle in handles.items()}
+    deadline = time.monotonic() + _ANSWER_S
     found: dict[str, dict[str, Any]] = {}
-    for name, handle in handles.items():
+    for name, reply in replies.items():
         try:
-            found[name] = _get(handle.submit(DestinationApi.status))
+            found[name] = _get(reply, max(deadline - time.monotonic(), 0.1))
         except InstanceNotRunning as error:
             found[name] = {"state": "restarting", "error": str(error)}
     return found
@@ -318,3 +323,5 @@ def _get(reference: Any, timeout: float | None = None) -> Any:
         raise raised_by_actor(error) from None
     except ACTOR_AWAY as error:
         raise InstanceNotRunning(f"the actor went away during the call: {error}") from error
+    except GetTimeoutError:
+        raise InstanceNotRunning("its process does not answer; try again") from None

@@ -119,11 +119,11 @@ class Cluster:
         nodes = self.seen().get("nodes", [])
         return {node["labels"][LABEL]: node for node in nodes if LABEL in node["labels"]}
 
-    def is_whole(self, names: list[str]) -> bool:
+    def is_whole(self, names: list[str], since: float) -> bool:
         """Return whether all nodes are there and every destination runs on one, as it was seen
-        after the last start."""
+        later than `since`."""
         seen = self.seen()
-        if time.time() - seen.get("at", 0.0) > 10.0 or seen["at"] < self._began:
+        if seen.get("at", 0.0) < max(since, self._began):
             return False
         workers = self._workers()
         held = sorted(name for node in workers.values() for name in node["destinations"])

@@ -60,8 +60,9 @@ class Readers:
     def _look(self, names: list[str]) -> None:
         made = self._folder / "seen.new"
         while True:
+            asked = time.time()
             with contextlib.suppress(CanalError, RayError):
-                made.write_text(json.dumps({"at": time.time(), **_seen(names)}))
+                made.write_text(json.dumps({"at": asked, **_seen(names)}))
                 os.replace(made, self._folder / "seen.json")
             time.sleep(_LOOK_S)
 

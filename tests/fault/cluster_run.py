@@ -170,11 +170,11 @@ class ClusterRun:
     def _recovered(self, since: float) -> dict[str, float]:
         """Wait until rows that are written from now on arrive, and all nodes are there; return
         the longest delay of a row of each destination that was written since then."""
-        marks = self._written()
+        marks, asked = self._written(), time.time()
 
         def is_live() -> bool:
             self._read()
-            return self.cluster.is_whole(self.names) and all(
+            return self.cluster.is_whole(self.names, asked) and all(
                 len(self.received[name].times) > count for name, count in marks.items()
             )
 

@@ -119,7 +119,9 @@ def unacked(connector: Any) -> Any:
             connector.ack(message.id)
 
 
-def test_a_head_that_slept_through_a_takeover_neither_acks_nor_delivers(mysql97: Server) -> None:
+def test_a_head_that_slept_through_a_takeover_neither_acks_nor_delivers(
+    mysql97: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "slept"
     table(mysql97, name)
     old_config, new_config = (deployment(mysql97, name, f"{name}_{x}") for x in ("old", "new"))
@@ -133,8 +135,15 @@ def test_a_head_that_slept_through_a_takeover_neither_acks_nor_delivers(mysql97:
         assert ids(message) == [3]
         sleeping = set(running(STORE) + running(CONTROLLER)) - others
         assert len(sleeping) == 2
+        monkeypatch.setattr("ray_canal.client.api._ANSWER_S", 1.0)
         with stopped(*sleeping):
+            # Who looks is not kept waiting.
+            told = canal.status(name, namespace="slept_old")[name]
+            assert (told["state"], "does not answer" in told["error"]) == ("restarting", True)
+            with pytest.raises(InstanceNotRunning, match="does not answer"):
+                canal.nodes(namespace="slept_old")
             canal.start(new_config)
+        monkeypatch.undo()
         with started(new_config), canal.connect(name, CLIENT, namespace="slept_new") as new:
             new.subscribe()
             assert next_ids(new, 1) == [3]
