@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -112,6 +115,44 @@ def test_a_dead_nodes_destinations_are_placed_again_and_started(world: World) ->
     # All that it was told stays: whose it is, and what it reads.
     for name in lost:
         assert world.table.places[name].owner == before[name].owner
+
+
+def fullest(world: World) -> float:
+    """The bytes a second of the node with the most, over the mean of all that have some."""
+    rates = Counter[str]()
+    for name, node in world.where().items():
+        rates[node] += int(world.homes.loads.of(name).bytes_per_s)
+    return max(rates.values()) / (rates.total() / len(rates))
+
+
+def test_500_destinations_lose_a_node_of_eight_and_stand_elsewhere_in_seconds(
+    world: World,
+) -> None:
+    """P1: its share alone gets other places and processes, by what each one takes."""
+    rng = random.Random(24)
+    nodes = [Node(f"{number:x}" * 56, 8, 32e9) for number in range(1, 9)]
+    world.nodes = [HEAD, *nodes]
+    names = [f"d{number:03d}" for number in range(500)]
+    world.start(share=16, **dict.fromkeys(names, "any"))
+    counts = Counter(world.where().values())
+    assert max(counts.values()) - min(counts.values()) <= 1
+    world.homes.loads.note(
+        {name: (rng.lognormvariate(12, 1.2), rng.lognormvariate(18, 0.8)) for name in names}
+    )
+    before = world.table.all()
+    lost = {name for name, node in world.where().items() if node == nodes[3].id}
+    was_uneven = fullest(world)
+    world.nodes = [HEAD, *nodes[:3], *nodes[4:]]
+    began_s = time.monotonic()
+    world.look()
+    assert time.monotonic() - began_s < 5.0
+    after = world.table.all()
+    assert {name for name in names if after[name] != before[name]} == lost
+    assert nodes[3].id not in set(world.where().values())
+    # They go where there is room by load, and into few processes.
+    assert fullest(world) < was_uneven + 0.05
+    assert len({place.process for place in world.started}) <= 2 * 7
+    assert Counter(place.process for place in after.values()).most_common(1)[0][1] <= 16
 
 
 def test_where_no_node_fits_it_waits(world: World, caplog: pytest.LogCaptureFixture) -> None:
