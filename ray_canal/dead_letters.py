@@ -61,17 +61,18 @@ class DeadLetters:
         deployment = load(config)
         path = deployment.destination(destination).tsdb.path
         self._destination = destination
-        self._server = f"{_CLIENT}{client_id}"
+        self._client_id = client_id
         self._store = open_schema_store(deployment.meta, path)
 
     def keep(self, message: GivenUp, reason: str) -> None:
         """Keep a message, durably; acknowledge it afterwards. Keeping it twice changes nothing.
         Raises MetaUnavailable, OSError."""
         start = message.start or EntryPosition("", message.id)
-        where = f"the message of {self._server} at {start.journal_name}:{start.position}"
+        server = f"{_CLIENT}{self._client_id}"
+        where = f"the message of {server} at {start.journal_name}:{start.position}"
         letter = Letter(time.time(), reason, list(message.batches))
         kept = Quarantined(
-            self._server,
+            server,
             start.journal_name,
             start.position,
             ((EVENT_AT, where),),
@@ -86,7 +87,7 @@ class DeadLetters:
 
     def _mine(self) -> list[QuarantinedChunk]:
         held = self._store.quarantined(self._destination)
-        return [chunk for chunk in held if chunk.server == self._server]
+        return [chunk for chunk in held if is_message_of(chunk, self._client_id)]
 
     def redrive(self, *, keep: bool = False) -> Generator[Letter]:
         """Yield each letter, in the log's order. It is removed when the next one is asked for, so
@@ -113,6 +114,11 @@ class DeadLetters:
 def is_message(chunk: QuarantinedChunk) -> bool:
     """Return whether what is held is a consumer's message, not bytes of a log."""
     return chunk.server.startswith(_CLIENT)
+
+
+def is_message_of(chunk: QuarantinedChunk, client_id: int) -> bool:
+    """Return whether what is held is a message that this subscriber gave up."""
+    return chunk.server == f"{_CLIENT}{client_id}"
 
 
 def pack(letter: Letter) -> bytes:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ray_canal.binlog.chunk import ChunkInfo, RawChunk
 from ray_canal.binlog.packed_chunk import unpack
 from ray_canal.config import CanalConfig, load
-from ray_canal.dead_letters import is_message
+from ray_canal.dead_letters import is_message, is_message_of
 from ray_canal.dead_letters import unpack as unpack_letter
 from ray_canal.errors import ConfigError
 from ray_canal.meta.open import open_schema_store
@@ -51,8 +51,11 @@ def redrive(
     *,
     schema_sql: PathLike | None = None,
     keep: bool = False,
+    client_id: int | None = None,
 ) -> Generator[list[pa.RecordBatch]]:
     """Arrow batches of a destination's quarantined events, one list a chunk, in the log's order.
+
+    `client_id`: only the messages that this subscriber gave up; all else stays.
 
     `schema_sql` is a file of CREATE TABLE statements, as the tables were at that time. A chunk is
     let go of when the next one is asked for (so write what came before, durably, first); then it is
@@ -66,7 +69,7 @@ def redrive(
     try:
         if schema_sql is not None:
             _mend(store, destination, store.quarantined(destination), _text(Path(schema_sql)))
-        for key, found in _decoded(deployment, destination, store):
+        for key, found in _decoded(deployment, destination, store, client_id):
             yield found
             if not keep:
                 store.release(destination, key)
@@ -116,11 +119,13 @@ def _store(config: CanalConfig, destination: str) -> SchemaStore:
 
 
 def _decoded(
-    config: CanalConfig, destination: str, store: SchemaStore
+    config: CanalConfig, destination: str, store: SchemaStore, client_id: int | None = None
 ) -> Generator[tuple[ChunkKey, list[pa.RecordBatch]]]:
     source = config.destination(destination).source
     parser, server, undecodable = None, "", None
     for chunk in store.quarantined(destination):
+        if client_id is not None and not is_message_of(chunk, client_id):
+            continue
         if is_message(chunk):
             letter = store.quarantined_data(destination, chunk_key(chunk))
             if letter is not None:

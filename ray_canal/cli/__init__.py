@@ -311,6 +311,9 @@ def redrive(
         Path | None, typer.Option(help="CREATE TABLE statements of the tables in quarantine.")
     ] = None,
     keep: Annotated[bool, typer.Option(help="Print them, and remove nothing.")] = False,
+    client_id: Annotated[
+        int | None, typer.Option(help="Only the messages that this subscriber gave up.")
+    ] = None,
 ) -> None:
     """Print changes that are in quarantine as JSON lines, and remove what was written.
 
@@ -320,7 +323,9 @@ def redrive(
     from ray_canal.redrive import redrive as redriven
     from ray_canal.render import print_durably
 
-    for part in redriven(config, destination, schema_sql=schema, keep=keep):
+    for part in redriven(
+        config, destination, schema_sql=schema, keep=keep, client_id=client_id
+    ):
         print_durably(part, sys.stdout)
 
 

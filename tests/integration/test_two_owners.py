@@ -13,7 +13,8 @@ from ray_canal.actors.succession import Succession
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, load
 from ray_canal.errors import Fenced
 from ray_canal.meta.open import open_backend
-from tests.local_destination import LocalDestination, take
+from ray_canal.model.message import EMPTY_BATCH
+from tests.local_destination import LocalDestination
 from tests.servers import Server
 from tests.servers.redis import RedisServer
 from tests.unit.actors.test_succession import LEASE_S, Made, kv, until
@@ -21,7 +22,7 @@ from tests.unit.actors.test_succession import LEASE_S, Made, kv, until
 __all__ = ["kv"]  # a fixture: Ray's key-value store
 
 NAME = "owned"
-WATCHED_S = 3.0
+WATCHED_S = 2.0
 pytestmark = pytest.mark.usefixtures("kv")
 
 
@@ -83,9 +84,9 @@ def test_of_two_destinations_one_delivers_and_the_other_has_ended(
         await two.subscribe(1, r".*\..*")
         won = await asyncio.to_thread(epoch_of, meta)
         mysql97.execute(f"insert into {NAME}.t values (1)")
-        assert await take(two, 1, seconds=20.0) is not None
+        assert (await two.poll(1, 4, 20.0)).id != EMPTY_BATCH
         with pytest.raises(Fenced):
-            await one.get_without_ack(1, 4, 20.0)
+            await one.get_without_ack(1, 1, 0.2)
         seen = await state_of(one)
         assert seen[0] == "failed"
         assert "another owner has taken over" in str(seen[2])

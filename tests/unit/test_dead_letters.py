@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +74,27 @@ def test_the_command_gives_them_too(tmp_path: Path, batches: list[pa.RecordBatch
     assert list(redrive(config(tmp_path), "d", keep=True)) == [batches[:2]]
     assert list(redrive(config(tmp_path), "d")) == [batches[:2]]
     assert list(redrive(config(tmp_path), "d")) == []
+
+
+def test_the_command_gives_one_subscriber_its_own_alone(
+    tmp_path: Path, batches: list[pa.RecordBatch]
+) -> None:
+    """P5: its letters are printed and removed; another one's stay."""
+    toml = tmp_path / "canal.toml"
+    toml.write_text(
+        f'[meta]\npath = "{tmp_path / "meta.db"}"\n[[instance]]\ndestination = "d"\n'
+        '[instance.source]\naddress = "127.0.0.1:3306"\n'
+    )
+    for client, batch in ((7, batches[0]), (8, batches[1])):
+        with DeadLetters(toml, "d", client) as letters:
+            letters.keep(message(1, batch), "why")
+    command = [sys.executable, "-m", "ray_canal.cli", "redrive", str(toml), "d", "--client-id=7"]
+    given = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    rows = [json.loads(line) for line in given.stdout.splitlines()]
+    assert len(rows) == batches[0].num_rows
+    assert list(redrive(toml, "d", client_id=7)) == []
+    assert list(redrive(toml, "d", client_id=8, keep=True)) == [[batches[1]]]
+    assert list(redrive(toml, "d", keep=True)) == [[batches[1]]]
 
 
 def test_a_destination_that_is_not_there_is_named(tmp_path: Path) -> None:
