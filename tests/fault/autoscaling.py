@@ -100,8 +100,8 @@ def main(address: str, folder: str, rows: str) -> None:
     file.write_text(json.dumps(autoscaler_of(nodes.address)))
     os.environ.update(nodes.token, RAY_ADDRESS=nodes.address)
     try:
-        with nodes.running(nodes.head(f"--autoscaling-config={file}", cpus=1)):
-            nodes.program("wait", "1")
+        how = f"--autoscaling-config={file}"
+        with nodes.running(lambda: nodes.head(how, cpus=1)):
             ray.init(nodes.address, log_to_driver=False)
             print(json.dumps(watched(address, folder, int(rows))), flush=True)
             ray.shutdown()

@@ -45,12 +45,14 @@ class Cluster:
 
     def start(self) -> None:
         """Start every node and the deployment."""
-        self._start(HEAD)
-        self._nodes.program("wait", "1")
-        for name in (READERS, *self.workers):
-            self._start(name)
+        with self._lock:
+            self._start(HEAD)
         if not self._supervisor.is_alive():
             self._supervisor.start()
+        self._nodes.program("wait", "1")
+        with self._lock:
+            for name in (READERS, *self.workers):
+                self._start(name)
         self._nodes.program("wait", str(len(self.workers) + 2))
         self._nodes.program("start", str(self.config), str(self._folder))
         self._began = time.time()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.processes import family, send
@@ -96,12 +96,29 @@ class RayNodes:
         return self._start(f"--address={self.address}", *how)
 
     @contextlib.contextmanager
-    def running(self, node: RayNode) -> Iterator[RayNode]:
-        """A node until the block ends, then all its processes are killed."""
+    def running(self, start: Callable[[], RayNode]) -> Iterator[RayNode]:
+        """A node that stands, until the block ends; then all its processes are killed."""
+        node = self._standing(start)
         try:
             yield node
         finally:
             node.kill()
+
+    def _standing(self, start: Callable[[], RayNode]) -> RayNode:
+        """Start a node until it stands: Ray gives one up that took 30 s, as under load."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            before = self._stood()
+            node = start()
+            while node.process.poll() is None and self._stood() == before:
+                time.sleep(0.1)
+            if node.process.poll() is None:
+                return node
+            node.kill()
+            assert time.monotonic() < deadline, self._log.read_text()[-2000:]
+
+    def _stood(self) -> int:
+        return self._log.read_text().count("Ray runtime started") if self._log.exists() else 0
 
     def program(self, *arguments: str, patience_s: float = PATIENCE_S) -> str:
         """Run tests/fault/cluster_program.py until it succeeds."""

@@ -51,10 +51,9 @@ def test_destinations_go_on_while_the_head_is_away(mysql97: Server, tmp_path: Pa
         stack.callback(nodes.remove)
         head = contextlib.ExitStack()
         stack.enter_context(head)
-        head.enter_context(nodes.running(nodes.head()))
-        nodes.program("wait", "1")
-        worker = nodes.worker("--num-cpus=1", '--resources={"readers": 1}')
-        stack.enter_context(nodes.running(worker))
+        head.enter_context(nodes.running(nodes.head))
+        how = "--num-cpus=1", '--resources={"readers": 1}'
+        stack.enter_context(nodes.running(lambda: nodes.worker(*how)))
         nodes.program("wait", "2")
         nodes.program("start", str(config), str(tmp_path))
         for _ in range(3):
@@ -65,7 +64,7 @@ def test_destinations_go_on_while_the_head_is_away(mysql97: Server, tmp_path: Pa
             one_more()
             time.sleep(0.1)
         away = written
-        head.enter_context(nodes.running(nodes.head()))
+        head.enter_context(nodes.running(nodes.head))
         told = json.loads(nodes.program("nodes"))
         back_s = time.monotonic() - died_s - AWAY_S
         for _ in range(3):
