@@ -250,6 +250,9 @@ class Handle:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
+    def begin(self, method: Callable[..., Any], *arguments: Any) -> Reply:
+        return self.submit(method, *arguments)
+
     def submit(self, method: Callable[..., Any], *arguments: Any) -> Reply:
         if not self._owner.alive:
             reply = Reply(self._owner.outside.loop)
