@@ -32,7 +32,7 @@ def main(options: dict[str, str], folder: str) -> None:
         stream = session.readStream.format("ray_canal").options(**options)
         query = (
             stream.option("client_id", client_id)
-            .option("batch_size", "200")
+            .option("batch_size", "60")
             .option("maxBytesPerTrigger", "256k")
             .schema(whole.schema)
             .load()

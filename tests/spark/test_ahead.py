@@ -109,3 +109,20 @@ def test_nothing_within_a_timeout() -> None:
     assert found is not None
     assert found[0].id == 1
     ahead.close()
+
+
+def test_several_may_be_ready_and_empty_messages_wait_for_none() -> None:
+    log, maker = log_of(3, endless=True), Maker()
+    ahead = Ahead(log, Wanted(100, 0.01, ahead=8), maker)
+    wait_until(lambda: len(maker.made) == 3)
+    found = [ahead.next(1.0) for _ in range(3)]
+    assert [item[0].id for item in found if item] == [1, 2, 3]
+    assert log.acked == 0
+    log.contents.append([inserts(9, 1)])
+    empty = 0
+    while (item := ahead.next(1.0)) is not None and item[0].id == -1:
+        empty += 1
+    assert item is not None
+    assert item[0].id == 4
+    assert empty < 5
+    ahead.close()

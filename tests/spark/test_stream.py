@@ -40,6 +40,22 @@ def test_all_batches_in_order_and_acked(spark, log: Log) -> None:
     )
 
 
+class BatchesAlone:
+    reads_frames = False
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def __call__(self, frames: dict[str, Any], message: Any) -> None:
+        assert not any(frame.count() for frame in frames.values())
+        self.rows += sum(batch.num_rows for batch in message.batches)
+
+
+def test_who_works_on_batches_gets_no_rows_in_frames(spark, log: Log) -> None:
+    function = BatchesAlone()
+    assert run(log, spark, function).rows == function.rows == 11
+
+
 def test_failure_rolls_back_and_is_raised(spark, log: Log) -> None:
     def fail_at_two(frames: dict[str, Any], message: Any) -> None:
         if message.id == 2:
