@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -89,9 +89,26 @@ def _write(given: _Part) -> int:
         where.mkdir(parents=True, exist_ok=True)
         # Under a hidden name until it is whole: a task that was killed is run again.
         hidden = where / f".{part:04}-{os.getpid()}"
-        pq.write_table(rows.replace_schema_metadata(notes), hidden, compression="snappy")
+        pq.write_table(
+            rows.replace_schema_metadata(notes),
+            hidden,
+            compression="snappy",
+            use_dictionary=_texts("", schema),
+        )
         hidden.replace(where / f"part-{part:04}.parquet")
     return int(table.num_rows)
+
+
+def _texts(above: str, fields: Iterable[pa.Field]) -> list[str]:
+    """Paths of the columns that are written by a dictionary: of numbers and times most would
+    outgrow theirs, which costs a quarter of the CPU, and snappy finds what repeats."""
+    found = []
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            found += _texts(f"{above}{field.name}.", field.type)
+        elif pa.types.is_string(field.type):
+            found.append(above + field.name)
+    return found
 
 
 def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

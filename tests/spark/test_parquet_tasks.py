@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ray_canal.errors import CanalError
 from ray_canal.spark import parquet_tasks
-from ray_canal.spark.frames import to_frames
+from ray_canal.spark.frames import common_schema, to_frames, with_notes
 from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from tests.spark.conftest import inserts
 from tests.spark.test_schema import CASES
@@ -45,6 +46,18 @@ def test_rows_that_were_not_written_are_told(spark, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(parquet_tasks, "results", lambda function, parts, width: [1])
     with pytest.raises(CanalError, match="1 of 3 rows were written"):
         stage_by_tasks(tmp_path, {"shop.item": [inserts(1, 3)]}, 1)
+
+
+def test_texts_have_dictionaries_and_numbers_none(tmp_path: Path) -> None:
+    batch = with_notes(inserts(1, 50))
+    part = parquet_tasks._Part([batch], common_schema([batch]), tmp_path, 0)
+    assert parquet_tasks._write(part) == 50
+    (file,) = tmp_path.rglob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [group.column(n) for n in range(group.num_columns)]
+    coded = {c.path_in_schema for c in columns if "RLE_DICTIONARY" in c.encodings}
+    assert {"event_type", "journal_name", "after.name"} <= coded
+    assert not {"position", "row", "execute_time", "after.id"} & coded
 
 
 def test_names_are_escaped_as_spark_does(spark, tmp_path: Path) -> None:
