@@ -7,6 +7,7 @@ prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/de
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -215,23 +216,34 @@ app.command("filter")(filter_)
 
 
 @app.command()
-def check(config: ConfigPath) -> None:
+def check(
+    config: ConfigPath,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+) -> None:
     """Check CONFIG and its servers before a start: settings, grants, reachability.
 
     Exits with 1 if anything would keep a destination from running, and says what to run to fix it.
     """
+    from dataclasses import asdict
+
     from ray_canal.config import load
     from ray_canal.source.checks import check_source
 
-    failed = False
+    failed, told = False, {}
     for instance in load(config).instance:
+        results = check_source(instance)
+        failed = failed or not all(each.ok or each.advisory for each in results)
+        told[instance.destination] = [asdict(each) for each in results]
+        if as_json:
+            continue
         typer.echo(f"{instance.destination}:")
-        for result in check_source(instance):
+        for result in results:
             mark = "ok  " if result.ok else ("warn" if result.advisory else "FAIL")
             typer.echo(f"  {mark} {result.name}: {result.detail}")
             if not result.ok and result.mend:
                 typer.echo(f"       mend: {result.mend}")
-            failed = failed or not (result.ok or result.advisory)
+    if as_json:
+        typer.echo(json.dumps(told, indent=2))
     if failed:
         raise typer.Exit(1)
 
@@ -323,9 +335,7 @@ def redrive(
     from ray_canal.redrive import redrive as redriven
     from ray_canal.render import print_durably
 
-    for part in redriven(
-        config, destination, schema_sql=schema, keep=keep, client_id=client_id
-    ):
+    for part in redriven(config, destination, schema_sql=schema, keep=keep, client_id=client_id):
         print_durably(part, sys.stdout)
 
 
