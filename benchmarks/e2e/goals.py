@@ -8,16 +8,15 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.e2e.figures import verdict
-from benchmarks.e2e.parts import LINGER_MS
 
 _AT_MOST = (
     # part, path in it, what it is, unit, at most
-    ("latency", ("busy", "p50_ms"), "commit to client, p50, under load", "ms", 10.0),
-    ("latency", ("busy", "p99_ms"), "commit to client, p99, under load", "ms", 50.0),
-    ("latency", ("idle", "p50_ms"), "commit to client, p50, idle source", "ms", LINGER_MS + 10),
+    ("latency", ("busy", "p50_ms"), "commit to client, p50, under load", "ms", 3.0),
+    ("latency", ("busy", "p99_ms"), "commit to client, p99, under load", "ms", 10.0),
+    ("latency", ("idle", "p50_ms"), "commit to client, p50, idle source", "ms", 4.0),
     ("instance", ("memory_mb",), "memory of an instance beyond its log", "MB", 400.0),
     ("instance", ("start_s",), "start to first row, warm", "s", 5.0),
-    ("instance", ("idle_cpu_percent",), "CPU of an idle instance", "% of a core", 2.0),
+    ("instance", ("idle_cpu_percent",), "CPU of an idle instance", "% of a core", 1.0),
 )
 _AT_LEAST = (("spark", ("rows_per_s",), "rows counted by Spark", "rows/s", 400_000.0),)
 
