@@ -72,6 +72,7 @@ class LocalCalls:
         if not name:
             return None
         made = socket.socket(socket.AF_UNIX)
+        made.setblocking(False)  # a stopped process lets nobody in: then by Ray, which tells
         with contextlib.suppress(OSError):  # it is on another node, or has ended
             made.connect(f"\0{name}")
             if is_same_user(made):
@@ -84,12 +85,12 @@ class LocalCalls:
         """Ask for the socket's name, or take it once the process has told it."""
         if self._asked is None:
             if not self._name and time.monotonic() >= self._ask_at:
-                self._asked = self.actor.local_socket.remote()
-        elif ray.wait([self._asked], timeout=0)[0]:
+                self._asked = self.actor.local_socket.remote().future()
+        elif self._asked.done():
             asked, self._asked = self._asked, None
             self._ask_at = time.monotonic() + _ASK_AGAIN_S
             with contextlib.suppress(ray.exceptions.RayError):  # the next call tells what is wrong
-                self._name = ray.get(asked)
+                self._name = asked.result()
 
     def give_back(self, connection: socket.socket) -> None:
         """Keep a connection for the next call."""

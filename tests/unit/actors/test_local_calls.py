@@ -28,6 +28,9 @@ class Reference:
     def __init__(self, answer: Future[Any]) -> None:
         self.answer = answer
 
+    def future(self) -> Future[Any]:
+        return self.answer
+
     def __await__(self) -> Any:
         return asyncio.wrap_future(self.answer).__await__()
 
@@ -98,12 +101,6 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
     monkeypatch.setattr(local_calls, "_may_try", lambda: True)
     monkeypatch.setattr(local_server, "is_portable", lambda answer: answer is not TRACKED)
     monkeypatch.setattr(ray, "get", lambda reference: reference.answer.result(60))
-
-    def wait(references: list[Reference], timeout: float) -> Any:
-        references[0].answer.exception(60)
-        return references, []
-
-    monkeypatch.setattr(ray, "wait", wait)
     made = Actor()
     yield made
     for calls in list(local_calls._known.values()):
@@ -113,11 +110,13 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
 
 def begun(actor: Actor, method: str, *arguments: Any) -> LocalCall:
     """The first call asks for the socket, and goes by Ray."""
-    call = local_calls.begin(actor, "orders", method, arguments)
-    if call is None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
         call = local_calls.begin(actor, "orders", method, arguments)
-    assert call is not None
-    return call
+        if call is not None:
+            return call
+        time.sleep(0.001)
+    raise AssertionError("the socket was not found")
 
 
 def both(actor: Actor, method: str, *arguments: Any) -> Iterator[Callable[[], Any]]:
