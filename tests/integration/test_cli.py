@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -115,6 +117,29 @@ def test_decode_arrow_writes_a_file_per_table_version(tmp_path: Path) -> None:
         with pa.ipc.open_stream(path) as reader:
             rows += reader.read_all().num_rows
     assert rows == expected()["changes"]
+
+
+def test_decode_prints_change_events_and_writes_them_in_avro(tmp_path: Path) -> None:
+    options = ("--topic", "shop", "--ts", "5", "--decimals", "string")
+    done = command("decode", *binlog_files(), "--format", "debezium", *options)
+    assert done.returncode == 0, done.stderr.decode()
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [line["message"] for line in lines if line["message"]]
+    places = {(e["source"]["file"], e["source"]["pos"], e["source"]["row"]) for e in events}
+    assert len(places) == expected()["changes"]
+    assert {event["ts_ms"] for event in events} == {5}
+    assert all(line["topic"].startswith("shop.shop.") for line in lines)
+    for _ in range(2):  # files of an earlier run are written again
+        done = command("decode", *binlog_files(), "--format", "avro", *options, "-o", tmp_path)
+        assert done.returncode == 0, done.stderr.decode()
+    records: list[Any] = []
+    for path in tmp_path.glob("*.avro"):
+        with path.open("rb") as file:
+            records += fastavro.reader(file)
+    for name in ("before", "after", "source"):
+        assert sorted(map(json.dumps, (event[name] for event in events))) == sorted(
+            json.dumps(record[name]) for record in records
+        )
 
 
 def test_a_flipped_bit_is_named_by_file_and_offset(tmp_path: Path) -> None:

@@ -222,8 +222,9 @@ def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock_kafka: s
 # --- on a real broker --------------------------------------------------------------------------
 
 
-def made(address: str, **config: str) -> str:
-    topic = f"canal-test-{uuid.uuid4().hex}"
+def made(address: str, topic: str = "", **config: str) -> str:
+    """Make a topic of PARTITIONS partitions; return its name."""
+    topic = topic or f"canal-test-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(topic, PARTITIONS, config=config)])[topic].result(30)
     until(lambda: len(admin.list_topics(topic, 10).topics[topic].partitions) == PARTITIONS)

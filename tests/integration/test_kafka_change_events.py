@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 from typing import Any
@@ -14,7 +15,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_debezium
 from ray_canal.views.debezium import DebeziumOptions
 from tests.in_process_sink import runner_of
-from tests.integration.test_kafka import PARTITIONS, kafka
+from tests.integration.test_kafka import PARTITIONS, Crashing, kafka, made
 from tests.schema_registry import Registry
 
 
@@ -41,15 +42,8 @@ def without_times(event: Any) -> Any:
     return event and {name: v for name, v in event.items() if not name.startswith("ts_")}
 
 
-@pytest.mark.parametrize("sender", ["batch", "message"])
-def test_change_events_go_by_key_with_tombstones(
-    mock_kafka: str, demo_log: None, sender: str
-) -> None:
-    prefix = f"dbz{sender}"
-    config = kafka(
-        mock_kafka, prefix, transactional=False, sender=sender, message={"format": "debezium"}
-    )
-    runner_of(config).run(threading.Event())
+def expected_events(prefix: str) -> dict[str, list[tuple[Any, Any]]]:
+    """(key, message) of each event of the demo's first file, by topic."""
     expected: dict[str, list[tuple[Any, Any]]] = {}
     for line in decode_debezium([binlog_files()[0]], DebeziumOptions(prefix=prefix)):
         told = json.loads(line)
@@ -57,8 +51,13 @@ def test_change_events_go_by_key_with_tombstones(
         expected.setdefault(told["topic"], []).append(event)
     assert len(expected) > 2
     assert any(event is None for events in expected.values() for _, event in events)
-    for topic, events in expected.items():
-        found, partitions = [], change_events(mock_kafka, topic)
+    return expected
+
+
+def each_is_there_once_in_order(address: str, prefix: str) -> None:
+    """Each event is in its key's partition, once, and a key's events are in log order."""
+    for topic, events in expected_events(prefix).items():
+        found, partitions = [], change_events(address, topic)
         for number, messages in partitions.items():
             for key, value in messages:
                 assert _java_partition(key) == number
@@ -69,6 +68,34 @@ def test_change_events_go_by_key_with_tombstones(
                 e for k, e in events if json.dumps(k) == key
             ]
         assert len(found) == len(events)
+
+
+@pytest.mark.parametrize("sender", ["batch", "message"])
+def test_change_events_go_by_key_with_tombstones(
+    mock_kafka: str, demo_log: None, sender: str
+) -> None:
+    prefix = f"dbz{sender}"
+    config = kafka(
+        mock_kafka, prefix, transactional=False, sender=sender, message={"format": "debezium"}
+    )
+    runner_of(config).run(threading.Event())
+    each_is_there_once_in_order(mock_kafka, prefix)
+
+
+@pytest.mark.parametrize("sender", ["batch", "message"])
+def test_over_crashes_each_is_there_once_on_a_real_broker(demo_log: None, sender: str) -> None:
+    address = os.environ.get("KAFKA_BOOTSTRAP", "")
+    if not address:
+        pytest.skip("no real Kafka: set KAFKA_BOOTSTRAP to test transactions")
+    prefix = f"canal-test-{uuid.uuid4().hex}"
+    for topic in expected_events(prefix):
+        made(address, topic)
+    config = kafka(address, prefix, sender=sender, message={"format": "debezium"})
+    crashes = {1: "flushed", 3: "after", 4: "before", 6: "after"}
+    runner = runner_of(config, Crashing(config, crashes))
+    runner.run(threading.Event())
+    assert runner.status.retries == len(crashes)
+    each_is_there_once_in_order(address, prefix)
 
 
 def _java_partition(key: bytes) -> int:
