@@ -93,9 +93,9 @@ soak-tcp: setup
 soak-console: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
 
-## make soak-sinks  mirrors and a Delta table whose sink is killed 100 times at random (half an hour)
+## make soak-sinks  mirrors and a Delta table whose sink is killed 100 times at random steps, RabbitMQ too
 soak-sinks: setup servers
-	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py $(PYTEST_ARGS)
 
 ## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random (half an hour)
 soak-spark: setup

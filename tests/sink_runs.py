@@ -45,9 +45,15 @@ def killed(
     return [line.split()[1] for line in done.stdout.splitlines()]
 
 
-def random_moments(low_ms: int, high_ms: int, count: int = 100) -> list[str]:
-    """Return moments at which to kill, the same in each run of a test."""
-    return [str(random.Random(number).randrange(low_ms, high_ms)) for number in range(count)]
+def random_steps(*methods: str, kills: int = 100, calls_max: int = 3) -> list[str]:
+    """Return steps at which to kill, the same in each run of a test: at one of the first calls of
+    one of the methods, which each commit makes. (A moment would come after a fast sink's end.)"""
+    generator = random.Random(kills)
+    return [
+        f"{generator.choice(methods)}:{generator.randint(1, calls_max)}"
+        f":{generator.choice(['before', 'after'])}"
+        for _ in range(kills)
+    ]
 
 
 def die() -> None:

@@ -32,7 +32,7 @@ from ray_canal.sinks.port import Changes, Cursor, SinkError
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until
-from tests.sink_runs import killed, random_moments
+from tests.sink_runs import killed, random_steps
 
 PARTITIONS = 4
 
@@ -347,10 +347,12 @@ STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "co
          "commit:1:after", "commit:2:after", "write:5:after", "commit:4:before")  # fmt: skip
 
 
-def run_killed(address: str, folder: Path, sender: str, steps: Sequence[str]) -> None:
+def run_killed(
+    address: str, folder: Path, sender: str, steps: Sequence[str], batch_size: int = 8
+) -> None:
     """The sink in a process of its own, killed at each of the steps, then run to the end."""
     topic = made(address)
-    config = kafka(address, topic, sender=sender)
+    config = kafka(address, topic, sender=sender).model_copy(update={"batch_size": batch_size})
     ends = killed(folder, config, {"files": [str(binlog_files()[0])]}, steps)
     assert ends[-1] == "0", ends
     assert "-9" in ends
@@ -364,5 +366,6 @@ def test_killed_at_every_step_each_message_is_there_once(
 
 
 @pytest.mark.soak
-def test_killed_at_100_random_moments(real: str, tmp_path: Path, sender: str) -> None:
-    run_killed(real, tmp_path, sender, random_moments(300, 4000))
+def test_killed_at_100_random_steps(real: str, tmp_path: Path, sender: str) -> None:
+    steps = random_steps("write", "commit")
+    run_killed(real, tmp_path, sender, steps, batch_size=1)

@@ -24,7 +24,7 @@ from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until
 from tests.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
-from tests.sink_runs import killed, random_moments
+from tests.sink_runs import killed, random_steps
 
 
 def rabbit(address: str, queue: str, *, more: Any = None, routing: Any = None, **keys: Any) -> Any:
@@ -188,11 +188,13 @@ def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo_lo
     assert len(found) < 2 * len(expected())
 
 
-def run_killed(server: RabbitServer, folder: Path, steps: Sequence[str]) -> list[tuple[str, Any]]:
+def run_killed(
+    server: RabbitServer, folder: Path, steps: Sequence[str], batch_size: int = 64
+) -> list[tuple[str, Any]]:
     queue = f"q{uuid.uuid4().hex}"
-    ends = killed(folder, rabbit(server.address, queue), {"files": [str(binlog_files()[0])]}, steps)
-    assert ends[-1] == "0"
-    assert "-9" in ends
+    config = rabbit(server.address, queue).model_copy(update={"batch_size": batch_size})
+    ends = killed(folder, config, {"files": [str(binlog_files()[0])]}, steps)
+    assert ends == ["-9"] * len(steps) + ["0"]
     return read(server, queue)
 
 
@@ -204,8 +206,9 @@ def test_a_killed_sink_loses_nothing(rabbitmq_server: RabbitServer, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_killed_at_100_random_moments(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
-    found = run_killed(rabbitmq_server, tmp_path, random_moments(300, 3000))
+def test_killed_at_100_random_steps(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
+    steps = random_steps("write", "commit")
+    found = run_killed(rabbitmq_server, tmp_path, steps, batch_size=1)
     assert without_repeats(found) == expected()
 
 

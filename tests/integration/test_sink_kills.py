@@ -18,7 +18,7 @@ import ray_canal as canal
 from ray_canal.config import SinkConfig
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
-from tests.sink_runs import killed, random_moments
+from tests.sink_runs import killed, random_steps
 
 STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
@@ -60,13 +60,14 @@ def run_killed(
     server: Server, folder: Path, sink: dict[str, Any], steps: Sequence[str]
 ) -> list[str]:
     """Run a sink, killed at each of the steps, then to the end. Returns how each run ended."""
-    tree = {"name": "s", "destination": "x", "client_id": 7, "batch_size": 4, **sink}
+    size = 1 if len(steps) > 20 else 4  # of a commit: many kills need many commits
+    tree = {"name": "s", "destination": "x", "client_id": 7, "batch_size": size, **sink}
     source = {"files": [str(server.binlogs()[-1])]}
     return killed(folder, SinkConfig.model_validate(tree), source, steps)
 
 
-def moments() -> list[str]:
-    return random_moments(300, 3000)
+IN_COMMITS = ("begin", "upsert", "commit")
+"""What each commit asks a database to do."""
 
 
 def mysql_sink(server: Server, source: str) -> dict[str, Any]:
@@ -91,9 +92,11 @@ def test_killed_at_every_step_each_change_is_there_once(
 
 
 @pytest.mark.soak
-def test_killed_at_100_random_moments(mysql97: Server, source: str, tmp_path: Path) -> None:
+def test_killed_at_100_random_steps(mysql97: Server, source: str, tmp_path: Path) -> None:
     mysql97.execute(*(f"DROP DATABASE IF EXISTS {source}{end}" for end in ("_copy", "_canal")))
-    assert run_killed(mysql97, tmp_path, mysql_sink(mysql97, source), moments())[-1] == "0"
+    steps = random_steps(*IN_COMMITS)
+    ends = run_killed(mysql97, tmp_path, mysql_sink(mysql97, source), steps)
+    assert ends == ["-9"] * len(steps) + ["0"]
     is_mirrored(mysql97, source)
 
 
@@ -120,10 +123,12 @@ def test_postgres_has_each_change_once(
 
 
 @pytest.mark.soak
-def test_postgres_has_each_change_once_at_100_random_moments(
+def test_postgres_has_each_change_once_at_100_random_steps(
     mysql97: Server, postgres: PostgresServer, source: str, tmp_path: Path
 ) -> None:
-    assert killed_postgres(mysql97, postgres, source, tmp_path, moments())[-1] == "0"
+    steps = random_steps(*IN_COMMITS)
+    ends = killed_postgres(mysql97, postgres, source, tmp_path, steps)
+    assert ends == ["-9"] * len(steps) + ["0"]
 
 
 def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
@@ -149,7 +154,8 @@ def test_a_delta_table_has_each_change_once(mysql97: Server, source: str, tmp_pa
 
 
 @pytest.mark.soak
-def test_a_delta_table_has_each_change_once_at_100_random_moments(
+def test_a_delta_table_has_each_change_once_at_100_random_steps(
     mysql97: Server, source: str, tmp_path: Path
 ) -> None:
-    assert killed_delta(mysql97, source, tmp_path, moments())[-1] == "0"
+    steps = random_steps("append")
+    assert killed_delta(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
