@@ -89,12 +89,14 @@ class MySqlDatabase:
                 " written TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
                 ") ENGINE=InnoDB"
             )
+        self._run("START TRANSACTION")  # else another runner's epoch might be read as this one's
         self._run(
             f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES (%s, 1, '')"
             " ON DUPLICATE KEY UPDATE epoch = epoch + 1",
             sink,
         )
         rows = self._run(f"SELECT epoch, place FROM {self._cursors} WHERE sink = %s", sink)
+        self._run("COMMIT")
         return int(rows[0][0]), str(rows[0][1])
 
     def begin(self, sink: str) -> int:

@@ -6,11 +6,14 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ray_canal.config import MirrorConfig
+from ray_canal.sinks.mysql import MySqlDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, running, sink_config, until
@@ -292,3 +295,21 @@ def test_one_bad_table_stops_only_itself(shop: Shop, tmp_path: Path) -> None:
     assert {line["table"] for line in lines} == {"bad"}
     assert [row["after"]["v"] for line in lines for row in line["rows"]] == [1, 2, 3, 3]
     assert shop.server.execute(f"SELECT count(*) FROM {shop.copy}.bad") == ((0,),)
+
+
+def test_runners_that_begin_at_once_have_different_epochs(shop: Shop) -> None:
+    """Two runners that took the target over in the same moment read the same epoch, so both
+    wrote."""
+    config = MirrorConfig(
+        address=shop.server.address, username="root", cursor_database=f"{shop.copy}_canal"
+    )
+    databases = [MySqlDatabase(config) for _ in range(4)]
+    for each in databases:
+        each.connect()
+    databases[0].take_over("s")
+    for _ in range(50):
+        with ThreadPoolExecutor(len(databases)) as pool:
+            epochs = [epoch for epoch, _ in pool.map(lambda each: each.take_over("s"), databases)]
+        assert len(set(epochs)) == len(epochs)
+    for each in databases:
+        each.close()
