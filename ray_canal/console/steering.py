@@ -89,6 +89,8 @@ async def steered(
 ) -> None:
     """Pause, resume or seek a subscriber for an operator. Raises AccessDenied; ConfigError."""
     refuse_operating(visitor, destination, client_id)
+    if action in ("copy", "rename") and to.isdecimal():
+        refuse_operating(visitor, destination, int(to))
     if action == "seek" and not to:
         raise ConfigError("say where to: head, tail, FILE:POSITION, a GTID set or a time")
     steer, args = desk.cluster.steer, (destination, client_id, action, to)
