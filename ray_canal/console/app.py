@@ -169,6 +169,7 @@ def _server_config(config: ConsoleConfig, app: Any) -> uvicorn.Config:
         host=config.listens_on,
         port=config.port,
         log_config=None,
+        log_level="error",  # a line for each connection that is refused would be a flood, too
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -174,6 +174,8 @@ def test_a_subscriber_notices_nothing_of_a_flood(url: str, mysql97: Server) -> N
     print(f"flood/burn: rows {rates['flood'] / rates['burn']:.3f}, "
           f"p50 {medians['flood'] / medians['burn']:.3f}")  # fmt: skip
     assert client.destinations()[0]["state"] == "running"
-    assert answers["413"] > 0
+    refused = answers.get("413", 0) + answers.get("closed", 0)  # in the midst of a giant body
+    assert refused > 0
+    assert answers["200"] > 0
     assert rates["flood"] > RATE_MIN * rates["burn"]
     assert medians["flood"] < DELAY_MAX * medians["burn"] + 0.01

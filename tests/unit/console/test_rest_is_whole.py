@@ -71,6 +71,7 @@ IN_THE_CALLERS_PROCESS = {
     "import": "turns the caller's files of Canal into a canal.toml",
     "demo": "runs a deployment of its own",
     "sink run": "runs a sink in the foreground",
+    "spark-jar": "is about a file of the caller's installation",
 }
 """Commands that are about no deployment that runs."""
 OF_THE_CONSOLE_ALONE = {"GET /me"}
