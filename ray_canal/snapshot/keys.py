@@ -10,10 +10,7 @@ from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.kernels.base import codes
 from ray_canal.model.arrays import Bools
-from ray_canal.types.charset_tables import UTF8_CHARSETS
-
-_BROKEN = "\ufffd".encode()
-_WIDE_CHARSETS = UTF8_CHARSETS | {"ucs2", "utf16", "utf16le", "utf32", "utf8"}
+from ray_canal.types.charset_tables import shared_characters
 
 
 def row_keys(
@@ -54,18 +51,19 @@ def _values(
     return [data[ends[row] : ends[row + 1]] for row in chosen]
 
 
-def is_ambiguous(table: TableLayout, key: Sequence[str], value: bytes) -> bool:
-    """Whether another key of the table may have the same bytes here: several characters of its
-    character set may be one character of ours, or none."""
-    texts = [
-        column.charset
-        for column in table.meta.columns
-        if column.name in key and column.charset not in ("", "binary")
-    ]
-    if not texts:
-        return False
-    narrow = any(charset not in _WIDE_CHARSETS for charset in texts)
-    return _BROKEN in value or (narrow and not value.isascii())
+def has_lookalikes(
+    chunk: DecodedChunk, table: TableLayout, key: Sequence[str], rows: Sequence[int]
+) -> bool:
+    """Return True if another key may have the same bytes here as one of these rows' after images:
+    a text has a character that stands for several sequences of its character set's bytes."""
+    for column, layout in zip(table.meta.columns, table.after or (), strict=False):
+        if column.name not in key or column.charset in ("", "binary"):
+            continue
+        shared = shared_characters(column.charset)
+        values = _values(chunk, layout, table.rows, rows)
+        if any(not shared.isdisjoint(value.decode("utf-8", "replace")) for value in values):
+            return True
+    return False
 
 
 def kept_rows(
@@ -78,7 +76,7 @@ def kept_rows(
         return everything
     keys = row_keys(chunk, table, table.after or (), key, everything)
     dropped = [number for number, value in enumerate(keys) if value in touched]
-    if any(is_ambiguous(table, key, keys[number]) for number in dropped):
+    if has_lookalikes(chunk, table, key, dropped):
         return None
     everything[dropped] = False
     return everything

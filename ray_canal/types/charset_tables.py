@@ -7,6 +7,7 @@ One array per process holds all tables made so far, so a column's plan needs onl
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,7 +26,7 @@ _WIDE = {
     "utf32": k.UTF32_BE,
 }
 _lock = threading.Lock()
-_offsets: dict[str, int] = {}
+_offsets: dict[str, tuple[int, int]] = {}  # of each table: where it begins and ends
 _tables: Int32s = np.full(256, k.UNDEFINED, np.int32)
 _tables.flags.writeable = False  # as all later ones are: kernels compile for one kind of array
 
@@ -51,9 +52,22 @@ def table_of(charset: str) -> tuple[int, int]:
             made = _make(name, kind)
             grown = np.concatenate([_tables, made])
             grown.flags.writeable = False
-            _offsets[name] = _tables.size
+            _offsets[name] = _tables.size, grown.size
             _tables = grown
-        return kind, _offsets[name]
+        return kind, _offsets[name][0]
+
+
+@lru_cache(maxsize=64)
+def shared_characters(charset: str) -> frozenset[str]:
+    """Return the characters that stand for more than one sequence of bytes of a character set:
+    U+FFFD, of broken ones, and what the set has twice. Raises UnsupportedEvent."""
+    name, broken = canonical(charset), frozenset({chr(k.UNDEFINED)})
+    if name in UTF8_CHARSETS or name in _WIDE:
+        return broken
+    table_of(name)
+    begin, end = _offsets[name]
+    points, counts = np.unique(_tables[begin:end], return_counts=True)
+    return broken | {chr(point) for point in points[(counts > 1) & (points >= 0)]}
 
 
 def _make(name: str, kind: int) -> Int32s:

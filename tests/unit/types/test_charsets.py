@@ -6,6 +6,7 @@ import pytest
 from pymysql.charset import _charsets
 
 from ray_canal.errors import UnsupportedEvent
+from ray_canal.types.charset_tables import shared_characters
 from ray_canal.types.charsets import canonical, charset_of_collation, decode_text
 
 
@@ -26,3 +27,13 @@ def test_mysql8_and_mariadb_ids() -> None:
 
 def test_latin1_is_cp1252_without_holes() -> None:
     assert decode_text(b"\x80\x81\xe9", "latin1") == "€\x81é"
+
+
+def test_characters_that_a_set_has_twice() -> None:
+    """Of them it cannot be told which bytes they were."""
+    broken = "\ufffd"
+    assert shared_characters("latin1") == shared_characters("gbk") == {broken}
+    assert shared_characters("utf8") == shared_characters("utf16") == {broken}
+    assert shared_characters("sjis") == {"\\", broken}
+    assert {"℡", "纊", broken} <= shared_characters("cp932")
+    assert "(" in shared_characters("armscii8")

@@ -1,0 +1,56 @@
+"""Keys of rows as bytes: rows with a touched key go, all that can be told apart from them stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.snapshot.keys import kept_rows, row_keys
+from tests.unit.snapshot.test_log_chunks import framed
+
+COMPOSITE = ("id", "old")
+"""A number whose bytes are no text, and é's in latin1."""
+
+
+def keys_of(chunk: DecodedChunk, key: tuple[str, ...]) -> list[bytes]:
+    table = chunk.layout.tables[0]
+    return row_keys(chunk, table, table.after or (), key, np.ones(table.rows, np.bool_))
+
+
+def with_charset(chunk: DecodedChunk, charset: str) -> DecodedChunk:
+    """As if the text columns were of another character set."""
+    table = chunk.layout.tables[0]
+    columns = tuple(
+        replace(column, charset=charset) if column.charset else column
+        for column in table.meta.columns
+    )
+    table = table._replace(meta=replace(table.meta, columns=columns))
+    return DecodedChunk(chunk.layout._replace(tables=(table,)), chunk.arena)
+
+
+def test_rows_with_a_touched_key_go() -> None:
+    chunk = framed(300)
+    keys = keys_of(chunk, COMPOSITE)
+    assert len(set(keys)) == 300
+    kept = kept_rows(chunk, COMPOSITE, {keys[3], keys[250], b"another"})
+    assert kept is not None
+    assert np.flatnonzero(~kept).tolist() == [3, 250]
+    everything = kept_rows(chunk, COMPOSITE, frozenset())
+    assert everything is not None
+    assert everything.all()
+
+
+def test_it_cannot_be_told_of_characters_that_a_set_has_twice() -> None:
+    backslashes = with_charset(framed(12), "sjis")  # which has its backslash twice
+    table = backslashes.layout.tables[0]
+    assert table.after is not None
+    old = table.after[-1]
+    text = backslashes.arena[old.data : old.data + old.data_bytes]
+    text[:] = ord("\\")
+    keys = keys_of(backslashes, COMPOSITE)
+    assert kept_rows(backslashes, COMPOSITE, {keys[3]}) is None  # three of them
+    kept = kept_rows(backslashes, COMPOSITE, {keys[4]})  # an empty text
+    assert kept is not None
+    assert np.flatnonzero(~kept).tolist() == [4]
