@@ -173,7 +173,12 @@ class Delivery:
             or self._is_void(request, arrivals)
         ):
             return MessageHead(EMPTY_BATCH, self._state.guard.epoch)  # nobody waits for this answer
-        return self._hand_out(pipeline, request, untracked)
+        first = pipeline.store.first_sequence
+        try:
+            return self._hand_out(pipeline, request, untracked)
+        finally:
+            if pipeline.store.first_sequence != first:  # what it let go has made room
+                await self._changed.wake()
 
     def _hand_out(
         self, pipeline: LogPipeline, request: GetRequest, untracked: bool

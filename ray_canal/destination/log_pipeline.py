@@ -231,14 +231,14 @@ class LogPipeline:
     async def read_back(self, client_id: int, batch_size: int) -> None:
         """Bring into memory what the next get needs of what is on disk. Raises InstanceNotRunning:
         the log was closed meanwhile."""
-        first = self.store.first_position
+        first = self.store.first_sequence  # positions may be the same, inside one event
         while (slot := self.store.missing(client_id, batch_size)) is not None:
             at, segment = slot.first, slot.payload
             if self._spill is None:
                 raise InstanceNotRunning("the log was closed; what was not acked comes again")
             read = self._spill.read_log_chunk(segment)
             self.store.restore(at, await self._answer(read))
-        if self.store.first_position != first:
+        if self.store.first_sequence != first:
             await self._changed.wake()  # what is not for this subscriber has made room
 
     async def _answer(self, work: Awaitable[T]) -> T:

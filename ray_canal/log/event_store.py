@@ -4,8 +4,7 @@ Canal's put, get and ack sequences, kept per subscriber; accounting is per entry
 binlog bytes (MEMSIZE), storage is per chunk. Payloads are opaque references. The log is trimmed by
 the slowest subscriber; with none at all it keeps what it has, and is full when it is full. Chunks
 may be moved to disk and read back: which ones is decided here, reading and writing is the caller's.
-No threads, no clock, no I/O, no Python loop over entries: waiting and time-outs are the caller's,
-by `ready`.
+No threads, no clock, no I/O, no Python loop over entries: who waits, and how long, is the caller's.
 """
 
 from __future__ import annotations
@@ -13,11 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ray_canal.config import StoreConfig
-from ray_canal.errors import (
-    CursorNotInLog,
-    NotSubscribed,
-    TransactionTooLarge,
-)
+from ray_canal.errors import CursorNotInLog, NotSubscribed, TransactionTooLarge
 from ray_canal.log import outstanding, pieces, whole
 from ray_canal.log.batch import Batch, Taken, batch_of, take
 from ray_canal.log.batch_ids import LastBatchIds
@@ -118,11 +113,19 @@ class EventStore:
         """Return where the log's oldest entry begins: a new subscriber's cursor."""
         return self._ring.first_position
 
+    @property
+    def first_sequence(self) -> int:
+        """Return the oldest entry's log sequence: it rises whenever the log becomes shorter."""
+        return self._ring.first_sequence
+
     # --- the disk -----------------------------------------------------------------------------
 
     def spillable(self) -> Slot | None:
-        """Return the oldest chunk in memory, if all that still need it may read it from disk."""
-        return self._spilling.spillable(self._subscribers.values())
+        """Return the oldest chunk in memory, if it may go to disk."""
+        return self._spilling.spillable(
+            self._subscribers.values(),
+            lambda one: whole.needs_more(self._slots(one), one, self._isolated),
+        )
 
     def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
         """Replace the payload of the slot at `first` by its segment on disk; return False if nobody
@@ -273,14 +276,13 @@ class EventStore:
 
     @property
     def tail_position(self) -> EntryPosition:
-        """Return the position after the last complete transaction that is in the log; its first
-        position, if that lies in a later one."""
+        """Return the position after the log's last complete transaction, or its first position."""
         places = self.last_position.boundary, self._ring.first_position
         return max(places, key=self.order.key)
 
     @property
     def last_position(self) -> EntryPosition:
-        """Return the position of a subscriber that has consumed the whole log."""
+        """Return the position after the whole log."""
         return self._ring.position_before(self._ring.put_sequence)
 
     # --- the consumer's side ------------------------------------------------------------------
@@ -298,8 +300,7 @@ class EventStore:
             yield slot, last
 
     def ready(self, client_id: int, batch_size: int, *, count_all: bool = False) -> bool:
-        """Return whether a full batch is there; with `count_all`, whether so many entries are
-        there.
+        """Return whether a full batch is there; with `count_all`, whether so many entries are.
 
         Under DDL isolation a DDL completes a batch; so does the end of a chunk on disk.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ray_canal.log.ring import Ring, Slot, index_bytes_max
@@ -25,14 +25,20 @@ class Spilling:
         self._restored: deque[Slot] = deque()
         self.is_full = False
 
-    def spillable(self, subscribers: Collection[Subscriber]) -> Slot | None:
-        """Return the oldest chunk in memory, if all that still need it may read it from disk."""
+    def spillable(
+        self, subscribers: Collection[Subscriber], needs_more: Callable[[Subscriber], bool]
+    ) -> Slot | None:
+        """Return the oldest chunk in memory, if all that still need it may read it from disk, or
+        one of them needs more than the memory has: it and a `block` one beside it, which has read
+        what there is, would wait for each other."""
         self.is_full = False
         slot = self._ring.first_in_memory()
         if slot is None or slot.chunk is None:
             return None
         needing = [s for s in subscribers if s.holds < slot.end]
-        if not needing or not all(s.terms.may_spill for s in needing):
+        if not needing:
+            return None
+        if not all(s.terms.may_spill for s in needing) and not any(map(needs_more, needing)):
             return None
         ring, index_bytes = self._ring, slot.index_bytes_of(len(subscribers))
         self.is_full = (

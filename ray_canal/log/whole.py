@@ -82,6 +82,13 @@ def _isolate(
     return ends[:keep], behind[:keep], True
 
 
+def needs_more(slots: Slots, subscriber: Subscriber, isolated: bool) -> bool:
+    """Return whether a subscriber of whole transactions waits for the rest of one."""
+    if not subscriber.terms.transactions or subscriber.marks:
+        return False
+    return not ready(slots, subscriber, 1, isolated, count_all=True)
+
+
 def ready(
     slots: Slots, subscriber: Subscriber, wanted: int, isolated: bool, *, count_all: bool
 ) -> bool:

@@ -195,7 +195,8 @@ class Simulation:
             client.transactions = False  # what the error says
             return False
         gone = isinstance(error, TransactionsMissing | PositionPurged | PositionNotFound)
-        unknown = "has neither GTIDs" in str(error)  # nothing was consumed where it came from
+        # Nothing was consumed where it came from: another server is searched by time, if at all.
+        unknown = "has neither GTIDs" in str(error) or "Lost: everything" in str(error)
         if gone and (self._logs_gone or self._guesses or unknown):
             return True
         if isinstance(error, Fenced) and self._taken_over:
@@ -253,7 +254,8 @@ class Simulation:
             owner = self.outside.owner
             if owner is not None and not owner.alive:
                 await asyncio.sleep(self.random.choice((0.05, 1.0)))
-                self.outside.owner = Owner(self.outside, self.config, owner.claim)
+                if self.outside.owner is owner:  # no other deployment has taken over meanwhile
+                    self.outside.owner = Owner(self.outside, self.config, owner.claim)
             elif owner is not None and owner.is_fenced:
                 await asyncio.sleep(1.0)
                 self._ends.append(asyncio.create_task(owner.kill()))

@@ -7,7 +7,7 @@ from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.ring import Ring
 from ray_canal.log.spilling import _RESTORED_MAX, Spilling
-from ray_canal.log.subscriber import Terms
+from ray_canal.log.subscriber import Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition
 from tests.unit.log.made_log import MadeLog, info_of
@@ -55,6 +55,10 @@ def test_a_segment_that_nobody_needs_is_dropped_once() -> None:
     assert store.take_dropped() == []
 
 
+def is_waiting(subscriber: Subscriber) -> bool:
+    return subscriber.terms.transactions
+
+
 def test_without_room_on_disk_it_is_full() -> None:
     ring = Ring(StoreConfig(), START)
     log = MadeLog()
@@ -67,6 +71,6 @@ def test_without_room_on_disk_it_is_full() -> None:
     assert slot is not None
     slot.arena_bytes = 100
     spilling = Spilling(ring, 99)
-    assert spilling.spillable(subscribers) is None
+    assert spilling.spillable(subscribers, is_waiting) is None
     assert spilling.is_full
-    assert Spilling(ring, 1 << 30).spillable(subscribers) is slot
+    assert Spilling(ring, 1 << 30).spillable(subscribers, is_waiting) is slot

@@ -132,3 +132,24 @@ def test_a_transaction_beyond_all_limits_is_an_error_that_says_so() -> None:
     store.subscribe(1, Terms(TableFilter()), None)
     disk.read_back(1, 10)
     assert store.get(1, 10) is not None, "in pieces it can be had"
+
+
+def test_a_block_subscriber_beside_it_does_not_hold_a_large_transaction() -> None:
+    """Found by simulated schedules (37857 at 7e7e09a): one waited for the rest of a transaction
+    larger than the memory, which the other, done with all there was, kept off the disk."""
+    log = MadeLog()
+    log.transaction(*[1] * 60)
+    store = EventStore(StoreConfig(buffer_size=4, memunit_bytes=1024), START, spill_bytes=1 << 20)
+    store.subscribe(1, Terms(TableFilter(), "block", transactions=True), None)
+    store.subscribe(2, Terms(TableFilter(), "block"), None)
+    disk, buffer, spilled = Disk(store), TransactionBuffer(START), 0
+    for info in log.chunks(random.Random(1)):
+        while not store.has_room(info.size_bytes):
+            assert disk.spill()
+            spilled += 1
+        store.put(buffer.add(info), info.head.sequence)
+    assert spilled
+    disk.read_back(1, 1)
+    batch = store.get(1, 1)
+    assert batch is not None
+    assert batch.entry_count == len(log.entries)
