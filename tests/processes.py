@@ -98,3 +98,11 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> floa
         assert time.monotonic() - began < timeout_s, f"not in {timeout_s:.0f} s: {what}"
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+def status(pid: int) -> str:
+    """Return psutil's status of a process; "" once it is gone."""
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return ""

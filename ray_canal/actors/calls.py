@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import ray
 from ray.exceptions import OwnerDiedError, RayError, RayTaskError
@@ -51,7 +51,7 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead, Payload
 
 _RESTART_WAIT_S = 60.0
 _CHECK_S_MAX = 40.0
@@ -215,16 +215,16 @@ class DestinationCalls:
     def _find(self) -> None:
         self._handle = find_store(self.destination, self._namespace)
 
-    def load(self, payloads: list[Any]) -> list[DecodedChunk]:
+    def load(self, payloads: list[Payload]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are
         gone; the store is told if that may be news to it."""
         return complete(self._load(_IN_THREAD, payloads))
 
-    async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
+    async def load_async(self, payloads: list[Payload]) -> list[DecodedChunk]:
         """The same, awaited."""
         return await self._load(self._on_loop, payloads)
 
-    async def _load(self, waiting: Waiting, payloads: list[Any]) -> list[DecodedChunk]:
+    async def _load(self, waiting: Waiting, payloads: list[Payload]) -> list[DecodedChunk]:
         try:
             there = [_reference(each) for each in payloads if not _is_here(each)]
             mapped = iter(await waiting.objects(there) if there else ())
@@ -237,7 +237,7 @@ class DestinationCalls:
             raise self._unread(error) from error
 
     @staticmethod
-    def _to_tell(error: RayError, payloads: list[Any]) -> list[Any]:
+    def _to_tell(error: RayError, payloads: list[Payload]) -> list[Any]:
         """The chunks that the store should look for. It may let go of what is untracked."""
         references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
         return references if may_be_lost(error) else []
@@ -291,19 +291,19 @@ def _cancel(reply: Any) -> None:
         ray.cancel(reply)
 
 
-def map_chunks(payloads: list[Any]) -> list[DecodedChunk]:
+def map_chunks(payloads: list[Payload]) -> list[DecodedChunk]:
     """Return the decoded chunks behind a message's payloads, mapped from shared memory. Raises
     RayError: one cannot be had any more."""
     mapped = iter(ray.get([_reference(each) for each in payloads if not _is_here(each)]))
     return [each if _is_here(each) else next(mapped) for each in payloads]
 
 
-def _is_here(payload: Any) -> bool:
-    """A small chunk came with the message."""
+def _is_here(payload: Payload) -> TypeGuard[DecodedChunk]:
+    """Return whether the chunk itself came with the message, as a small one does."""
     return isinstance(payload, DecodedChunk)
 
 
-def _reference(payload: Any) -> Any:
+def _reference(payload: Payload) -> Any:
     """A chunk's reference; one that is on disk is read by who put it there, and ours."""
     if isinstance(payload, Untracked):
         return reference_of(payload)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -16,6 +15,7 @@ from ray_canal.actors.spiller import OnDisk
 from ray_canal.errors import CanalError, InstanceNotRunning
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class SpillProcess:
         self._folder = folder
         self._spiller = stages.spiller(folder)
 
-    async def write(self, chunk: LogChunk, payload: Any) -> Segment:
+    async def write(self, chunk: LogChunk, payload: Payload) -> Segment:
         reply = self._spiller.write.remote(chunk, payload)
         try:
             segment: Segment = await asyncio.wrap_future(reply.future())

@@ -17,6 +17,7 @@ from ray.exceptions import ObjectLostError, OwnerDiedError, RayError
 
 from ray_canal.actors.answers import answered
 from ray_canal.actors.ray_internals import nodes_of
+from ray_canal.model.message import Payload
 
 _READ_S = 30.0
 """A chunk that cannot be read in this time is tried again later: it may wait for a CPU to be
@@ -36,12 +37,12 @@ class ChunkWatch:
         self._nodes: dict[bytes, frozenset[str]] = {}
         """Where each chunk was when it could be read. By id: a reference would keep its chunk."""
 
-    async def lost(self, payloads: Iterable[Any]) -> bool:
+    async def lost(self, payloads: Iterable[Payload]) -> bool:
         """Whether some of these are. Only those are read that are where they were not before: what
         was lost with a node is now at its owner's, as an error, or decoded again."""
         return await self._any_unreadable(self._moved(payloads))
 
-    def _moved(self, payloads: Iterable[Any]) -> list[Any]:
+    def _moved(self, payloads: Iterable[Payload]) -> list[Any]:
         references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
         found = nodes_of(references)
         self._nodes = {each: self._nodes[each] for each in found if each in self._nodes}
@@ -54,7 +55,7 @@ class ChunkWatch:
                 moved.append(reference)
         return moved
 
-    async def unreadable(self, payloads: Iterable[Any], told: Sequence[Any]) -> bool:
+    async def unreadable(self, payloads: Iterable[Payload], told: Sequence[Payload]) -> bool:
         """Return whether some of `told`, which a client could not read, are the log's and lost."""
         mine = {each for each in payloads if isinstance(each, ray.ObjectRef)}
         return await self._any_unreadable(mine.intersection(told))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import ray
 
@@ -19,6 +19,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Fetcher, RowReaderHandle, Upstream
+from ray_canal.model.message import Payload
 
 _DECODERS_MAX = 16
 
@@ -55,16 +56,16 @@ class RayRuntime:
 
         return RowReaderThread(config, _keep)
 
-    async def load(self, payload: Any) -> DecodedChunk:
+    async def load(self, payload: Payload) -> DecodedChunk:
         if isinstance(payload, DecodedChunk):  # a small one
             return payload
-        found: DecodedChunk = await payload
+        found: DecodedChunk = await cast("ray.ObjectRef[DecodedChunk]", payload)
         return found
 
     def chunk_watch(self) -> ChunkWatch:
         return ChunkWatch()
 
-    def untracked(self, payload: Any) -> Any:
+    def untracked(self, payload: Payload) -> Payload:
         return untracked(payload)
 
     def metrics(self, destination: str) -> Metrics:
@@ -74,6 +75,6 @@ class RayRuntime:
         return unwrap_ray_error(error)
 
 
-def _keep(chunk: Any) -> Any:
+def _keep(chunk: object) -> Payload:
     """Put a chunk into the object store; its owner is the process of its log."""
     return ray.put(chunk)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from ray_canal.actors import stages
 from ray_canal.actors.answers import answered
 from ray_canal.actors.log_settings import log_terms
 from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
+from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Answer, Fetched, Fetcher
 from ray_canal.errors import InstanceNotRunning
@@ -66,7 +68,7 @@ class FetcherProcess:
     def hurry(self) -> None:
         """A call for each get would cost more than a linger."""
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         return {"fetcher": partial(_is_alive, self._actor)}
 
     async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
@@ -88,16 +90,18 @@ class FetcherProcess:
 
 
 def _answer(method: Any) -> Answer:
-    info_ref, chunk_ref = method.options(num_returns=2).remote()
+    fetched_ref, chunk_ref = method.options(num_returns=2).remote()
 
-    async def answer() -> tuple[Any, Any]:
-        info = await info_ref
-        return info if isinstance(info, tuple) else (info, chunk_ref)  # a small chunk is with it
+    async def answer() -> Fetched:
+        fetched: Fetched = await fetched_ref
+        if not fetched.has_chunk or fetched.payload is not None:  # a small chunk is in it
+            return fetched
+        return replace(fetched, payload=chunk_ref)
 
     return answer
 
 
-def _is_alive(actor: Any) -> Awaitable[Any]:
+def _is_alive(actor: Any) -> Awaitable[object]:
     reply = actor.alive.options(concurrency_group=HEALTH_GROUP).remote()
     return asyncio.wrap_future(reply.future())
 
@@ -132,20 +136,20 @@ class SplitUpstream:
         new: Records = await self._parser.begin.remote(at, records, start, identity)
         return start, identity, new
 
-    def next(self) -> Callable[[], Awaitable[Fetched]]:
+    def next(self) -> Answer:
         answer = self._fetcher.next_raw()
 
         async def fetched() -> Fetched:
-            reading, raw_ref = await answer()
-            if not reading.has_chunk:
-                return Fetched(reading, None, None)
-            parsed_ref = self._parser.parse.remote(raw_ref)
-            info_ref, decoded_ref = self._decode.remote(raw_ref, parsed_ref, self._terms)
-            return Fetched(reading, info_ref, decoded_ref)
+            raw = await answer()
+            if not raw.has_chunk:
+                return raw
+            parsed_ref = self._parser.parse.remote(raw.payload)
+            info_ref, decoded_ref = self._decode.remote(raw.payload, parsed_ref, self._terms)
+            return Fetched(reading=raw.reading, info=info_ref, payload=decoded_ref)
 
         return fetched
 
-    async def add(self, info: Any) -> LogChunk:
+    async def add(self, info: ChunkInfo | Awaitable[ChunkInfo]) -> LogChunk:
         """A decode task may wait long for a CPU; for longer, its worker is taken for stopped."""
         limit_s = self._config.decode_timeout_s
         reply = self._buffer.add.remote(info)
@@ -165,7 +169,7 @@ class SplitUpstream:
     def hurry(self) -> None:
         """A chunk costs more than a linger on its way through actors and tasks."""
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         own = {"parser": self._parser, "buffer": self._buffer}
         found = {name: partial(_is_alive, one) for name, one in own.items() if one is not None}
         return {**self._fetcher.processes(), **found}

@@ -25,6 +25,7 @@ from pyarrow import flight
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.flight_wire import Answer, chunk_of, packed_call
+from ray_canal.client.holder import holder_for
 from ray_canal.client.message import Message
 from ray_canal.destination.api import (
     BatchRequest,
@@ -33,7 +34,6 @@ from ray_canal.destination.api import (
     Method,
     Q,
     R,
-    SubscribeRequest,
     is_repeatable,
 )
 from ray_canal.errors import (
@@ -46,7 +46,6 @@ from ray_canal.errors import (
     InstanceNotRunning,
     InstanceRestarted,
     MetaUnavailable,
-    NotSubscribed,
 )
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 
@@ -173,13 +172,7 @@ class FlightTransport:
     # --- calls ----------------------------------------------------------------------------------
 
     def _prepared(self, request: Q) -> Q:
-        if isinstance(request, SubscribeRequest):
-            self._holder = self._holder or uuid.uuid4().hex
-        elif not self._holder:
-            raise NotSubscribed(
-                f"clientId:{request.client_id} should subscribe first: this connector has not. "
-                "subscribe() goes on at the client's cursor and takes over from whoever has it"
-            ).at(destination=self.destination)
+        self._holder = holder_for(request, self._holder, self.destination)
         if isinstance(request, GetRequest):
             received = self._received.get(request.client_id, (0, 0))
             caller = Caller(self._caller, next(self._numbers), *received)

@@ -18,7 +18,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.model.log_context import LogContext
-from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart
+from ray_canal.model.message import EMPTY_BATCH, MessageHead, MessagePart, Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import SchemaChange
 from ray_canal.model.snapshot_marks import SnapshotMark, mark_of
@@ -65,7 +65,7 @@ class Message:
     """A batch of entries in log order (Canal: Message). `id` is what `ack` and `rollback` take."""
 
     head: MessageHead
-    load: Callable[[list[Any]], list[DecodedChunk]]
+    load: Callable[[list[Payload]], list[DecodedChunk]]
     _chunks: list[DecodedChunk] | None = field(default=None, repr=False)
     transform: Transform | None = field(default=None, repr=False)  # of `batches`
 

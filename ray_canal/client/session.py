@@ -20,7 +20,7 @@ from ray_canal.destination.api import (
     RollbackRequest,
 )
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
-from ray_canal.model.message import MessageHead
+from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import (
     Policy,
@@ -165,7 +165,10 @@ class Session:
         return message
 
     def _load(
-        self, load: Callable[[list[Any]], list[DecodedChunk]], batch_id: int, payloads: list[Any]
+        self,
+        load: Callable[[list[Payload]], list[DecodedChunk]],
+        batch_id: int,
+        payloads: list[Payload],
     ) -> list[DecodedChunk]:
         """The chunks of a message. If they cannot be had any more, it comes again with the next
         get."""

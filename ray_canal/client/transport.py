@@ -6,7 +6,6 @@ Both carry the same calls (those of destination/api.py) and make the same messag
 from __future__ import annotations
 
 import threading
-import uuid
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -16,16 +15,15 @@ import ray
 from ray_canal.actors.calls import DestinationCalls
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client.holder import holder_for
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
 from ray_canal.destination.api import (
     Method,
     Q,
     R,
-    SubscribeRequest,
 )
-from ray_canal.errors import NotSubscribed
-from ray_canal.model.message import MessageHead
+from ray_canal.model.message import MessageHead, Payload
 from ray_canal.views.arrow import load_kernels
 
 
@@ -83,13 +81,7 @@ class RayTransport(DestinationCalls):
         return self._joined != times_joined() or not ray.is_initialized()
 
     def _submit(self, method: Method[Q, R], request: Q) -> Any:
-        if isinstance(request, SubscribeRequest):
-            self._holder = self._holder or uuid.uuid4().hex
-        elif not self._holder:
-            raise NotSubscribed(
-                f"clientId:{request.client_id} should subscribe first: this connector has not. "
-                "subscribe() goes on at the client's cursor and takes over from whoever has it"
-            ).at(destination=self.destination)
+        self._holder = holder_for(request, self._holder, self.destination)
         return super()._submit(method, replace(request, holder=self._holder))
 
     has_batches = True
@@ -102,7 +94,7 @@ class RayTransport(DestinationCalls):
     def message(self, head: MessageHead) -> Message:
         return Message(head, partial(self._load_of, times_joined()))
 
-    def _load_of(self, times: int, payloads: list[Any]) -> list[DecodedChunk]:
+    def _load_of(self, times: int, payloads: list[Payload]) -> list[DecodedChunk]:
         if times != times_joined():
             raise self.gone()
         return self.load(payloads)

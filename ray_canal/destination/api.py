@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ray_canal.model.message import Caller, MessageHead
+from ray_canal.model.message import Caller, MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 
@@ -198,7 +198,7 @@ class DestinationApi(Protocol):
         """Change keys of the destination's own filter, durably. Return all of them."""
         raise NotImplementedError
 
-    async def check_chunks(self, references: Sequence[Any]) -> None:
+    async def check_chunks(self, references: Sequence[Payload]) -> None:
         """Look for chunks that a client could not read."""
         raise NotImplementedError
 

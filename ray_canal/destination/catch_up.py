@@ -21,6 +21,7 @@ from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import Backoff
 from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, InstanceNotRunning, LogRenamed
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.subscription import Start
 
@@ -163,7 +164,7 @@ class CatchUp:
         await self._state.changed.wake()
         await pipeline.until_lost()
 
-    async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
+    async def _deliver(self, chunk: LogChunk, payload: Payload) -> None:
         assert self.pipeline is not None
         await self._state.records.schemas.keep(chunk.info)
         await self.pipeline.put(chunk, payload)

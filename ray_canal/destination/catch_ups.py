@@ -12,6 +12,7 @@ from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import UNUSABLE_CURSOR, CanalError, ConfigError, NotSubscribed
+from ray_canal.model.message import Payload
 from ray_canal.model.position import LogPosition
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class CatchUps:
         self._unserved = unserved
         await asyncio.gather(*self._closing)
 
-    async def check(self, references: Sequence[Any]) -> None:
+    async def check(self, references: Sequence[Payload]) -> None:
         """See DestinationApi.check_chunks."""
         for catch_up in list(self._catch_ups.values()):
             if catch_up.pipeline is not None:

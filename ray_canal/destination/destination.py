@@ -35,7 +35,7 @@ from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.destination.status_report import StatusReport
 from ray_canal.destination.subscribers import SubscriberService
-from ray_canal.model.message import MessageHead
+from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotWish
 
 
@@ -188,7 +188,7 @@ class Destination:
     async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
         return await self._lifecycle.change_filter(changes)
 
-    async def check_chunks(self, references: Sequence[Any]) -> None:
+    async def check_chunks(self, references: Sequence[Payload]) -> None:
         await self._catch_ups.check(references)
         if self.state.log.pipeline is not None:
             await self.state.log.pipeline.check(references)

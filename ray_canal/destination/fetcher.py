@@ -11,12 +11,13 @@ import dataclasses
 import gc
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
+from ray_canal.binlog.chunk import DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.ports import Fetched
 from ray_canal.destination.stages import Reading
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
@@ -25,13 +26,15 @@ from ray_canal.source.lag import LagMeter
 from ray_canal.source.open_source import open_source
 from ray_canal.source.port import SourceStatus
 
+if TYPE_CHECKING:
+    from ray_canal.schema.event_parser import EventParser
+
 _BINLOG = Path(__file__).parents[1] / "demo" / "mysql-bin.000001"
 WAIT_S = 10.0
 """How long a call waits for an event before it answers that there is none."""
 SMALL_CHUNK_BYTES = 64 << 10
-"""Of the arena: less than what Ray sends within an answer, rather than by shared memory. Such a
-chunk goes from hand to hand with what is said about it, and nobody asks its owner for it."""
-Small = tuple[ChunkInfo, DecodedChunk]
+"""Size of an arena below which Ray sends it within an answer, rather than by shared memory. Such a
+chunk travels with its info, and nobody asks its owner for it."""
 
 
 class Fetcher:
@@ -44,7 +47,7 @@ class Fetcher:
         self._fused = fused
         self._source = open_source(config)
         self._lag = LagMeter(config.source)
-        self._parser: Any = None  # of fused mode
+        self._parser: EventParser | None = None  # of fused mode
         self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
 
     def open(
@@ -76,26 +79,26 @@ class Fetcher:
         start = self._source.resume(cursors, delivered, decided, options)
         return start, self._source.identity, new
 
-    def next_raw(self, wait_s: float = WAIT_S) -> tuple[Reading, RawChunk | None]:
-        """The next raw chunk, or None after `wait_s` without events."""
+    def next_raw(self, wait_s: float = WAIT_S) -> tuple[Fetched, RawChunk | None]:
+        """Return the next raw chunk, which its caller keeps; None after `wait_s` without events."""
         chunk = self._read(wait_s)
-        return self._reading(chunk is not None), chunk
+        return Fetched(reading=self._reading(chunk is not None)), chunk
 
-    def next_decoded(
-        self, wait_s: float = WAIT_S
-    ) -> tuple[Reading | ChunkInfo | Small, DecodedChunk | None]:
-        """Fused mode's twin of `next_raw`: what the store must know of a chunk, and the chunk, for
-        who wants it; both in the first, if it is a small one; only a Reading if there is none."""
+    def next_decoded(self, wait_s: float = WAIT_S) -> tuple[Fetched, DecodedChunk | None]:
+        """Return the next decoded chunk: its info, and the chunk, which its caller keeps.
+
+        A small chunk is the payload of the first, and the second is None."""
         reading, chunk = self.next_parsed(wait_s)
-        return (reading, None) if chunk is None else decoded(reading, *chunk)
+        return (Fetched(reading=reading), None) if chunk is None else decoded(reading, *chunk)
 
     def next_parsed(
         self, wait_s: float = WAIT_S
     ) -> tuple[Reading, tuple[RawChunk, ParsedChunk] | None]:
-        """Its first half, for who has another thread for the second, `decoded`."""
+        """Return the first half of `next_decoded`; `decoded` is the second, on any thread."""
         raw = self._read(wait_s)
         if raw is None:
             return self._reading(False), None
+        assert self._parser is not None
         parsed = self._parser.parse(raw)
         return self._reading(True), (raw, parsed)
 
@@ -142,11 +145,13 @@ class Fetcher:
 
 def decoded(
     reading: Reading, raw: RawChunk, parsed: ParsedChunk
-) -> tuple[ChunkInfo | Small, DecodedChunk | None]:
-    """The second half of `next_decoded`, which needs no fetcher."""
+) -> tuple[Fetched, DecodedChunk | None]:
+    """Decode what `next_parsed` returned; the second half of `next_decoded`."""
     info, chunk = decode(raw, parsed)
     info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
-    return ((info, chunk), None) if chunk.arena.size <= SMALL_CHUNK_BYTES else (info, chunk)
+    if chunk.arena.size <= SMALL_CHUNK_BYTES:
+        return Fetched(info=info, payload=chunk), None
+    return Fetched(info=info), chunk
 
 
 def load_everything() -> None:

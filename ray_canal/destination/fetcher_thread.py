@@ -9,12 +9,15 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
+from ray_canal.binlog.chunk import DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.ports import Answer
+from ray_canal.destination.ports import Answer, Fetched
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.limits import chunks_ahead
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
@@ -30,7 +33,7 @@ latency each time."""
 _DECODER_BYTES = 512 << 10
 """From this size on, decoding takes much longer than handing it to another thread."""
 T = TypeVar("T")
-KeepChunk = Callable[[Any], Any]
+KeepChunk = Callable[[RawChunk | DecodedChunk], Payload]
 
 
 class FetcherThread:
@@ -66,7 +69,7 @@ class FetcherThread:
     def next_decoded(self) -> Answer:
         called = self._submit(self._next_decoded)
 
-        async def answer() -> tuple[Any, Any]:
+        async def answer() -> Fetched:
             found = await asyncio.wrap_future(called)
             return await asyncio.wrap_future(found) if isinstance(found, Future) else found
 
@@ -80,7 +83,7 @@ class FetcherThread:
         if self._fetcher.done() and not self._closed and self._fetcher.exception() is None:
             self._fetcher.result().hurry()
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         return {}
 
     async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
@@ -111,12 +114,12 @@ class FetcherThread:
     def _submit(self, work: Callable[[Fetcher], T]) -> Future[T]:
         return self._thread.submit(lambda: work(self._fetcher.result()))
 
-    def _next_decoded(self, fetcher: Fetcher) -> tuple[Any, Any] | Future[tuple[Any, Any]]:
+    def _next_decoded(self, fetcher: Fetcher) -> Fetched | Future[Fetched]:
         from ray_canal.destination.fetcher import decoded
 
         reading, chunk = fetcher.next_parsed()
         if chunk is None:
-            return reading, None
+            return Fetched(reading=reading)
         if chunk[0].size_bytes < _DECODER_BYTES:
             self.decoding.append(0)
             return self._kept(*decoded(reading, *chunk))
@@ -125,11 +128,9 @@ class FetcherThread:
         del chunk  # it goes when it is decoded, not when its columns have been kept, too
         return self._decoders.submit(lambda: self._kept(*decoded(reading, *waiting.pop())))
 
-    def _kept(self, info: Any, chunk: Any) -> tuple[Any, Any]:
-        """The info, and the chunk where others can read it. A small one came with its info."""
-        if isinstance(info, tuple):
-            return info
-        return info, None if chunk is None else self._keep(chunk)
+    def _kept(self, fetched: Fetched, chunk: RawChunk | DecodedChunk | None) -> Fetched:
+        """Add the chunk where others can read it; None: there is none, or it is there already."""
+        return fetched if chunk is None else replace(fetched, payload=self._keep(chunk))
 
 
 def _new_fetcher(config: InstanceConfig, fused: bool) -> Fetcher:

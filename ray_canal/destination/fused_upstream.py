@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
+from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.ports import Fetched, Fetcher
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.ports import Answer, Fetcher
 from ray_canal.limits import chunks_ahead
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -51,19 +50,12 @@ class FusedUpstream:
         self._buffer = transaction_buffer(self._config, start.position, start.position.gtid)
         return start, identity, new
 
-    def next(self) -> Callable[[], Awaitable[Fetched]]:
-        answer = self._fetcher.next_decoded()
+    def next(self) -> Answer:
+        return self._fetcher.next_decoded()
 
-        async def fetched() -> Fetched:
-            info, payload = await answer()
-            if isinstance(info, Reading):
-                return Fetched(info, None, None)
-            return Fetched(None, info, payload)
-
-        return fetched
-
-    async def add(self, info: Any) -> LogChunk:
+    async def add(self, info: ChunkInfo | Awaitable[ChunkInfo]) -> LogChunk:
         assert self._buffer is not None
+        assert isinstance(info, ChunkInfo)  # the fetcher has decoded it
         began_s = time.perf_counter()
         added = self._buffer.add(info)
         added.info.stage_seconds["buffer"] = time.perf_counter() - began_s
@@ -80,7 +72,7 @@ class FusedUpstream:
     def hurry(self) -> None:
         self._fetcher.hurry()
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         return self._fetcher.processes()
 
     async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:

@@ -42,6 +42,7 @@ from ray_canal.errors import (
 )
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.logs import tell, with_ids
+from ray_canal.model.message import Payload
 from ray_canal.model.position import LogPosition, SourceIdentity
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.start import Start, StartOptions
@@ -239,7 +240,7 @@ class Lifecycle:
         if pipeline is not None:
             await pipeline.close()
 
-    async def _deliver(self, chunk: LogChunk, payload: Any) -> None:
+    async def _deliver(self, chunk: LogChunk, payload: Payload) -> None:
         pipeline, info, records = self._log.pipeline, chunk.info, self._state.records
         assert pipeline is not None
         known = self._state.subscribers.known

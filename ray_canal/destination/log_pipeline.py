@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.disk_state import DiskState
@@ -24,8 +24,9 @@ from ray_canal.log import spill_folder
 from ray_canal.log.batch import Batch, Part
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.ring import Slot
+from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
-from ray_canal.model.message import MessageHead
+from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
@@ -42,7 +43,7 @@ T = TypeVar("T")
 class Tap(Protocol):
     """Sees what a log gets."""
 
-    async def logged(self, chunk: LogChunk, payload: Any) -> None:
+    async def logged(self, chunk: LogChunk, payload: Payload) -> None:
         """A chunk is in the log now; the next one waits for this to return."""
 
 
@@ -104,7 +105,7 @@ class LogPipeline:
         assert self._store is not None
         return self._store
 
-    async def put(self, chunk: LogChunk, payload: Any) -> None:
+    async def put(self, chunk: LogChunk, payload: Payload) -> None:
         """Append a chunk to the log."""
         if not self.taps:
             self.store.put(chunk, payload)
@@ -122,7 +123,7 @@ class LogPipeline:
         name = status.journal_name
         return EntryPosition(name, status.position), EntryPosition(name, status.master_position)
 
-    async def run(self, deliver: Callable[[LogChunk, Any], Awaitable[None]]) -> None:
+    async def run(self, deliver: Callable[[LogChunk, Payload], Awaitable[None]]) -> None:
         """See Pump.run. `deliver` is called for each chunk and puts it into the log."""
         pumping = asyncio.create_task(self.pump.run(deliver, self._wait_for_room))
         watching = asyncio.create_task(self._watch_chunks())
@@ -165,7 +166,7 @@ class LogPipeline:
                     logger.warning("destination %s: where its chunks are: %s", name, error)
                 failed = True
 
-    async def check(self, references: Sequence[Any]) -> None:
+    async def check(self, references: Sequence[Payload]) -> None:
         """A client could not read these chunks: if they are this log's, and lost, it ends."""
         await self._lose(await self._chunks.unreadable(self.store.payloads(), references))
 
@@ -236,7 +237,7 @@ class LogPipeline:
             at, segment = slot.first, slot.payload
             if self._spill is None:
                 raise InstanceNotRunning("the log was closed; what was not acked comes again")
-            read = self._spill.read_log_chunk(segment)
+            read = self._spill.read_log_chunk(cast(Segment, segment))
             self.store.restore(at, await self._answer(read))
         if self.store.first_sequence != first:
             await self._changed.wake()  # what is not for this subscriber has made room
@@ -255,7 +256,7 @@ class LogPipeline:
         """Free what nobody needs any more on disk."""
         dropped = self.store.take_dropped()
         if dropped and self._spill is not None:
-            self._spill.drop(dropped)
+            self._spill.drop(cast("Sequence[Segment]", dropped))
 
     def may_grow(self, client_id: int, batch_size: int) -> bool:
         """Return whether a chunk is being decoded that fits into a batch next to what is there.
@@ -274,10 +275,10 @@ class LogPipeline:
         they are."""
         untracked = untracked and not batch.on_disk
 
-        def payload_of(part: Part) -> Any:
+        def payload_of(part: Part) -> Payload:
             if part.on_disk:
                 assert self._spill is not None
-                return self._spill.payload(part.payload)
+                return self._spill.payload(cast(Segment, part.payload))
             return self._runtime.untracked(part.payload) if untracked else part.payload
 
         return head_of(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.log.batch import Batch, Part
-from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.model.message import MessageHead, MessagePart, Payload
 
 
 def head_of(
@@ -15,7 +14,7 @@ def head_of(
     epoch: int,
     timeline: int,
     config: InstanceConfig,
-    payload_of: Callable[[Part], Any],
+    payload_of: Callable[[Part], Payload],
     *,
     untracked: bool,
 ) -> MessageHead:

@@ -7,13 +7,15 @@ with threads and memory. The life of a destination knows no other ground.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.stages import Reading
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
@@ -23,9 +25,27 @@ if TYPE_CHECKING:
     from ray_canal.snapshot.log_chunks import LogPlace
     from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 
-Answer = Callable[[], Awaitable[tuple[Any, Any]]]
-"""Awaited for what a fetcher's call brings that was made already: the chunk's info (a Reading:
-there is no chunk), and the chunk, or its reference."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The next chunk on its way into the log, or none (`has_chunk`).
+
+    `reading`: the fetcher's times, unless `info` has them. `info`: the decoded chunk's, or what
+    brings it when it is decoded; None of a raw chunk. `payload`: the chunk itself or a reference.
+    """
+
+    reading: Reading | None = None
+    info: ChunkInfo | Awaitable[ChunkInfo] | None = None
+    payload: Payload | None = None
+
+    @property
+    def has_chunk(self) -> bool:
+        """Return whether there is a chunk, raw or decoded."""
+        return self.info is not None or (self.reading is not None and self.reading.has_chunk)
+
+
+Answer = Callable[[], Awaitable[Fetched]]
+"""A call of a fetcher or an upstream that was made already; to be awaited later."""
 
 
 class Fetcher(Protocol):
@@ -65,18 +85,8 @@ class Fetcher(Protocol):
     async def close(self) -> None:
         """End it, also in the middle of a read."""
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """See Upstream.processes."""
-
-
-class Fetched(NamedTuple):
-    """What an upstream brings. `info` and `payload` are both None if no chunk came; each is what
-    the chunk's is, or a reference to it. `reading` is None where the info has
-    the fetcher's times."""
-
-    reading: Reading | None
-    info: Any
-    payload: Any
 
 
 class Upstream(Protocol):
@@ -96,10 +106,10 @@ class Upstream(Protocol):
     ) -> tuple[Start, SourceIdentity, Records]:
         """Stand at the source. Return where, in which log, and new schema records."""
 
-    def next(self) -> Callable[[], Awaitable[Fetched]]:
+    def next(self) -> Answer:
         """Begin to fetch the next chunk; to be awaited later."""
 
-    async def add(self, info: Any) -> LogChunk:
+    async def add(self, info: ChunkInfo | Awaitable[ChunkInfo]) -> LogChunk:
         """Pass a chunk's info through the transaction buffer, in order."""
 
     @property
@@ -112,7 +122,7 @@ class Upstream(Protocol):
     def hurry(self) -> None:
         """A subscriber waits: what has come is to be handed out without a linger."""
 
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """By the name that an error gives it: a call that each process of its own answers at once,
         unless it was stopped."""
 
@@ -126,13 +136,13 @@ class Upstream(Protocol):
 class Spill(Protocol):
     """The part of one log that is on disk."""
 
-    async def write(self, chunk: LogChunk, payload: Any) -> Segment:
+    async def write(self, chunk: LogChunk, payload: Payload) -> Segment:
         """Move a chunk to disk. Raises OSError: the disk does not take it."""
 
     async def read_log_chunk(self, segment: Segment) -> LogChunk:
         """Read back what the log keeps of a chunk. Raises InstanceError."""
 
-    def payload(self, segment: Segment) -> Any:
+    def payload(self, segment: Segment) -> Payload:
         """Return what a message carries for a chunk on disk."""
 
     def drop(self, segments: Sequence[Segment]) -> None:
@@ -145,10 +155,10 @@ class Spill(Protocol):
 class ChunkWatch(Protocol):
     """Finds out which chunks of one log are gone with the machine that had them."""
 
-    async def lost(self, payloads: Iterable[Any]) -> bool:
+    async def lost(self, payloads: Iterable[Payload]) -> bool:
         """Return whether some of the log's chunks can no longer be read."""
 
-    async def unreadable(self, payloads: Iterable[Any], told: Sequence[Any]) -> bool:
+    async def unreadable(self, payloads: Iterable[Payload], told: Sequence[Payload]) -> bool:
         """Return whether some of `told`, which a client could not read, are the log's and lost."""
 
 
@@ -170,7 +180,7 @@ class RowReaderHandle(Protocol):
 
     async def place(
         self, number: int, touched: frozenset[bytes], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
+    ) -> list[tuple[ChunkInfo, Payload]] | None:
         """See RowReader.place; each chunk as what the log keeps. It passes a read that goes on."""
 
     async def close(self) -> None:
@@ -193,13 +203,13 @@ class Runtime(Protocol):
     def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
         """Make a reader of tables' rows, which connects when it is first asked."""
 
-    async def load(self, payload: Any) -> DecodedChunk:
+    async def load(self, payload: Payload) -> DecodedChunk:
         """Return the chunk that a log keeps as this payload."""
 
     def chunk_watch(self) -> ChunkWatch:
         """Make the watch over one log's chunks."""
 
-    def untracked(self, payload: Any) -> Any:
+    def untracked(self, payload: Payload) -> Payload:
         """Return a payload that can be read only while the log keeps its chunk; cheaper, if the
         ground has such references."""
 

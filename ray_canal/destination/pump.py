@@ -15,12 +15,13 @@ from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.decode_window import DecodeWindow
-from ray_canal.destination.ports import Fetched, Runtime, Upstream
+from ray_canal.destination.ports import Answer, Fetched, Runtime, Upstream
 from ray_canal.destination.stages import Reading, Stages
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records, SchemaRecord
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
@@ -30,7 +31,7 @@ _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """A process that starts may take its time, on a machine under load; for longer, it is replaced."""
 
-Deliver = Callable[[LogChunk, Any], Awaitable[None]]
+Deliver = Callable[[LogChunk, Payload], Awaitable[None]]
 WaitForRoom = Callable[[int], Awaitable[None]]
 Queue = asyncio.Queue[Fetched | None]
 
@@ -121,7 +122,7 @@ class Pump:
             await asyncio.sleep(min(_PING_S_MAX, limit_s / 5))
 
     async def _produce(self, upstream: Upstream, queue: Queue, wait_for_room: WaitForRoom) -> None:
-        waiting: list[Callable[[], Awaitable[Fetched]]] = []
+        waiting: list[Answer] = []
         while True:
             while len(waiting) < upstream.calls_ahead:
                 await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
@@ -160,6 +161,7 @@ class Pump:
             self._taken.set()
             if fetched is None:
                 return
+            assert fetched.info is not None  # _produce passes nothing else on
             log_chunk = await upstream.add(fetched.info)
             added_s = time.perf_counter()
             seconds = log_chunk.info.stage_seconds

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
-from ray_canal.binlog.chunk import ChunkInfo
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
+from ray_canal.model.message import Payload
 from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead, RowReader
 
@@ -17,7 +17,7 @@ from ray_canal.snapshot.row_reader import RangeOrder, RangeRead, RowReader
 class RowReaderThread:
     """See destination/ports.py `RowReaderHandle`. `keep`: makes of a chunk what the log keeps."""
 
-    def __init__(self, config: InstanceConfig, keep: Callable[[Any], Any]) -> None:
+    def __init__(self, config: InstanceConfig, keep: Callable[[DecodedChunk], Payload]) -> None:
         self._config = config
         self._keep = keep
         self._thread = BackendThread("row reader")
@@ -33,13 +33,13 @@ class RowReaderThread:
 
     async def place(
         self, number: int, touched: frozenset[bytes], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
+    ) -> list[tuple[ChunkInfo, Payload]] | None:
         # Not in the thread: it may be in the midst of the next range, and the log waits for this.
         return await asyncio.to_thread(self._place, number, touched, place)
 
     def _place(
         self, number: int, touched: frozenset[bytes], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
+    ) -> list[tuple[ChunkInfo, Payload]] | None:
         if self._reader is None:
             return None
         pieces = self._reader.place(number, touched, place)

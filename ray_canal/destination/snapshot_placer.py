@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from ray_canal.binlog.chunk import FLAVOR_MYSQL, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
@@ -22,6 +22,7 @@ from ray_canal.log.snapshot_sequencer import Rows, SnapshotSequencer
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.gtid import GtidSet
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ERASE, RENAME
@@ -107,7 +108,7 @@ class SnapshotPlacer:
 
     # --- the log goes on ------------------------------------------------------------------------
 
-    async def logged(self, chunk: LogChunk, payload: Any) -> None:
+    async def logged(self, chunk: LogChunk, payload: Payload) -> None:
         """The log got a chunk. With `placing` held."""
         if self.failure is not None:
             return
@@ -117,7 +118,7 @@ class SnapshotPlacer:
         except Exception as error:  # the log goes on whatever becomes of a snapshot
             self.failure = error
 
-    async def _note(self, chunk: LogChunk, payload: Any) -> None:
+    async def _note(self, chunk: LogChunk, payload: Payload) -> None:
         info = chunk.info
         if any(name in self._reading.keys for name in info.tables):
             decoded = await self._runtime.load(payload)

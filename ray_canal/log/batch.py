@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from ray_canal.log.ring import Slot
 from ray_canal.log.subscriber import Subscriber
 from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.log_context import OpenTransaction
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 
 
@@ -19,7 +19,7 @@ class Part:
     """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
     the chunk was put with, or `on_disk` its segment. `open`, `tables`: as of MessagePart."""
 
-    payload: Any
+    payload: Payload
     first: int
     last: int
     mask: Bools | None

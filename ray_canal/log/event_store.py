@@ -9,6 +9,7 @@ No threads, no clock, no I/O, no Python loop over entries: who waits, and how lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ray_canal.config import StoreConfig
@@ -23,6 +24,7 @@ from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.spilling import Spilling
 from ray_canal.log.subscriber import Mark, Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 
 
@@ -72,7 +74,7 @@ class EventStore:
             self._pass_over(one, one.consumed_up_to(self._ring.since(one.next)))
         return self._ring.has_room(extra_bytes)
 
-    def put(self, chunk: LogChunk, payload: Any) -> None:
+    def put(self, chunk: LogChunk, payload: Payload) -> None:
         """Append a chunk."""
         self._ring.append(chunk, payload)
         self._visible = max(self._visible, self._ring.put_sequence - chunk.held)
@@ -127,7 +129,7 @@ class EventStore:
             lambda one: whole.needs_more(self._slots(one), one, self._isolated),
         )
 
-    def spilled(self, first: int, segment: Any, disk_bytes: int) -> bool:
+    def spilled(self, first: int, segment: Payload, disk_bytes: int) -> bool:
         """Replace the payload of the slot at `first` by its segment on disk; return False if nobody
         needs the slot any more."""
         return self._spilling.spilled(first, segment, disk_bytes, self._subscribers.values())
@@ -146,7 +148,7 @@ class EventStore:
         """Put back the chunk of a slot on disk. It may be forgotten again after the next get."""
         self._spilling.restore(first, chunk, self._subscribers.values())
 
-    def take_dropped(self) -> list[Any]:
+    def take_dropped(self) -> list[Payload]:
         """Return segments that nobody needs any more; each is returned once."""
         return self._spilling.take_dropped()
 
@@ -291,7 +293,7 @@ class EventStore:
     def _isolated(self) -> bool:
         return self._config.ddl_isolation
 
-    def _slots(self, subscriber: Subscriber) -> Any:
+    def _slots(self, subscriber: Subscriber) -> Iterator[tuple[Slot, int]]:
         """Yield (slot, index after its last visible entry) from the subscriber's next entry on."""
         for slot in self._ring.since(subscriber.next):
             last = min(self._visible - slot.first, slot.count)

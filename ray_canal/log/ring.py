@@ -10,13 +10,13 @@ import bisect
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.log_context import OpenTransaction
+from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 
 SLOT_BYTES_MIN = 4096
@@ -45,7 +45,7 @@ class Slot:
     """
 
     chunk: LogChunk | None
-    payload: Any
+    payload: Payload
     first: int
     end: int
     size_bytes: int
@@ -83,7 +83,7 @@ class Slot:
         return _SLOT_INDEX_BYTES + self._texts_bytes + of_subscribers
 
 
-def slot_of(chunk: LogChunk, payload: Any, first: int) -> Slot:
+def slot_of(chunk: LogChunk, payload: Payload, first: int) -> Slot:
     """The slot of a chunk whose first entry has the log sequence `first`."""
     ends, after = chunk.closing, chunk.after
     assert after is not None
@@ -151,7 +151,7 @@ class Ring:
         extra = max(extra_bytes, SLOT_BYTES_MIN) if self.by_memory else 1
         return self.used + extra <= self.capacity
 
-    def append(self, chunk: LogChunk, payload: Any) -> None:
+    def append(self, chunk: LogChunk, payload: Payload) -> None:
         if len(chunk.info.entries):
             slot = slot_of(chunk, payload, self.put_sequence)
             self.order.show(chunk.info.head.journal_name)
@@ -192,14 +192,14 @@ class Ring:
         """Return the end position of the oldest slot."""
         return self._slots[0].end if self._slots else self.put_sequence
 
-    def payloads(self) -> list[Any]:
+    def payloads(self) -> list[Payload]:
         """Return the payloads of the chunks in memory, as they were put."""
         return [slot.payload for slot in self._slots if not slot.on_disk]
 
     def first_in_memory(self) -> Slot | None:
         return next((slot for slot in self._slots if not slot.on_disk), None)
 
-    def move_to_disk(self, slot: Slot, segment: Any, disk_bytes: int, subscribers: int) -> None:
+    def move_to_disk(self, slot: Slot, segment: Payload, disk_bytes: int, subscribers: int) -> None:
         """Replace the slot's payload by `segment`: from now on its chunk is read from there when
         needed, by so many subscribers."""
         self._charged_bytes -= slot.charged_bytes

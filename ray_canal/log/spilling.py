@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from ray_canal.log.ring import Ring, Slot, index_bytes_max
 from ray_canal.log.subscriber import Subscriber
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.model.message import Payload
 
 _RESTORED_MAX = 16
 """Chunks that are kept after they were read back from disk; a get needs two at most."""
@@ -21,7 +21,7 @@ class Spilling:
     def __init__(self, ring: Ring, spill_bytes: int) -> None:
         self._ring = ring
         self._spill_bytes = spill_bytes
-        self._dropped: list[Any] = []
+        self._dropped: list[Payload] = []
         self._restored: deque[Slot] = deque()
         self.is_full = False
 
@@ -48,7 +48,7 @@ class Spilling:
         return None if self.is_full else slot
 
     def spilled(
-        self, first: int, segment: Any, disk_bytes: int, subscribers: Collection[Subscriber]
+        self, first: int, segment: Payload, disk_bytes: int, subscribers: Collection[Subscriber]
     ) -> bool:
         """Replace the payload of the slot at `first` by its segment; return False if nobody needs
         the slot any more."""
@@ -110,7 +110,7 @@ class Spilling:
             if slot in self._restored:
                 self._restored.remove(slot)
 
-    def take_dropped(self) -> list[Any]:
+    def take_dropped(self) -> list[Payload]:
         """Return segments that nobody needs any more; each is returned once."""
         dropped, self._dropped = self._dropped, []
         return dropped

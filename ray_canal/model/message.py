@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import OpenTransaction
@@ -24,6 +24,11 @@ class Caller(NamedTuple):
     received: int = 0
 
 
+Payload = object
+"""A chunk as its runtime keeps it: itself, or a reference that another process can read. Only the
+runtime that made it looks inside."""
+
+
 @dataclass(frozen=True, slots=True)
 class MessagePart:
     """Entries [first, last) of one chunk, those with a true `mask` (None: all of them). `on_disk`:
@@ -31,7 +36,7 @@ class MessagePart:
     Of it, and of `tables` (by their index in the chunk), a true byte says that the subscriber may
     see them (None: all)."""
 
-    payload: Any
+    payload: Payload
     first: int
     last: int
     mask: Bools | None

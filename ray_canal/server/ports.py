@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.destination.api import GetRequest, Method, Q, R
-from ray_canal.model.message import MessageHead
+from ray_canal.model.message import MessageHead, Payload
 
 
 class Store(Protocol):
@@ -19,7 +19,7 @@ class Store(Protocol):
     async def take(self, request: GetRequest) -> MessageHead:
         """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
 
-    async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:
+    async def load_async(self, payloads: list[Payload]) -> list[DecodedChunk]:
         """The chunks of a message's parts."""
 
 

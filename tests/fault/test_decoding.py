@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 import ray_canal as canal
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
-from tests.processes import running, send, the_one
+from tests.processes import running, send, status, the_one
 from tests.servers import Server
 
 _DECODING, _IDLE = "ray::decode_chunk", "ray::IDLE"
-
-
-def state_of(pid: int) -> str:
-    """Return the state in proc(5), as "T" for stopped; "" for a process that is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 @pytest.mark.timeout(300)
@@ -40,6 +32,6 @@ def test_a_decode_task_that_hangs_is_given_up(mysql97: Server, local_ray: None) 
             assert next_ids(connector, 2) == [1, 2]
             assert canal.status(name, namespace=name)[name]["generations"] >= 2
             # It is stopped still, or was ended: nobody woke it, so others decoded its chunk.
-            assert state_of(hanging) in ("T", "Z", "")
+            assert status(hanging) in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, "")
         finally:
             send(hanging, signal.SIGKILL)

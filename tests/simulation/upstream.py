@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.destination.ports import Fetched
 from ray_canal.destination.stages import Reading
 from ray_canal.errors import (
     ConnectionLost,
@@ -76,31 +77,31 @@ class SimulatedFetcher:
     def next_decoded(self) -> Callable[[], Any]:
         future = asyncio.ensure_future(self._next())
 
-        async def found() -> tuple[Any, Any]:
+        async def found() -> Fetched:
             return await future
 
         return found
 
-    async def _next(self) -> tuple[Any, Any]:
+    async def _next(self) -> Fetched:
         async with self._turn:
             return await self._read()
 
-    async def _read(self) -> tuple[Any, Any]:
+    async def _read(self) -> Fetched:
         outside, server = self._outside, self._server
         assert server is not None
         await outside.pause()
         for _ in range(25):
             if self._closed:
-                return Reading(False, False, 0.0, 0.0), None
+                return Fetched(reading=Reading(False, False, 0.0, 0.0))
             if self.cut or not server.alive or server.life != self._life:
                 raise ConnectionLost(f"the connection to {server.address} broke")
             taken = self._take(server)
             if taken is not None:
                 return taken
             await asyncio.sleep(0.4 if outside.quiet else 0.05)
-        return Reading(False, False, 0.0, 0.0), None
+        return Fetched(reading=Reading(False, False, 0.0, 0.0))
 
-    def _take(self, server: Server) -> tuple[Any, Any] | None:
+    def _take(self, server: Server) -> Fetched | None:
         """The next chunk."""
         place = self._place
         names = [file.name for file in server.files]
@@ -120,7 +121,7 @@ class SimulatedFetcher:
         info = chunk_of(self._sequence, file, place.position, taken, server.gtids)
         self._place = EntryPosition(file.name, end)
         self._sequence += 1
-        return info, Payload(file.name, taken)
+        return Fetched(info=info, payload=Payload(file.name, taken))
 
     def next_raw(self) -> Callable[[], Any]:
         raise NotImplementedError  # it is fused

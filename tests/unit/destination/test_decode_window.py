@@ -33,11 +33,11 @@ class Timers:
     def next(self) -> Callable[[], Awaitable[Fetched]]:
         async def fetched() -> Fetched:
             if not self._gaps:
-                return Fetched(Reading(False, True, 0.0, 0.0), None, None)
+                return Fetched(reading=Reading(False, True, 0.0, 0.0))
             await asyncio.sleep(self._gaps.pop(0))
             self.demand += 1
             self.demand_max = max(self.demand_max, self.demand)
-            return Fetched(None, asyncio.create_task(self._decode()), None)
+            return Fetched(info=asyncio.create_task(self._decode()))
 
         return fetched
 

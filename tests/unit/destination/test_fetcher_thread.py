@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination import fetcher, fetcher_thread
 from ray_canal.destination.fetcher_thread import FetcherThread
-from ray_canal.destination.stages import Reading
 from ray_canal.errors import CanalError
 
 
@@ -45,12 +45,14 @@ async def in_order() -> None:
     ahead = [upstream.next_decoded() for _ in range(6)]
     await opened
     places, decoded_bytes = [], 0
-    while not isinstance((found := await ahead.pop(0)())[0], Reading):
-        info, chunk = found
-        decoded_bytes += chunk.arena.size
-        places.append(info.head.position)
+    while (found := await ahead.pop(0)()).has_chunk:
+        assert isinstance(found.info, ChunkInfo)
+        assert isinstance(found.payload, DecodedChunk)
+        decoded_bytes += found.payload.arena.size
+        places.append(found.info.head.position)
         ahead.append(upstream.next_decoded())
-    assert found[0].finished
+    assert found.reading is not None
+    assert found.reading.finished
     assert len(places) > 10
     assert decoded_bytes
     assert places == sorted(set(places))
@@ -106,7 +108,7 @@ def called(upstream: FetcherThread) -> asyncio.Task[object]:
     """The next chunk, None: there was none."""
 
     async def chunk() -> object:
-        return (await upstream.next_decoded()())[1]
+        return (await upstream.next_decoded()()).payload
 
     return asyncio.create_task(chunk())
 

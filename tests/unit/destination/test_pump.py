@@ -48,8 +48,9 @@ class Made:
         async def fetched() -> Fetched:
             await asyncio.sleep(0)
             if taken is None:
-                return Fetched(Reading(False, True, 0.0, 0.0), None, None)
-            return Fetched(None, *taken)
+                return Fetched(reading=Reading(False, True, 0.0, 0.0))
+            info, chunk = taken
+            return Fetched(info=info, payload=chunk)
 
         return fetched
 
