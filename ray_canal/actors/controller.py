@@ -2,7 +2,7 @@
 
 What should run is what was applied and not stopped: what has a place (placement_table.py). The
 controller's restart is no event for destinations; the head's is, and there the configuration says
-it anew, or another head has it from where the cursors are (succession.py). If `apply` returns,
+it again, or another head has it from where the cursors are (succession.py). If `apply` returns,
 every destination of the configuration has a store actor; whether that store has reached its source
 is the store's answer, not ours.
 

@@ -1,9 +1,9 @@
 """Chunks of a log that were lost with the node on which they lay.
 
-A decoded chunk lies on the node that decoded it; the store, which owns it, keeps a reference. When
+A decoded chunk is on the node that decoded it; the store, which owns it, keeps a reference. When
 that node dies, Ray decodes the chunk again elsewhere, for which it keeps the raw chunk. It cannot
 if that lay there, too, or if it has tried as often as it may. Then a chunk of the log is gone; the
-binlog has it still, so the log begins anew from its subscribers' cursors.
+binlog has it still, so the log begins again from its subscribers' cursors.
 """
 
 from __future__ import annotations

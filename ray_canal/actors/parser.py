@@ -32,7 +32,7 @@ class Parser(Stage):
         start: Start,
         identity: SourceIdentity,
     ) -> Records:
-        """See `begin`."""
+        """Give the parser its schemas; return new records. See destination/parsing.py."""
         return begin(self._parser, cursors, records, start, identity)
 
     def alive(self) -> None:

@@ -2,7 +2,7 @@
 
 Kept in Ray's own key-value store, one record a destination, so that clients find it, the controller
 knows after its restart what should run, and a store process after its own what it holds. It lives
-as long as the cluster's head; after that the configuration says it anew.
+as long as the cluster's head; after that the configuration says it again.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Succession:
             try:
                 await self._turn(kept_secrets.revealed(self._config))
                 self._failure = ""
-            except MetaDamaged as error:  # another file lies there: it is opened
+            except MetaDamaged as error:  # another file is there: it is opened
                 self._failure, lease, self._lease = str(error), self._lease, None
                 if lease is not None:
                     await self._thread.run(lease.close)

@@ -76,7 +76,7 @@ def pause(
     as_json: Json = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Read no more rows for now."""
+    """Pause the subscriber's newest snapshot; changes go on."""
     _act("pause", destination, client_id, namespace, as_json=as_json)
 
 

@@ -2,7 +2,7 @@
 
 Pure functions over the plain values that `status` and `subscribers` return. The rules are tried in
 the order of the pipeline, from the process to the subscriber: the first that holds is the answer,
-because what lies behind a stage that stands cannot move either.
+because what comes after a stage that stands cannot move either.
 """
 
 from __future__ import annotations

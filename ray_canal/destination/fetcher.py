@@ -57,7 +57,7 @@ class Fetcher:
         records: Records,
         options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
-        """Connect and stand where the first cursor lies (none: where the configuration says), in
+        """Connect and stand where the first cursor is (none: where the configuration says), in
         fused mode with the parser, of whose schemas `records` are known. Returns where, in which
         log, and new records. See Source.resume, EventParser.begin.
 

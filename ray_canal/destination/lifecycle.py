@@ -266,7 +266,7 @@ class Lifecycle:
                 if supervisor.state != RESTING:
                     continue
                 if not wanted:
-                    raise NotSubscribed("the instance rests: no subscriber, should subscribe first")
+                    raise NotSubscribed("the destination is idle: a client should subscribe first")
                 self._wanted = True
                 await supervisor.set(STARTING, None)
             await self._state.changed.wait()
@@ -320,7 +320,7 @@ class Lifecycle:
     async def change_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change keys of the destination's filter, durably; return all of them.
 
-        Every subscriber gets what lies behind its cursor by the new one: what was handed out and
+        Every subscriber gets what comes after its cursor by the new one: what was handed out and
         not acked is void, and a new generation reads it again. Raises ConfigError, Fenced."""
         state, records = self._state, self._state.records
         async with self._changing:  # nobody else ends and begins a life meanwhile

@@ -33,7 +33,7 @@ class Placement:
         }
 
     def placed(self, start: Start) -> Iterator[tuple[int, LogPosition, EntryPosition]]:
-        """Client id, cursor, and where that lies in the log that was opened."""
+        """Client id, cursor, and where that is in the log that was opened."""
         left_out = self.left_out(start)
         for (client_id, cursor), place in zip(self.cursors.items(), start.cursors, strict=True):
             if client_id not in left_out or left_out[client_id].failure is None:

@@ -167,7 +167,7 @@ class SchemaRecords:
                 self._store.forget_log(self._destination, other)
 
     def _thin(self, log: str, start: EntryPosition, records: Sequence[SchemaRecord] | None) -> None:
-        """Forget what lies before a snapshot that nobody needs older ones than who reads from
+        """Forget what comes before a snapshot that nobody needs older ones than who reads from
         `start` on: an old one, or where there are too many records, any."""
         known = self._store.outline(self._destination) if records is None else records
         count = sum(record.server == log for record in known)

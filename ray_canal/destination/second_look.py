@@ -15,7 +15,7 @@ def of_reading(failure: Exception) -> Exception:
     source.on_purged)."""
     if not isinstance(failure, UNUSABLE_CURSOR) and type(failure) is not SourceError:
         return failure
-    return ConnectionLost(f"{failure}; it is looked at anew where the cursors lie")
+    return ConnectionLost(f"{failure}; it is looked at again where the cursors lie")
 
 
 class SecondLook:

@@ -198,7 +198,7 @@ class SnapshotPlacer:
         )  # fmt: skip
 
     async def mark(self, props: Props, ended: str = "") -> bool:
-        """Put a mark at the log's end; False: that lies within a transaction, or the reading is
+        """Put a mark at the log's end; False: that is within a transaction, or the reading is
         void. `ended`: the state that the snapshot is in once it is acked."""
         async with self.log.placing:
             if self.is_void() or not self.is_between():

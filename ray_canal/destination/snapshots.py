@@ -1,6 +1,6 @@
 """Snapshots of one destination: who has one, what is asked of them, how they go.
 
-What is durable of a snapshot lies in its subscriber's record, next to the cursor, and is written
+What is durable of a snapshot is in its subscriber's record, next to the cursor, and is written
 with it. From there a run (snapshot_run.py) is begun, and begun again after a restart.
 """
 

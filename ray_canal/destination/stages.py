@@ -66,6 +66,6 @@ class Stages:
     def _sample(self, now: float) -> None:
         if now - self._samples[-1][0] >= _SAMPLE_S:
             self._samples.append((now, dict(self._sums)))
-        # The oldest one that is kept lies at the window's beginning, or just before it.
+        # The oldest one that is kept is at the window's beginning, or just before it.
         while len(self._samples) > 1 and self._samples[1][0] <= now - _WINDOW_S:
             self._samples.popleft()

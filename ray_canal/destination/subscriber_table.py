@@ -93,7 +93,7 @@ class SubscriberTable:
             self._known.pop(client_id, None)
 
     async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
-        """Put a cursor where it lies in the log that is read now, if it lay elsewhere."""
+        """Put a cursor where it is in the log that is read now, if it was elsewhere."""
         subscriber = self._known.get(client_id)
         moved = now.position != was.position or was.is_foreign(now.identity)
         if moved and subscriber is not None and subscriber.cursor == was:

@@ -166,7 +166,7 @@ class SubscriberService:
                     raise
 
     async def _join(self, client_id: int, holder: str = "", *, rollback: bool = False) -> None:
-        """Let the subscriber in at its cursor, at the pipeline that has what lies behind it."""
+        """Let the subscriber in at its cursor, at the pipeline that has what comes after it."""
         while not await self._try_to_join(client_id, holder, rollback):
             continue
         await self._state.changed.wake()

@@ -97,7 +97,7 @@ def plan_flight(canal: CanalConfig) -> str:
 
 
 def _given(canal: CanalConfig) -> str:
-    """Raises ConfigError: no [flight] section."""
+    """Return the [flight] section for the actor, as JSON. Raises ConfigError: there is none."""
     if canal.flight is None:
         raise ConfigError("the configuration has no [flight] section; see docs/how-to/flight.md")
     return hashed(canal.flight).model_dump_json()

@@ -66,7 +66,7 @@ class Versions(Generic[T]):
             self._values.insert(at, value)
 
     def at(self, place: Key) -> T | None:
-        """The version that holds at `place`."""
+        """Return the version that holds at `place`; None before the first one."""
         at = bisect_right(self._places, place)
         return self._values[at - 1] if at else None
 

@@ -1,10 +1,10 @@
 """Schema history as durable records, and back: snapshots and DDL, compressed JSON.
 
 A snapshot holds every table; a DDL record the statement and the session it ran in, which are
-applied again when the history is loaded; a table record one table that was read or given anew.
+applied again when the history is loaded; a table record one table that was read or given again.
 
 Records are of one log (SchemaRecord.server): a server's, with a number that rises when the log
-began anew, or binlog files. Within a log the place orders, nothing else: no clock, and not who
+began again, or binlog files. Within a log the place orders, nothing else: no clock, and not who
 wrote first, as several upstreams of one destination write.
 """
 
@@ -82,7 +82,7 @@ def snapshot_record(
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taken:
     """What a snapshot says of its server: lower_case_table_names, the GTIDs that were executed
-    (empty: not known), and when the file that it lies in was created (0: not known). `after_gap`:
+    (empty: not known), and when the file that it is in was created (0: not known). `after_gap`:
     as CatalogSnapshot has it."""
 
     setting: int | None
@@ -140,8 +140,8 @@ def load_history(
 ) -> SchemaHistory:
     """The history that the records of a log give for reading from `start` on.
 
-    It begins at the newest snapshot that lies before `start`, else at the oldest, and ends before a
-    part of the log that nobody read. Raises ConfigError: a record that cannot be read.
+    It begins at the newest snapshot before `start`, else at the oldest, and ends before a part of
+    the log that nobody read. Raises ConfigError: a record that cannot be read.
     """
     order = order or FileOrder()
     mine = without_gap(of_log(records, log, order), start, order)
@@ -179,7 +179,7 @@ def without_gap(
     records: Sequence[SchemaRecord], start: Place, order: FileOrder
 ) -> Sequence[SchemaRecord]:
     """Of a log's records, in its order, those that are known without a gap for reading from `start`
-    on: what lies behind a part of the log that nobody read is read again. Raises ConfigError."""
+    on: what comes after a part of the log that nobody read is read again. Raises ConfigError."""
     until = order.key(start)
     gaps = [
         at
@@ -193,7 +193,7 @@ def without_gap(
 
 def with_number(records: Iterable[SchemaRecord], server: str, number: int) -> list[SchemaRecord]:
     """A server's records from before logs had numbers, as those of its log of this number. Then
-    the clock told: what was recorded before a snapshot and lies behind it was of an older log; and
+    the clock told: what was recorded before a snapshot and comes after it was of an older log; and
     a snapshot made of DDL stood where the last one begins."""
     mine = of_log(records, server)
     snapshots = [r for r in mine if r.kind == SNAPSHOT]
@@ -322,7 +322,7 @@ def compacted(
 def expired(
     records: Iterable[SchemaRecord], log: str, now: float, hours: float | None, start: Place
 ) -> SchemaRecord | None:
-    """The newest snapshot of a log older than `hours` (None: of any age) that lies before `start`:
+    """The newest snapshot of a log older than `hours` (None: of any age) that comes before `start`:
     all before it may go. Only of files with the base name of its own: the order of others is not
     known here."""
     old = [

@@ -121,7 +121,7 @@ class SnapshotPlan:
             yield PlannedRange(number, each.upto, order)
 
     def row_bytes(self, number: int) -> int:
-        """About how long a row of a table is."""
+        """Return the mean length in bytes of a row of a table, as estimated; at least 1."""
         return max(self._tables[number].row_bytes, 1)
 
     def _ranges(self, number: int) -> KeyRanges:

@@ -82,6 +82,7 @@ def not_compared(
 
 
 def _text_reason(column: ColumnMeta, their_column: TheirColumn, ours: str, theirs: Any) -> str:
+    """Return why two texts may differ without an error; "" if there is no reason."""
     if column.charset in ("", "binary") and column.mysql_type.startswith(("uuid", "inet")):
         return "text here, bytes to mysql-replication"
     if isinstance(theirs, bytes):

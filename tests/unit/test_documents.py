@@ -96,6 +96,16 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
     assert not wrong, wrong
 
 
+def test_a_chunk_passes_at_most_twenty_files() -> None:
+    """Each of them is there (the test above), and none is named twice."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    way = text[text.index("From the socket to a client") :].partition("Split,")[0]
+    files = re.findall(r"`(\w+/\w+\.py)`", way)
+    assert files[0] == "source/dump.py"
+    assert files[-1] == "client/message.py"
+    assert len(files) == len(set(files)) <= 20
+
+
 def test_promises_name_tests_that_exist() -> None:
     _named_tests_exist("docs/reference/promises.md")
 

@@ -5,7 +5,7 @@ as far as MariaDB's server_id goes, when it is replaced. Pure, over a log that c
 A file is known by its name and the second in which the server created it: no reset, restore or
 replacement keeps both, as a server begins a new file whenever it starts. Where that second differs,
 only the very microsecond of the last commit says that it is the same file. A cursor that does not
-know the second (of an earlier version, or Canal's) is checked by what lies around its place in the
+know the second (of an earlier version, or Canal's) is checked by what is around its place in the
 file: where events begin, GTIDs, commit times, event times.
 """
 
@@ -118,7 +118,7 @@ def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
 
 
 def misfit_of_last(position: EntryPosition, around: Surroundings) -> str:
-    """Return why what lies before a place that was found by GTID is not the cursor's last
+    """Return why what comes before a place that was found by GTID is not the cursor's last
     transaction, whose file the log has no more; empty: it is. Where it is in another file, that has
     another name now, and the commit's microsecond or the file's age must say so; else the log gave
     these GTIDs again, or (MariaDB, gtid_strict_mode off) lower ones later."""
@@ -156,7 +156,7 @@ def begun_again(
     """Return why a place that another server has by the cursor's GTIDs is not the cursor's: it
     began its GTIDs again and has later transactions under them; empty: it has them, or it is not
     known. Two servers may have the transactions of several sources in different orders, so what
-    lies before the place may be any transaction that was delivered."""
+    comes before the place may be any transaction that was delivered."""
     if position.is_inside or not position.commit_us:
         return ""
     before = search.last_before(found)
@@ -168,7 +168,7 @@ def begun_again(
 
 
 def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> Place:
-    """Return where a cursor of Canal lies, which is where the last acked entry begins, and has that
+    """Return where a cursor of Canal is, which is where the last acked entry begins, and has that
     entry's time."""
     where = f"at {position.position} in {position.journal_name}"
     if lacking:
