@@ -165,7 +165,6 @@ TESTED_ELSEWHERE = {
     "actors/store_actor": "tests/integration/test_shared.py",
     "actors/tcp_server_actor": "tests/integration/test_tcp.py",
     "actors/transaction_buffer_actor": "tests/integration/test_main_job.py",
-    "actors/upstreams": "tests/integration/test_main_job.py",
 }
 
 WITHOUT_TEST = {
