@@ -120,11 +120,11 @@ class Part(BaseModel):
     @classmethod
     def of(cls, part: MessagePart, name: str, *, inline: bool) -> Part:
         mask = None if part.mask is None else np.packbits(part.mask).tobytes()
-        payload: DecodedChunk | None = part.payload if inline else None
+        chunk = part.payload
         return cls(
-            chunk=name
-            if payload is None
-            else Small(layout=payload.layout, arena=payload.arena.tobytes()),
+            chunk=Small(layout=chunk.layout, arena=chunk.arena.tobytes())
+            if inline and isinstance(chunk, DecodedChunk)
+            else name,
             first=part.first,
             last=part.last,
             entries=0 if part.mask is None else len(part.mask),
@@ -169,19 +169,15 @@ class Head(BaseModel):
     @classmethod
     def of(cls, head: MessageHead, chunks: Sequence[str]) -> Head:
         rest = {name: getattr(head, name) for name in _PLAIN}
-        sizes = [each.payload.arena.size if _is_here(each) else None for each in head.parts]
-        inline = None not in sizes and sum(filter(None, sizes)) <= _INLINE_BYTES_MAX
+        here = [each.payload for each in head.parts if isinstance(each.payload, DecodedChunk)]
+        size_bytes = sum(chunk.arena.size for chunk in here)
+        inline = len(here) == len(head.parts) and size_bytes <= _INLINE_BYTES_MAX
         named = zip(head.parts, chunks, strict=True)
         return cls(parts=[Part.of(*each, inline=inline) for each in named], **rest)
 
     def message_head(self) -> MessageHead:
         parts = tuple(part.message_part() for part in self.parts)
         return MessageHead(parts=parts, **{name: getattr(self, name) for name in _PLAIN})
-
-
-def _is_here(part: MessagePart) -> bool:
-    """Return whether the part has its chunk itself, which is then a small one."""
-    return isinstance(part.payload, DecodedChunk)
 
 
 _PLAIN = [each.name for each in fields(MessageHead) if each.name not in ("parts", "lent")]
