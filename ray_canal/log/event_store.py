@@ -31,9 +31,9 @@ from ray_canal.model.position import EntryPosition
 class EventStore:
     """The log of one generation of an instance, beginning at `start`.
 
-    Holds acked ≤ next ≤ visible ≤ put for each subscriber; what lies between acked and next is
-    outstanding, what lies between visible and put is a transaction that is still gathered. Batch
-    ids count from `batch_ids_from` + 1; smaller ones belong to an earlier generation.
+    Holds acked ≤ next ≤ visible ≤ put for each subscriber; from acked to next it is outstanding,
+    from visible to put a transaction that is still gathered. Batch ids count from `batch_ids_from`
+    + 1; smaller ones belong to an earlier generation.
     """
 
     def __init__(
@@ -130,8 +130,7 @@ class EventStore:
         )
 
     def spilled(self, first: int, segment: Payload, disk_bytes: int) -> bool:
-        """Replace the payload of the slot at `first` by its segment on disk; return False if nobody
-        needs the slot any more."""
+        """Replace a slot's payload by its segment on disk. False: nobody needs it any more."""
         return self._spilling.spilled(first, segment, disk_bytes, self._subscribers.values())
 
     def missing(self, client_id: int, batch_size: int) -> Slot | None:
@@ -302,10 +301,8 @@ class EventStore:
             yield slot, last
 
     def ready(self, client_id: int, batch_size: int, *, count_all: bool = False) -> bool:
-        """Return whether a full batch is there; with `count_all`, whether so many entries are.
-
-        Under DDL isolation a DDL completes a batch; so does the end of a chunk on disk.
-        """
+        """Return whether a full batch is there (with `count_all`: so many entries). Under DDL
+        isolation a DDL completes a batch; so does the end of a chunk on disk."""
         subscriber = self._subscriber(client_id)
         wanted = batch_size if count_all else batch_size * self._unit
         slots = self._slots(subscriber)
