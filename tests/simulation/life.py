@@ -58,7 +58,9 @@ class Simulation:
         self._writes = True
         self._ends: list[asyncio.Task[None]] = []
         self._logs_gone = False  # a log was reset, or files of it were purged
-        self._guesses = False  # a server without GTIDs was left for another one
+        self.is_unseen_reset = False  # files were purged of a log that was reset
+        self._was_reset = False
+        self.guesses = False  # a server without GTIDs was left for another one
         self._taken_over = False
         self._lagging = False  # the server that is left lacks what was delivered
 
@@ -197,7 +199,7 @@ class Simulation:
         gone = isinstance(error, TransactionsMissing | PositionPurged | PositionNotFound)
         # Nothing was consumed where it came from: another server is searched by time, if at all.
         unknown = "has neither GTIDs" in str(error) or "Lost: everything" in str(error)
-        if gone and (self._logs_gone or self._guesses or unknown):
+        if gone and (self._logs_gone or self.guesses or unknown):
             return True
         if isinstance(error, Fenced) and self._taken_over:
             return False
@@ -337,19 +339,20 @@ class Simulation:
 
     async def purge(self) -> None:
         self._logs_gone = True
+        self.is_unseen_reset |= self._was_reset
         self._master.purge(self.random.choice((1, 2)))
 
     async def restart_server(self) -> None:
         server = self._master
         server.alive = False
-        self._guesses |= not server.gtids and len(self.outside.servers) > 1
+        self.guesses |= not server.gtids and len(self.outside.servers) > 1
         await asyncio.sleep(self.random.choice((0.1, 1.0)))
         server.alive = True
         server.rotate()
 
     async def reset_server(self) -> None:
         await asyncio.sleep(1.0)  # no two logs have a file of one name and one second
-        self._logs_gone = True
+        self._logs_gone = self._was_reset = True
         self._master.reset()
 
     async def fail_over(self) -> None:
@@ -359,7 +362,7 @@ class Simulation:
         if not old.alive:
             return
         old.alive = False
-        self._guesses |= not old.gtids
+        self.guesses |= not old.gtids
         if self.random.random() < 0.3:
             self._lagging = True
             await asyncio.sleep(self.random.choice((0.3, 2.0)))
