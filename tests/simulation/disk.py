@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from ray_canal.errors import InstanceNotRunning
 from tests.simulation.processes import Outside, Payload
 
 
@@ -33,6 +34,14 @@ class SimulatedSpill:
         self._outside = outside
         self._segments: dict[int, tuple[Any, Any]] = {}
         self._number = 0
+        self._closed = False
+
+    def _segment(self, number: int) -> tuple[Any, Any]:
+        """Raises InstanceNotRunning, as actors/disk.py: the folder went with the log. A
+        segment that is gone from a log that lives is a fault of the log: KeyError."""
+        if self._closed:
+            raise InstanceNotRunning("a chunk cannot be read from disk: the log was closed")
+        return self._segments[number]
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._outside.random.choice((0.0, 0.001, 0.05)))
@@ -47,7 +56,7 @@ class SimulatedSpill:
         return segment
 
     async def read_log_chunk(self, segment: Any) -> Any:
-        chunk = self._segments[segment.number][0]
+        chunk = self._segment(segment.number)[0]
         await self._pause()
         return chunk
 
@@ -55,7 +64,7 @@ class SimulatedSpill:
         return OnDisk(self, segment)
 
     def read(self, segment: DiskSegment) -> Payload:
-        payload: Payload = self._segments[segment.number][1]
+        payload: Payload = self._segment(segment.number)[1]
         return payload
 
     def drop(self, segments: Any) -> None:
@@ -63,4 +72,5 @@ class SimulatedSpill:
             del self._segments[segment.number]
 
     async def close(self) -> None:
+        self._closed = True
         self._segments.clear()

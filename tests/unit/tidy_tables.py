@@ -135,7 +135,6 @@ TESTED_ELSEWHERE = {
     "views/routed": "tests/golden/test_flat.py",
     "views/debezium_schema": "tests/unit/views/test_debezium.py",
     "views/debezium_types": "tests/unit/views/test_debezium.py",
-    "views/texts": "tests/unit/views/test_debezium.py",
     "cli/decode": "tests/integration/test_cli.py",
     "kernels/rows/presence": "tests/unit/views/test_presence.py",
     "kernels/rows/text_check": "tests/unit/binlog/test_hostile.py",

@@ -30,8 +30,3 @@ def test_binary_values_are_digits_also_in_a_slice() -> None:
 def test_a_vector_is_its_float32_as_they_are_in_memory() -> None:
     values = pa.array([[1.0, -2.0], None], pa.list_(pa.float32()))
     assert value_texts.hexadecimal(values).to_pylist() == [b"0000803F000000C0", None]
-
-
-def test_null_is_not_wrapped() -> None:
-    texts = pa.array([b"a", None], value_texts.BYTES)
-    assert value_texts.wrapped(texts, b"X'", b"'").to_pylist() == [b"X'a'", None]
