@@ -6,7 +6,8 @@ so what a client loads is what the log has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +41,10 @@ class LocalSpill:
     async def write(self, chunk: LogChunk, payload: Any) -> Segment:
         return self._folder.write(chunk, payload)
 
-    async def read_log_chunk(self, segment: Segment) -> LogChunk:
-        return self._folder.read_log_chunk(segment)
+    def read_log_chunk(self, segment: Segment) -> Awaitable[LogChunk]:
+        read: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
+        read.set_result(self._folder.read_log_chunk(segment))
+        return read
 
     def payload(self, segment: Segment) -> OnDisk:
         return OnDisk(self._folder, segment)

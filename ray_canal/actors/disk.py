@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -39,8 +40,10 @@ class SpillProcess:
                 raise error.cause from None
             raise
 
-    async def read_log_chunk(self, segment: Segment) -> LogChunk:
-        reply = self._spiller.read_log_chunk.remote(segment)
+    def read_log_chunk(self, segment: Segment) -> Awaitable[LogChunk]:
+        return self._read(self._spiller.read_log_chunk.remote(segment))
+
+    async def _read(self, reply: Any) -> LogChunk:
         try:
             chunk: LogChunk = await asyncio.wrap_future(reply.future())
             return chunk

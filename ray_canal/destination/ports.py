@@ -139,8 +139,9 @@ class Spill(Protocol):
     async def write(self, chunk: LogChunk, payload: Payload) -> Segment:
         """Move a chunk to disk. Raises OSError: the disk does not take it."""
 
-    async def read_log_chunk(self, segment: Segment) -> LogChunk:
-        """Read back what the log keeps of a chunk. Raises InstanceError."""
+    def read_log_chunk(self, segment: Segment) -> Awaitable[LogChunk]:
+        """Read back what the log keeps of a chunk. Asked for when this is called, so also if the
+        segment is dropped before it is awaited. Raises InstanceError."""
 
     def payload(self, segment: Segment) -> Payload:
         """Return what a message carries for a chunk on disk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +56,10 @@ class SimulatedSpill:
         await self._pause()
         return segment
 
-    async def read_log_chunk(self, segment: Any) -> Any:
-        chunk = self._segment(segment.number)[0]
+    def read_log_chunk(self, segment: Any) -> Awaitable[Any]:
+        return self._read(self._segment(segment.number)[0])
+
+    async def _read(self, chunk: Any) -> Any:
         await self._pause()
         return chunk
 

@@ -150,7 +150,6 @@ TESTED_ELSEWHERE = {
     "destination/records": "tests/unit/destination/test_takeover.py",
     "destination/publish": "tests/integration/test_metrics.py",
     "destination/message_head": "tests/unit/destination/test_subscribers.py",
-    "actors/disk": "tests/integration/test_subscribers.py",
     "actors/fetcher": "tests/integration/test_main_job.py",
     "actors/launch": "tests/integration/test_main_job.py",
     "actors/parser": "tests/integration/test_main_job.py",
