@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import pytest
 
 from ray_canal.config import StoreConfig
@@ -19,34 +16,8 @@ from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import TransactionBuffer
-from ray_canal.model.position import EntryPosition
+from tests.unit.log.filled import EVERYTHING, START, filled, put, transactions
 from tests.unit.log.made_log import MadeLog, info_of
-
-START = EntryPosition("binlog.000001")
-EVERYTHING = Terms(TableFilter())
-
-
-def filled(log: MadeLog, cuts: tuple[int, ...] = (), **options: Any) -> EventStore:
-    """A store with a subscriber 1 of everything; `cuts`: where chunks begin besides the first."""
-    store = EventStore(StoreConfig(**options), START)
-    store.subscribe(1, EVERYTHING, None)
-    put(store, log, cuts)
-    return store
-
-
-def put(store: EventStore, log: MadeLog, cuts: tuple[int, ...] = (), start: int = 0) -> None:
-    buffer = TransactionBuffer(START, thin_empty_transactions=False)
-    edges = [0, *cuts, len(log.entries)]
-    for sequence, (first, last) in enumerate(itertools.pairwise(edges)):
-        at = 4 if first == 0 else None
-        store.put(buffer.add(info_of(log.entries[first:last], sequence, at)), sequence)
-
-
-def transactions(count: int, rows: int = 1) -> MadeLog:
-    log = MadeLog()
-    for _ in range(count):
-        log.transaction(rows)
-    return log
 
 
 def test_before_subscribe_everything_is_refused() -> None:
@@ -103,59 +74,6 @@ def test_rollback_brings_the_same_entries_under_new_ids() -> None:
     assert (whole.id, whole.entry_count) == (5, 9)
     with pytest.raises(BatchNotFound, match="batchId:1 is not exist"):
         store.rollback(1, 1)
-
-
-def test_memsize_counts_bytes_and_gives_at_least_one_entry() -> None:
-    log = MadeLog()
-    log.begin()
-    log.row_event(length=9000)
-    log.row_event(length=500)
-    log.row_event(length=500)
-    log.end()
-    store = filled(log, cuts=(2,))
-    counts = []
-    while (batch := store.get(1, 1)) is not None:
-        counts.append(batch.entry_count)
-    assert counts == [1, 1, 2, 1]  # 100; 9000 alone; 500 + 500 ≤ 1024; 31
-
-
-def test_itemsize_counts_entries_over_chunks() -> None:
-    store = filled(transactions(3), cuts=(2, 3, 7), batch_mode="ITEMSIZE")
-    batch = store.get(1, 8)
-    assert batch is not None
-    assert [(p.payload, p.first, p.last, p.mask) for p in batch.parts] == [
-        (0, 0, 2, None),
-        (1, 0, 1, None),
-        (2, 0, 4, None),
-        (3, 0, 1, None),
-    ]
-    assert store.get(1, 8).entry_count == 1  # type: ignore[union-attr]
-    assert store.get(1, 8) is None
-
-
-def test_ready_means_a_full_batch_or_any_entry() -> None:
-    store = filled(transactions(2), cuts=(4,), batch_mode="ITEMSIZE")
-    assert store.ready(1, 6)
-    assert not store.ready(1, 7)
-    assert store.ready(1, 1, count_all=True)
-    by_bytes = filled(transactions(2), cuts=(4,), memunit_bytes=77)
-    assert by_bytes.ready(1, 6)  # 2 × (100 + 100 + 31) = 462 = 6 × 77
-    assert not by_bytes.ready(1, 7)
-    by_bytes.get(1, 1)
-    assert not by_bytes.ready(1, 6)
-
-
-def test_ddl_isolation_gives_a_ddl_alone() -> None:
-    log = transactions(1)
-    log.ddl()
-    log.ddl()
-    log.transaction(1)
-    for cuts in ((), (3,), (4,), (3, 4, 5)):
-        store = filled(log, cuts, ddl_isolation=True)
-        assert store.ready(1, 10**6), "a DDL completes the batch before it"
-        assert [store.get(1, 1000).entry_count for _ in range(4)] == [3, 1, 1, 3]  # type: ignore[union-attr]
-        assert store.get(1, 1000) is None
-    assert filled(log).get(1, 1000).entry_count == 8  # type: ignore[union-attr]
 
 
 def test_no_batch_ends_inside_what_a_ddl_of_several_tables_resumes() -> None:
@@ -305,28 +223,6 @@ def test_thinned_entries_are_not_delivered_but_passed() -> None:
     assert batch is not None
     assert batch.entry_count == 8  # the first empty transaction passes
     assert store.cursor_after(1, 1) == log.cursor_after(len(log.entries))
-
-
-def test_stats_tell_places_and_lag() -> None:
-    log = transactions(2)
-    store = filled(log, cuts=(3,), batch_mode="ITEMSIZE")
-    batch = store.get(1, 3)
-    assert batch is not None
-    store.ack(1, batch.id)
-    store.get(1, 1)
-    assert store.stats()["last_position"] == str(log.cursor_after(6))
-    place = store.stats()["subscribers"]["1"]
-    assert place == {
-        "filter": "",
-        "policy": "block",
-        "transactions": False,
-        "acked": str(log.cursor_after(3)),
-        "unacked_batches": 1,
-        "entries_behind": 3,
-        "bytes_behind": 271,
-        "waiting_since": 1_700_000_000,
-        "failure": None,
-    }
 
 
 def test_batch_ids_go_on_and_those_of_an_earlier_generation_are_void() -> None:

@@ -1,0 +1,93 @@
+"""Loading: one file, defaults, paths from the file's folder, what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_canal import config
+from ray_canal.errors import ConfigError
+from tests.unit.config.minimal import MINIMAL, write
+
+
+def test_minimal_file_has_defaults(tmp_path: Path) -> None:
+    canal = config.load(write(tmp_path, MINIMAL))
+    instance = canal.destination("orders")
+    assert instance.source.host_port == ("db.example", 3307)
+    assert instance.decoders == "auto"
+    assert canal.meta.backend == "sqlite"
+
+
+def test_relative_paths_are_taken_from_the_file(tmp_path: Path) -> None:
+    text = MINIMAL.replace('address = "db.example:3307"', 'files = ["bin.000001"]')
+    canal = config.load(write(tmp_path, '[meta]\npath = "state/meta.db"\n' + text))
+    assert canal.meta.path == str(tmp_path / "state/meta.db")
+    assert canal.instance[0].source.files == (str(tmp_path / "bin.000001"),)
+
+
+def test_every_path_and_secret_file_is_taken_from_the_files_folder(tmp_path: Path) -> None:
+    """D3: as docs/reference/canal.toml says, whatever the program's own folder is."""
+    text = """
+[meta]
+backend = "mysql"
+address = "meta:3306"
+password = "file:meta_secret"
+tls = { ca = "ca.pem", cert = "c.pem", key = "/etc/k.pem" }
+[server]
+password = "file:server_secret"
+tls = { cert = "s.pem", key = "" }
+[[server.user]]
+username = "u"
+password_hash = "file:user_secret"
+[[instance]]
+destination = "orders"
+source = { address = "db", password = "file:secret", tls = { ca = "ca.pem" }, schema_sql = "s.sql" }
+store.spill_path = "spill"
+tsdb.path = "history.db"
+[[instance]]
+destination = "other"
+source = { files = ["a.1", "/b.2"], password = "env:FILE" }
+"""
+    canal = config.load(write(tmp_path, text))
+    orders, other = canal.instance
+    assert canal.server is not None
+    found = [
+        canal.meta.password, canal.meta.tls.ca, canal.meta.tls.cert, canal.server.password,
+        canal.server.tls.cert, canal.server.user[0].password_hash, orders.source.password,
+        orders.source.tls.ca, orders.source.schema_sql, orders.store.spill_path, orders.tsdb.path,
+        other.source.files[0],
+    ]  # fmt: skip
+    names = [
+        "file:{}meta_secret", "{}ca.pem", "{}c.pem", "file:{}server_secret", "{}s.pem",
+        "file:{}user_secret", "file:{}secret", "{}ca.pem", "{}s.sql", "{}spill", "{}history.db",
+        "{}a.1",
+    ]  # fmt: skip
+    assert found == [name.format(f"{tmp_path}/") for name in names]
+    untouched = canal.meta.tls.key, canal.server.tls.key, other.source.files[1]
+    assert untouched == ("/etc/k.pem", "", "/b.2")
+    assert (other.source.password, orders.source.tls.cert) == ("env:FILE", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("address", "adress"), "did you mean 'address'"),
+        (('destination = "orders"', 'destination = "or ders"'), "instance.0.destination"),
+        (('address = "db.example:3307"', ""), "either `address`"),
+        (('password = "env:', 'start = "position"\npassword = "env:'), "needs `journal_name`"),
+        (("[[instance]]", "[[instance]]\ndecoders = -1"), "decoders must be"),
+        (("[[instance]]", "[store]\n[[instance]]"), "unknown key 'store'"),
+        (("[[instance]]", "[[instance"), "is not TOML"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        config.load(write(tmp_path, MINIMAL.replace(*change)))
+
+
+def test_missing_file() -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        config.load("/nowhere/canal.toml")

@@ -1,0 +1,20 @@
+"""[instance.source]: the servers of a source, the preferred one first."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal import config
+
+
+def test_one_server_of_several_before_the_others() -> None:
+    tree = {"destination": "a", "source": {"address": "a:1", "standby": ["b:2", "c:3"]}}
+    instance = config.InstanceConfig.model_validate(tree)
+    assert instance.source.addresses == ("a:1", "b:2", "c:3")
+    at_b = instance.at("b:2")
+    assert at_b.source.addresses == ("b:2", "a:1", "c:3")
+    assert config.InstanceConfig.model_validate_json(at_b.model_dump_json()) == at_b
+    files = config.InstanceConfig.model_validate({"destination": "a", "source": {"files": ["x"]}})
+    assert files.at("/somewhere") == files
+    with pytest.raises(ValueError, match="twice"):
+        config.SourceConfig.model_validate({"address": "a:1", "standby": ["a:1"]})
