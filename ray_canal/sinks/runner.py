@@ -194,6 +194,7 @@ class Runner:
                 self._sink.write(changes)
             if not told:
                 self._tell_aside(run)
+                told = True
             self._commit(upto)
         except SinkError as error:
             if error.kind == "schema" and error.source_table and self._aside is not None:
@@ -206,7 +207,7 @@ class Runner:
                 self._commit(upto)
             else:
                 for half in _halves(run):
-                    self._write(half, told=True)
+                    self._write(half, told)
             return upto
         self.status.rows += sum(changes.row_count for changes in run)
         return upto

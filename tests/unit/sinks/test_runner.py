@@ -146,6 +146,35 @@ def test_a_table_that_does_not_fit_is_set_aside_alone_also_over_restarts(demo: P
         run(again, client_id=4, dead_letters=str(dead))
 
 
+def test_what_is_aside_is_told_also_where_a_write_finds_what_cannot_be_taken(demo: Path) -> None:
+    """A batch that is halved before its commit has its rows of that table in the dead letters."""
+
+    class Picky(Target):
+        def write(self, changes: Changes) -> None:
+            for step in changes.steps():
+                name = step.table if isinstance(step, Rows) else step.change.table
+                with naming("shop", name):
+                    if name == "orders":
+                        raise SinkError("orders has another key", "schema")
+            super().write(changes)
+            if self.refuse in self._staged:
+                raise SinkError("too long", "poison")
+
+    clean, picky = Target(), Picky()
+    run(clean, client_id=1)
+    dead = demo / "dead.jsonl"
+    run(picky, client_id=2, dead_letters=str(dead))
+    orders = len(clean.rows) - len(picky.rows)
+    dead.unlink()
+    again = Picky()
+    again.refuse = picky.rows[len(picky.rows) // 2]
+    run(again, client_id=3, dead_letters=str(dead))
+    lines = [json.loads(line) for line in dead.read_text().splitlines()]
+    rows = [(row["position"], row["row"]) for line in lines for row in line["rows"]]
+    assert len(rows) > orders > 100
+    assert sorted(again.rows + rows) == sorted(clean.rows)
+
+
 def test_a_target_that_was_set_back_is_told(demo: Path) -> None:
     class Kept(Target):
         def forget_place(self) -> None:
