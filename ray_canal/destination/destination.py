@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
 
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.activity import Activity
@@ -35,8 +35,11 @@ from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.destination.status_report import StatusReport
 from ray_canal.destination.subscribers import SubscriberService
+from ray_canal.errors import ConsumerError
 from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotWish
+
+T = TypeVar("T")
 
 
 def start_destination(
@@ -112,38 +115,47 @@ class Destination:
 
     # --- clients --------------------------------------------------------------------------------
 
+    async def _as_owner(self, work: Awaitable[T]) -> T:
+        """Await a client's call. An owner that was replaced does not know who has subscribed since:
+        before it blames a client, it makes sure that it has the destination. Raises Fenced."""
+        try:
+            return await work
+        except ConsumerError:
+            await self.state.guard.confirm()
+            raise
+
     async def subscribe(self, request: SubscribeRequest) -> int:
-        return await self._service.subscribe(request)
+        return await self._as_owner(self._service.subscribe(request))
 
     async def unsubscribe(self, request: ClientRequest) -> bool:
-        return await self._service.unsubscribe(request)
+        return await self._as_owner(self._service.unsubscribe(request))
 
     async def get_without_ack(self, request: GetRequest) -> MessageHead:
-        return await self._delivery.get_without_ack(request)
+        return await self._as_owner(self._delivery.get_without_ack(request))
 
     async def get(self, request: GetRequest) -> MessageHead:
-        return await self._delivery.get(request)
+        return await self._as_owner(self._delivery.get(request))
 
     async def poll(self, request: PollRequest) -> MessageHead:
-        return await self._delivery.poll(request)
+        return await self._as_owner(self._delivery.poll(request))
 
     async def ack(self, request: AckRequest) -> None:
-        await self._delivery.ack(request)
+        await self._as_owner(self._delivery.ack(request))
 
     async def rollback(self, request: RollbackRequest) -> None:
-        await self._delivery.rollback(request)
+        await self._as_owner(self._delivery.rollback(request))
 
     async def rollback_all(self, request: RollbackRequest) -> None:
-        await self._delivery.rollback(request)
+        await self._as_owner(self._delivery.rollback(request))
 
     async def list_batch_ids(self, request: ClientRequest) -> list[int]:
-        return await self._delivery.list_batch_ids(request)
+        return await self._as_owner(self._delivery.list_batch_ids(request))
 
     async def filter_of(self, request: ClientRequest) -> str | None:
-        return await self._service.filter_of(request.client_id)
+        return await self._as_owner(self._service.filter_of(request.client_id))
 
     async def touch(self, request: ClientRequest) -> None:
-        await self._service.touch(request)
+        await self._as_owner(self._service.touch(request))
 
     # --- operators ------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -22,15 +24,29 @@ class EpochGuard:
         self._supervisor = supervisor
         self._log = log
         self.epoch = 0
+        self._taking = asyncio.Lock()  # two that take one at once would fence each other
 
     async def take_new(self) -> int:
         """Take and return the next epoch. Raises Fenced: another owner has the destination."""
-        self.epoch = await self._cursors.acquire()
-        return self.epoch
+        async with self._taking:
+            return await self._take()
 
     async def for_writing(self) -> int:
         """Return this owner's epoch, also before it was at its source. Raises Fenced."""
-        return self.epoch or await self.take_new()
+        if self.epoch and not self._taking.locked():
+            return self.epoch
+        async with self._taking:
+            return self.epoch or await self._take()
+
+    async def _take(self) -> int:
+        self.epoch = await self._cursors.acquire()
+        return self.epoch
+
+    async def confirm(self) -> None:
+        """Return if this owner has the newest epoch, or has taken none yet. Raises Fenced,
+        MetaUnavailable, InstanceRestarted."""
+        if self.epoch:
+            await self.run(self._cursors.confirm(self.epoch, time.monotonic()))
 
     async def run(self, work: Awaitable[T]) -> T:
         """Await a write under the epoch. Raises what it raised: after Fenced the destination has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ def test_an_epoch_is_taken_once_for_writing_and_anew_for_a_generation(tmp_path: 
         assert await owner.guard.for_writing() == first > 0
         second = await owner.guard.take_new()
         assert owner.guard.epoch == second > first
+        await owner.cursors.close()
+
+    run(story())
+
+
+def test_those_who_take_an_epoch_at_once_take_one(tmp_path: Path) -> None:
+    """Three unsubscribes beside a start took three, and the start gave up: fenced by its own."""
+
+    async def story() -> None:
+        owner = await opened(tmp_path)
+        guard = owner.guard
+        first, *others = await asyncio.gather(
+            guard.take_new(), guard.for_writing(), guard.for_writing(), guard.for_writing()
+        )
+        assert set(others) == {first} == {guard.epoch}
+        await guard.run(owner.cursors.save(first, SubscriberMeta(7, "", None)))
+        await guard.confirm()
         await owner.cursors.close()
 
     run(story())

@@ -9,6 +9,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.errors import (
     ConfigError,
+    Fenced,
     MetaUnavailable,
     SubscriberReplaced,
 )
@@ -136,6 +137,23 @@ def test_who_was_replaced_changes_nothing_of_its_successor(tmp_path: Path) -> No
             assert (await store.state.records.cursors.load())[7].filter == ALL
             await store.unsubscribe(7, "second")
             assert await store.state.records.cursors.load() == {}
+
+    run(story())
+
+
+def test_an_owner_that_was_replaced_blames_no_client(tmp_path: Path) -> None:
+    """It told a client that had subscribed again at its successor that another one had."""
+
+    async def story() -> None:
+        async with running(tmp_path) as old:
+            await old.subscribe(7, ALL, holder="first")
+            async with running(tmp_path) as new:
+                for client_id in (7, 8):
+                    await new.subscribe(client_id, ALL, holder="second")
+                with pytest.raises(Fenced):
+                    await old.get_without_ack(7, 1, None, "second")
+                with pytest.raises(Fenced):
+                    await old.list_batch_ids(8, "second")
 
     run(story())
 
