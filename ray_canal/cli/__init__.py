@@ -10,24 +10,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ray_canal.cli import snapshot_control as snapshot_control  # its commands
+from ray_canal.cli.answer import answer
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.decode import decode
 from ray_canal.cli.nodes import nodes
 from ray_canal.cli.options import (
     NAMESPACE,
+    AsJson,
     ConfigPath,
     Destination,
     LookingOn,
     Namespace,
     Tables,
 )
-from ray_canal.cli.ports import close_ports, open_ports
+from ray_canal.cli.ports import close_ports, open_ports, port_lines
 from ray_canal.cli.position import position
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.sinks import sink_app, start_all
@@ -41,6 +43,9 @@ from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
 from ray_canal.logs import write_to_stderr
 from ray_canal.malloc import keep_freed_memory
+
+if TYPE_CHECKING:
+    from ray_canal.config import CanalConfig
 
 app = typer.Typer(
     name="ray-canal",
@@ -68,6 +73,7 @@ def start(
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait while another head of CONFIG is active.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start the destinations of CONFIG.
 
@@ -92,18 +98,23 @@ def start(
     before = set(canal.destinations(namespace=namespace))
     served_before = bool(deployment.server and canal.server_status(namespace=namespace))
     names = canal.start(deployment, replace=replace)
-    for name in names:
-        typer.echo(f"{name}: {'running, started before' if name in before else 'running'}")
+    told = {name: "running, started before" if name in before else "running" for name in names}
     if deployment.ray.standby:
-        stand_by(deployment, detach=detach)
+        answer({"destinations": told}, *map(": ".join, told.items()), as_json=as_json)
+        stand_by(deployment, detach=detach, as_json=as_json)
         return
-    for server in canal.server_status(namespace=namespace) if deployment.server else ():
-        typer.echo(f"Canal's TCP protocol: {server.get('address')}")
-    open_ports(deployment)
+    servers = canal.server_status(namespace=namespace) if deployment.server else []
+    opened = open_ports(deployment)
     sinks = start_all(deployment)
+    found = {
+        "destinations": told,
+        "tcp": [server.get("address") for server in servers],
+        "ports": opened,
+        "sinks": [sink.name for sink in deployment.sink],
+    }
+    answer(found, *_started_lines(found), as_json=as_json)
     if detach:
         return
-    started = [name for name in names if name not in before]
     typer.echo("Ctrl-C stops what was started here.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
@@ -111,11 +122,28 @@ def start(
         canal.stop_sink(name, namespace=namespace)
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
-    if started:
+    _stop_destinations(deployment, [name for name in names if name not in before], as_json)
+
+
+def _stop_destinations(deployment: CanalConfig, names: list[str], as_json: bool) -> None:
+    """Stop them, and close the ports that were opened for them."""
+    import ray_canal as canal
+
+    if names:
         close_ports(deployment)
-    for name in started:
-        canal.stop(name, namespace=namespace)
-        typer.echo(f"{name}: stopped")
+    for name in names:
+        canal.stop(name, namespace=deployment.ray.namespace)
+        typer.echo(f"{name}: stopped", err=as_json)
+
+
+def _started_lines(found: dict[str, Any]) -> list[str]:
+    """Return lines of what runs: destinations, ports, sinks."""
+    return [
+        *map(": ".join, found.get("destinations", {}).items()),
+        *(f"Canal's TCP protocol: {address}" for address in found["tcp"]),
+        *port_lines(found["ports"]),
+        *(f"sink {name}: running" for name in found.get("sinks", ())),
+    ]
 
 
 @app.command()
@@ -123,6 +151,7 @@ def serve(
     config: ConfigPath,
     detach: Annotated[bool, typer.Option(help="Return at once when it listens.")] = False,
     replace: Replace = True,
+    as_json: AsJson = False,
 ) -> None:
     """Open Canal's TCP port (section `server`), Arrow Flight (section `flight`) and the console
     (section `console`) for the destinations that run in the cluster.
@@ -136,10 +165,11 @@ def serve(
 
     deployment = load(config)
     connect_ray(deployment, local=False)
+    found: dict[str, Any] = {"tcp": []}
     if deployment.server or not (deployment.flight or deployment.console):
-        for address in canal.serve(deployment, replace=replace):
-            typer.echo(f"Canal's TCP protocol: {address}")
-    open_ports(deployment)
+        found["tcp"] = canal.serve(deployment, replace=replace)
+    found["ports"] = open_ports(deployment)
+    answer(found, *_started_lines(found), as_json=as_json)
     if detach:
         return
     typer.echo("Ctrl-C stops.", err=True)
@@ -150,12 +180,14 @@ def serve(
 
 
 @app.command()
-def stop(destination: Destination, namespace: Namespace = NAMESPACE) -> None:
+def stop(
+    destination: Destination, as_json: AsJson = False, namespace: Namespace = NAMESPACE
+) -> None:
     """Stop a destination. Its cursors stay; a later start resumes without loss."""
     import ray_canal as canal
 
     canal.stop(destination, namespace=namespace)
-    typer.echo(f"{destination}: stopped")
+    answer({"stopped": destination}, f"{destination}: stopped", as_json=as_json)
 
 
 app.command()(apply)
@@ -218,7 +250,7 @@ app.command("filter")(filter_)
 @app.command()
 def check(
     config: ConfigPath,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check CONFIG and its servers before a start: settings, grants, reachability.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli.answer import answer
 from ray_canal.cli.options import ConfigPath
-from ray_canal.cli.ports import open_ports, port_plans
+from ray_canal.cli.ports import open_ports, port_lines, port_plans
 from ray_canal.cli.sinks import apply_sinks
 
 
@@ -33,20 +33,16 @@ def apply(
 
     deployment = load(config)
     found = {**plan(deployment), "ports": port_plans(deployment), "sinks": sink_plan(deployment)}
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-    else:
-        for line in plan_lines(found, remove=remove):
-            typer.echo(line)
+    answer(found, *plan_lines(found, remove=remove), as_json=as_json)
     if dry_run or not is_change(found, remove=remove):
         return
     if not yes:
         typer.confirm("Apply?", abort=True, err=as_json)
     applied(deployment, remove=remove)
-    open_ports(deployment)
+    opened = port_lines(open_ports(deployment))
     apply_sinks(deployment, found["sinks"], remove=remove)
     if not as_json:
-        typer.echo("applied")
+        answer(None, *opened, "applied", as_json=False)
 
 
 def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, Namespace
+from ray_canal.cli.options import NAMESPACE, AsJson, Namespace
 from ray_canal.model.quantities import size_text
 
 _NAMED = 6
 
 
 def nodes(
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show each node of the cluster, the destinations that run there and what they take."""

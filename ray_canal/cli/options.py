@@ -25,6 +25,7 @@ LookingOn = Annotated[
     typer.Option("--client-id", help="What this subscriber gets next; it is left alone."),
 ]
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 OptionalConfig = Annotated[
     Path | None, typer.Option("--config", help="The deployment's TOML file.")
 ]

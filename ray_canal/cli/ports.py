@@ -57,13 +57,19 @@ def ports(deployment: CanalConfig) -> list[Port]:
     return found
 
 
-def open_ports(deployment: CanalConfig) -> None:
-    """Open them and print their addresses, and what whoever opens a port should know."""
-    for port in ports(deployment):
-        typer.echo(f"{port.title}: {port.open(deployment)}")
+def open_ports(deployment: CanalConfig) -> dict[str, str]:
+    """Open them and return their addresses by title; print what whoever opens a port should
+    know."""
+    found = {port.title: port.open(deployment) for port in ports(deployment)}
     for section in (deployment.server, deployment.flight, deployment.console):
         if section is not None and section.warning:
             typer.echo(f"warning: {section.warning}", err=True)
+    return found
+
+
+def port_lines(addresses: dict[str, str]) -> list[str]:
+    """Return a line for each port that was opened."""
+    return [f"{title}: {address}" for title, address in addresses.items()]
 
 
 def close_ports(deployment: CanalConfig) -> None:

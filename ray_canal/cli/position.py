@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ray_canal.cli.options import ConfigPath, Destination
+from ray_canal.cli.options import AsJson, ConfigPath, Destination
 
 
 def position(
@@ -20,7 +20,7 @@ def position(
             "earliest or latest."
         ),
     ] = "latest",
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what the source's log has at a time, a GTID or an offset. No Ray; nothing is changed."""
     from ray_canal.config import load

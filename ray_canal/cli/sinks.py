@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, ConfigPath, Namespace
+from ray_canal.cli.answer import answer
+from ray_canal.cli.options import NAMESPACE, AsJson, ConfigPath, Namespace
 from ray_canal.cli.signals import until_signal
 from ray_canal.cli.status import sink_line
 
@@ -22,14 +23,23 @@ _REPORT_S = 10.0
 
 
 @sink_app.command("list")
-def list_(config: ConfigPath) -> None:
+def list_(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the sinks of CONFIG: destination, target, guarantee."""
     from ray_canal.config import load
     from ray_canal.sinks.open import make_sink
 
-    for sink in load(config).sink:
-        guarantee = make_sink(sink).guarantee.replace("_", " ")
-        typer.echo(f"{sink.name}: {sink.destination} -> {sink.type}, {guarantee}")
+    found = [
+        {
+            "name": sink.name,
+            "destination": sink.destination,
+            "type": sink.type,
+            "client_id": sink.client_id,
+            "guarantee": make_sink(sink).guarantee.replace("_", " "),
+        }
+        for sink in load(config).sink
+    ]
+    line = "{name}: {destination} -> {type}, {guarantee}"
+    answer(found, *(line.format(**each) for each in found), as_json=as_json)
 
 
 @sink_app.command("run")
@@ -76,9 +86,7 @@ def start_all(deployment: CanalConfig) -> list[str]:
     import ray_canal as canal
 
     before = canal.sink_status(namespace=deployment.ray.namespace)
-    for name in (names := canal.start_sinks(deployment)):
-        typer.echo(f"sink {name}: running")
-    return [name for name in names if name not in before]
+    return [name for name in canal.start_sinks(deployment) if name not in before]
 
 
 def apply_sinks(deployment: CanalConfig, plan: Mapping[str, str], *, remove: bool) -> None:
@@ -101,6 +109,7 @@ def start(
     names: Annotated[
         list[str] | None, typer.Argument(help="Sinks of CONFIG; all if left out.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start sinks on the cluster, where their destinations run; `ray-canal start` does it, too.
 
@@ -108,35 +117,36 @@ def start(
     """
     import ray_canal as canal
 
-    for name in canal.start_sinks(config, *(names or ())):
-        typer.echo(f"sink {name}: started")
+    started = canal.start_sinks(config, *(names or ()))
+    lines = [f"sink {name}: started" for name in started]
+    answer({"started": started}, *lines, as_json=as_json)
 
 
 @sink_app.command("stop")
-def stop(name: Name, namespace: Namespace = NAMESPACE) -> None:
+def stop(name: Name, as_json: AsJson = False, namespace: Namespace = NAMESPACE) -> None:
     """Stop a sink; its subscriber and its place stay."""
     import ray_canal as canal
 
     canal.stop_sink(name, namespace=namespace)
-    typer.echo(f"sink {name}: stopped")
+    answer({"stopped": name}, f"sink {name}: stopped", as_json=as_json)
 
 
 @sink_app.command("pause")
-def pause(name: Name, namespace: Namespace = NAMESPACE) -> None:
+def pause(name: Name, as_json: AsJson = False, namespace: Namespace = NAMESPACE) -> None:
     """Let a sink write nothing until it is resumed, also over restarts."""
     import ray_canal as canal
 
     canal.pause_sink(name, namespace=namespace)
-    typer.echo(f"sink {name}: paused")
+    answer({"paused": name}, f"sink {name}: paused", as_json=as_json)
 
 
 @sink_app.command("resume")
-def resume(name: Name, namespace: Namespace = NAMESPACE) -> None:
+def resume(name: Name, as_json: AsJson = False, namespace: Namespace = NAMESPACE) -> None:
     """Let a paused sink go on."""
     import ray_canal as canal
 
     canal.resume_sink(name, namespace=namespace)
-    typer.echo(f"sink {name}: goes on")
+    answer({"resumed": name}, f"sink {name}: goes on", as_json=as_json)
 
 
 @sink_app.command("seek")
@@ -146,19 +156,20 @@ def seek(
         str,
         typer.Argument(help="head, tail, earliest, latest, FILE:POSITION, a GTID set or a time."),
     ],
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Move a sink to a place of the log. What a mirror has by key is written again."""
     import ray_canal as canal
 
     canal.seek_sink(name, place, namespace=namespace)
-    typer.echo(f"sink {name}: moved to {place}")
+    answer({"moved": name, "to": place}, f"sink {name}: moved to {place}", as_json=as_json)
 
 
 @sink_app.command("status")
 def status(
     name: Annotated[str | None, typer.Argument(help="One sink; all if left out.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show each sink of the cluster on a line: state, rows, place, and what keeps it."""
@@ -187,6 +198,7 @@ def compact(
         int | None,
         typer.Option(min=0, help="Age of what vacuum removes; not given: the table's property."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Join the small files of a lake's tables, also while the sink runs.
 
@@ -200,6 +212,10 @@ def compact(
     lake = lake_of(load(config).sink_named(name))
     lake.open()
     chosen = [TableName(*table.split(".", 1)) for table in tables or ()] or lake.names()
+    found = {}
     for table in chosen:
-        typer.echo(f"{table}: {lake.compact(table, vacuum, hours)}")
+        found[str(table)] = done = lake.compact(table, vacuum, hours)
+        if not as_json:  # each as soon as it is done: it may take minutes
+            typer.echo(f"{table}: {done}")
     lake.close()
+    answer(found, as_json=as_json)

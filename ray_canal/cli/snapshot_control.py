@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, ClientId, Destination, Namespace
+from ray_canal.cli.options import NAMESPACE, AsJson, ClientId, Destination, Namespace
 from ray_canal.cli.snapshot import snapshot
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
@@ -17,7 +17,6 @@ _ENDED = ("done", "failed", "cancelled")
 _WATCH_S = 1.0
 _BAR = 24
 
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Show how it goes until it has ended.")]
 
 
@@ -40,7 +39,7 @@ def start(
         str, typer.Option("--id", help="Name it: started twice, it is one.")
     ] = "",
     watch: Watch = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Read the rows that tables hold now into a subscriber's log, between the changes."""
@@ -62,7 +61,7 @@ def status(
     destination: Destination,
     client_id: ClientId = DEFAULT_CLIENT_ID,
     watch: Watch = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show how a subscriber's newest snapshot goes: rows, rate, when it ends, what it waits for."""
@@ -73,7 +72,7 @@ def status(
 def pause(
     destination: Destination,
     client_id: ClientId = DEFAULT_CLIENT_ID,
-    as_json: Json = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Pause the subscriber's newest snapshot; changes go on."""
@@ -85,7 +84,7 @@ def resume(
     destination: Destination,
     client_id: ClientId = DEFAULT_CLIENT_ID,
     watch: Watch = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Go on with a paused or failed snapshot where it was."""
@@ -96,7 +95,7 @@ def resume(
 def cancel(
     destination: Destination,
     client_id: ClientId = DEFAULT_CLIENT_ID,
-    as_json: Json = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """End a snapshot where it is; changes go on."""

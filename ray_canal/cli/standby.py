@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import typer
 
 from ray_canal.cli.signals import until_signal
@@ -27,11 +29,11 @@ def waiting_text(namespace: str) -> str:
     return "" if state is None or state["active"] else _text(state)
 
 
-def stand_by(deployment: CanalConfig, *, detach: bool) -> None:
+def stand_by(deployment: CanalConfig, *, detach: bool, as_json: bool) -> None:
     """Tell which head is active, whenever that changes, and open Arrow Flight and the console while
     it is this one; leave when a signal comes."""
     import ray_canal as canal
-    from ray_canal.cli.ports import close_ports, open_ports
+    from ray_canal.cli import ports
 
     namespace = deployment.ray.namespace
     told, active = "", False
@@ -40,11 +42,15 @@ def stand_by(deployment: CanalConfig, *, detach: bool) -> None:
             state = canal.standing(namespace=namespace)
             now = "nobody takes part" if state is None else _text(state)
             if now != told:
-                typer.echo(now)
+                typer.echo(json.dumps(state) if as_json else now)
                 told = now
             if active != bool(state and state["active"]):
                 active = not active
-                (open_ports if active else close_ports)(deployment)
+                if not active:
+                    ports.close_ports(deployment)
+                else:
+                    for line in ports.port_lines(ports.open_ports(deployment)):
+                        typer.echo(line, err=as_json)
             if detach:
                 return
             if stopped.wait(_LOOK_S):

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, Destination, Namespace
+from ray_canal.cli.options import NAMESPACE, AsJson, Destination, Namespace
 from ray_canal.destination.diagnosis import bottleneck, diagnose, slowest
 from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
@@ -33,7 +33,7 @@ def status(
     details: Annotated[bool, typer.Option("--details", help="Every value.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again and again until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show each destination on a line: state, lag, rate, slowest subscriber, bottleneck."""
@@ -155,7 +155,7 @@ def explain(
     client_id: Annotated[
         int | None, typer.Option("--client-id", help="Why nothing comes to this subscriber.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Say why nothing comes: the stage, the evidence, what to do. Also while it has failed.

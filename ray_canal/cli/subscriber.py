@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, Destination, Namespace, OptionalConfig
+from ray_canal.cli.options import (
+    NAMESPACE,
+    AsJson,
+    Destination,
+    Namespace,
+    OptionalConfig,
+)
 
 
 class Action(str, Enum):
@@ -41,7 +47,7 @@ def subscriber(
         ),
     ] = None,
     config: OptionalConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show, move, pause, resume, expire, remove, copy, rename or label a subscriber.

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from ray_canal.cli.answer import answer
 from ray_canal.cli.options import (
     NAMESPACE,
+    AsJson,
     ClientId,
     Destination,
     Namespace,
@@ -21,7 +23,7 @@ def subscribers(
         str | None, typer.Argument(help="One destination; all if left out.")
     ] = None,
     config: OptionalConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it from going
@@ -43,6 +45,7 @@ def unsubscribe(
     destination: Destination,
     client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
     config: OptionalConfig = None,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Remove a subscriber and its cursor: the log no longer waits for it. Also while the
@@ -50,7 +53,8 @@ def unsubscribe(
     import ray_canal as canal
 
     canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
-    typer.echo(f"{destination}: client {client_id} is no subscriber any more")
+    line = f"{destination}: client {client_id} is no subscriber any more"
+    answer({"removed": client_id}, line, as_json=as_json)
 
 
 def filter_(
@@ -64,6 +68,7 @@ def filter_(
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE of instance.filter; with --instance, repeatable."),
     ] = None,
+    as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Change a subscriber's table filter while it reads; it counts from its next get on. With
@@ -78,7 +83,8 @@ def filter_(
         if tables:
             changes["tables"] = tables
         found = canal.set_instance_filter(destination, namespace=namespace, **changes)
-        typer.echo(f"{destination}: the instance reads {found['tables']}")
+        answer(found, f"{destination}: the instance reads {found['tables']}", as_json=as_json)
         return
     canal.set_filter(destination, tables, client_id=client_id, namespace=namespace)
-    typer.echo(f"{destination}: client {client_id} reads {tables}")
+    found = {"client_id": client_id, "filter": tables}
+    answer(found, f"{destination}: client {client_id} reads {tables}", as_json=as_json)

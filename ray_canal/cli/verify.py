@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ray_canal.cli.options import Tables
+from ray_canal.cli.options import AsJson, Tables
 from ray_canal.cli.signals import until_signal
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def verify(
         int | None, typer.Option(min=0, max=2, help="Of files: the server's.")
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many differences in detail.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    as_json: AsJson = False,
     filter: Tables = r".*\..*",
 ) -> None:
     """Decode a log with ray_canal and with mysql-replication and report every difference.

@@ -69,13 +69,21 @@ def test_start_stops_what_it_started_in_its_namespace(tmp_path: Path) -> None:
         assert "late: stopped" in done.output
         assert "early: stopped" not in done.output
         assert canal.destinations(namespace=NAMESPACE) == ["early"]
+        told = CliRunner().invoke(
+            cli.app, ["start", str(written(tmp_path, "early", "late")), "--json"]
+        )
+        ran = {"early": "running, started before", "late": "running"}
+        assert json.loads(told.stdout) == {
+            "destinations": ran, "tcp": [], "ports": {}, "sinks": [],
+        }  # fmt: skip
+        assert "late: stopped" in told.stderr
         shown = command("status", "early", "--namespace", NAMESPACE)
         assert "early" in shown.output
         with pytest.raises(errors.InstanceNotFound):
             command("status", "early")
     finally:
-        stopped = command("stop", "early", "--namespace", NAMESPACE)
-    assert "early: stopped" in stopped.output
+        stopped = command("stop", "early", "--json", "--namespace", NAMESPACE)
+    assert json.loads(stopped.output) == {"stopped": "early"}
     assert canal.destinations(namespace=NAMESPACE) == []
 
 
@@ -93,8 +101,13 @@ def test_subscribers_are_shown_and_removed(tmp_path: Path) -> None:
             assert "mysql-bin" in command("subscribers", "held", *more).output
         with pytest.raises(errors.NotSubscribed, match="no subscriber 8"):
             command("unsubscribe", "held", 8, "--namespace", NAMESPACE)
-        done = command("unsubscribe", "held", 7, "--namespace", NAMESPACE)
-        assert "client 7 is no subscriber any more" in done.output
+        where = ("--json", "--namespace", NAMESPACE)
+        narrowed = command("filter", "held", r"shop\.orders", "--client-id", 7, *where)
+        assert json.loads(narrowed.output) == {"client_id": 7, "filter": r"shop\.orders"}
+        own = command("filter", "held", "--instance", "--set", "dml_delete=false", *where)
+        assert json.loads(own.output)["dml_delete"] is False
+        done = command("unsubscribe", "held", 7, *where)
+        assert json.loads(done.output) == {"removed": 7}
         assert canal.subscribers("held", namespace=NAMESPACE) == {"held": []}
         with canal.connect("held", 9, namespace=NAMESPACE) as connector:
             connector.subscribe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,5 +24,13 @@ def test_sinks_are_listed_and_a_wrong_name_is_told(tmp_path: Path) -> None:
         "lines: o -> jsonl, at least once",
         "copy: o -> mysql, exactly once",
     ]
+    told = CliRunner().invoke(cli.app, ["sink", "list", str(config), "--json"])
+    assert json.loads(told.stdout)[0] == {
+        "name": "lines",
+        "destination": "o",
+        "type": "jsonl",
+        "client_id": 5,
+        "guarantee": "at least once",
+    }
     with pytest.raises(errors.ConfigError, match="no sink 'line'"):
         CliRunner().invoke(cli.app, ["sink", "run", str(config), "line"], catch_exceptions=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,10 +45,14 @@ class Cluster:
         self._stopped = threading.Event()
         monkeypatch.setattr(canal, "standing", self._standing)
         monkeypatch.setattr(canal, "leave", lambda **_: self.calls.append("leave"))
-        monkeypatch.setattr(ports, "open_ports", lambda _: self.calls.append("open"))
+        monkeypatch.setattr(ports, "open_ports", self._open)
         monkeypatch.setattr(ports, "close_ports", lambda _: self.calls.append("close"))
         monkeypatch.setattr(standby, "until_signal", self._until_signal)
         monkeypatch.setattr(standby, "_LOOK_S", 0.01)
+
+    def _open(self, _: Any) -> dict[str, str]:
+        self.calls.append("open")
+        return {"Arrow Flight": "127.0.0.1:1"}
 
     def _standing(self, **_: Any) -> dict[str, Any] | None:
         state = self._states.pop(0)
@@ -70,10 +75,11 @@ def test_changes_are_said_once_and_ports_follow(
     waits, active = state(active=False), state(active=True)
     away = state(active=False, error="no connection")
     cluster = Cluster(monkeypatch, waits, waits, active, active, away)
-    standby.stand_by(load(config()), detach=False)
+    standby.stand_by(load(config()), detach=False, as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         "this head waits; other is active",
         "this head is active",
+        "Arrow Flight: 127.0.0.1:1",
         "this head waits; other is active (no connection)",
     ]
     assert cluster.calls == ["open", "close", "leave"]
@@ -81,8 +87,19 @@ def test_changes_are_said_once_and_ports_follow(
 
 def test_detached_it_looks_once_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch, state(active=True), None)
-    standby.stand_by(load(config()), detach=True)
+    standby.stand_by(load(config()), detach=True, as_json=False)
     assert cluster.calls == ["open"]
+
+
+def test_for_programs_each_change_is_a_line_of_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = state(active=False), state(active=True)
+    Cluster(monkeypatch, *states)
+    standby.stand_by(load(config()), detach=False, as_json=True)
+    told = capsys.readouterr()
+    assert [json.loads(line) for line in told.out.splitlines()] == list(states)
+    assert "Arrow Flight: 127.0.0.1:1" in told.err
 
 
 def test_a_head_that_waits_says_so_in_status(monkeypatch: pytest.MonkeyPatch) -> None:
