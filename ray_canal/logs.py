@@ -46,7 +46,18 @@ def tell(
     **ids: Any,
 ) -> None:
     """Log an event of life: its name, its text, and ids beside the task's own."""
-    logger.log(level, text, *values, extra={"event": {"event": event, **ids}})
+    shown = [one_line(each) if isinstance(each, str) else each for each in values]
+    logger.log(level, text, *shown, extra={"event": {"event": event, **ids}})
+
+
+def one_line(text: str) -> str:
+    """Return a text in which line ends and other control characters are escaped: whoever gives it
+    writes no line of their own into a log."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 class JsonLines(logging.Formatter):
@@ -74,7 +85,9 @@ class TextLines(logging.Formatter):
         """Return the line, or lines."""
         ids = {**ids_here(), **getattr(record, "event", {})}
         ids.pop("event", None)
-        told = ", ".join(f"{key}={value}" for key, value in ids.items() if value is not None)
+        told = ", ".join(
+            f"{key}={one_line(str(value))}" for key, value in ids.items() if value is not None
+        )
         return super().format(record) + (f" [{told}]" if told else "")
 
 

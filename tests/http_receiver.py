@@ -10,19 +10,24 @@ from typing import Any
 
 
 class HttpReceiver:
-    """`answers`: the codes of the first answers; all later ones are 200."""
+    """`answers`: the codes of the first answers; all later ones are 200. `location`: where they
+    redirect to."""
 
-    def __init__(self, answers: tuple[int, ...] = ()) -> None:
+    def __init__(self, answers: tuple[int, ...] = (), location: str = "") -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
         left = list(answers)
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler) -> None:
-                body = handler.rfile.read(int(handler.headers["Content-Length"]))
+                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
                 self.requests.append((dict(handler.headers.items()), body))
                 handler.send_response(left.pop(0) if left else 200)
                 handler.send_header("Content-Length", "0")
+                if location:
+                    handler.send_header("Location", location)
                 handler.end_headers()
+
+            do_GET = do_POST
 
             def log_message(handler, *arguments: Any) -> None:
                 pass

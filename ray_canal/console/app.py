@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -72,6 +73,8 @@ def application(desk: Desk) -> Guard:
     app.add_exception_handler(CanalError, _failed)
     app.add_exception_handler(LoginNeeded, _login_needed)
     app.add_exception_handler(HTTPException, _http_failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unexpected)
     config = desk.config
     hosts = () if config.asks_who_comes or config.insecure else LOCAL_HOSTS
     return Guard(app, hosts, config.requests_max)
@@ -89,6 +92,19 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _http_failed(request: Request, error: Exception) -> Response:
     code = error.status_code if isinstance(error, HTTPException) else 500
     return _answer(request, code, getattr(error, "detail", ""), "HTTPException")
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Name the fields, and not what was given for them: it may be a password."""
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    told = "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in found)
+    return _answer(request, 422, told, "ConfigError")
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Ray's own errors, say; their text may hold anything. The server logs it."""
+    message = f"{type(error).__name__}: the console's log says more"
+    return _answer(request, 500, message, "CanalError")
 
 
 def _answer(request: Request, status: int, message: str, kind: str) -> Response:

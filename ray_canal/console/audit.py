@@ -10,6 +10,8 @@ from typing import Any
 
 from ray_canal.logs import iso_time, tell
 
+_NAME_CHARS_MAX = 256
+
 audit_logger = logging.getLogger("ray_canal.console.audit")
 
 
@@ -20,7 +22,9 @@ class Audit:
         self._path = Path(path) if path else None
 
     def tell(self, user: str, action: str, destination: str = "", **more: Any) -> None:
-        """Write one line; it is in the file when this returns."""
+        """Write one line; it is in the file when this returns. Whoever fails to log in gives any
+        name, so it is cut."""
+        user = user[:_NAME_CHARS_MAX]
         event = {"user": user, "action": action, "destination": destination, **more}
         text = "%s: %s %s %s"
         tell(audit_logger, "audit", text, user, action, destination, more or "", **event)

@@ -17,6 +17,7 @@ from ray_canal.client.control import subscriber
 from ray_canal.client.schema_history import schema_history
 from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, SinkConfig
+from ray_canal.config.filters import FilterConfig
 from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.render import plain
 from ray_canal.sinks.actor import (
@@ -94,7 +95,7 @@ class Cluster:
         lake = lake_of(SinkConfig.model_validate(record["config"]))
         lake.open()
         try:
-            chosen = [TableName(*table.split(".", 1)) for table in tables] or lake.names()
+            chosen = [_table_name(table) for table in tables] or lake.names()
             return {str(table): str(lake.compact(table, vacuum, hours)) for table in chosen}
         finally:
             lake.close()
@@ -142,8 +143,6 @@ class Cluster:
         if action == "label":
             return control.label(to)
         if action in ("copy", "rename"):
-            if not to.isdecimal():
-                raise ConfigError(f"{action} needs the new client id, a number")
             return control.copy(int(to)) if action == "copy" else control.rename(int(to))
         if action == "expire":
             return control.expire()
@@ -158,7 +157,10 @@ class Cluster:
         api.set_filter(destination, tables, client_id=client_id, namespace=self._namespace)
 
     def set_destination_filter(self, destination: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change keys of a destination's own filter; return all of them."""
+        """Change keys of a destination's own filter; return all of them. Raises ConfigError."""
+        unknown = sorted(changes.keys() - FilterConfig.model_fields.keys())
+        if unknown:
+            raise ConfigError(f"[instance.filter] has no key {', '.join(unknown)[:200]}")
         return api.set_instance_filter(destination, namespace=self._namespace, **changes)
 
     def start(self, config: CanalConfig) -> list[str]:
@@ -203,3 +205,11 @@ class Cluster:
     def look_on(self, destination: str) -> Connector:
         """Return a connector with an ephemeral subscription, which affects no other."""
         return connect(destination, None, namespace=self._namespace)
+
+
+def _table_name(table: str) -> TableName:
+    """Raises ConfigError."""
+    database, _, name = table.partition(".")
+    if not (database and name):
+        raise ConfigError(f"tables: {table!r} is no database.table")
+    return TableName(database, name)

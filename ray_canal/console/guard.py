@@ -1,4 +1,4 @@
-"""What every request passes first: limits of its size, its host and origin, and safe headers.
+"""What every request passes first: limits of its size, its host, origin and page, and safe headers.
 
 Plain ASGI, so that streams pass unbuffered.
 """
@@ -90,15 +90,31 @@ class Guard:
             return _answer(503, "too many requests are in work (console.requests_max)")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._hosts and (urlsplit(f"//{host}").hostname or "") not in self._hosts:
+        if self._hosts and _host_name(host) not in self._hosts:
             return _answer(421, "call the console as localhost, or give it a password")
         if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
             return _answer(413, "the body is too large")
-        if scope["method"] in _CHANGING:
-            origin = headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != host:
-                return _answer(403, "the request comes from a page of another site")
+        if _is_of_another_site(scope, headers, host):
+            return _answer(403, "the request comes from a page of another site")
         return None
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # no host, an open bracket say
+        return ""
+
+
+def _is_of_another_site(scope: Scope, headers: Headers, host: str) -> bool:
+    """A page of another site may link to our pages. It may change nothing, and not call what costs
+    the source something (the rows of tables) or holds one of few places (a live tail)."""
+    origin = headers.get("origin")
+    if scope["method"] in _CHANGING and origin is not None:
+        return origin.partition("://")[2] != host
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    return headers.get("sec-fetch-mode") != "navigate" or scope["path"].startswith("/api/")
 
 
 def _answer(status: int, text: str) -> PlainTextResponse:

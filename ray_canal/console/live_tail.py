@@ -7,7 +7,6 @@ at most a screenful of rows; the rest is counted. So a slow page, or a fast sour
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import AsyncIterator, Sequence
 from fnmatch import fnmatchcase
@@ -20,7 +19,9 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.console.desk import Desk
 from ray_canal.errors import AccessDenied, CanalError, ConsumerError
+from ray_canal.model.table_event import STATEMENT
 from ray_canal.render import changes
+from ray_canal.views.predicate import names
 
 ROWS_MAX = 200
 """Of a batch: what is more is counted."""
@@ -54,11 +55,23 @@ class Tails:
 
 def refuse_hidden(where: str, hidden: Sequence[str]) -> None:
     """Raises AccessDenied: the condition names a column whose values are hidden, and which rows it
-    lets through would tell them."""
-    columns = {each.rpartition(".")[2].lower() for each in hidden}
-    for word in re.findall(r"[\w$]+", where.lower()):
-        if any(fnmatchcase(word, column) for column in columns):
-            raise AccessDenied(f"column {word!r} is hidden (console.hidden_columns)")
+    lets through would tell them; ConfigError: it is no condition."""
+    if not where or not hidden:
+        return
+    for name in sorted(names(where)):
+        if any(_may_hide(pattern.lower(), name) for pattern in hidden):
+            raise AccessDenied(f"column {name!r} is hidden (console.hidden_columns)")
+
+
+def _may_hide(pattern: str, name: str) -> bool:
+    """Whether a pattern hides a column of this name in some table: a head of it fits
+    `schema.table.`, and the rest the name. A star may be of both."""
+    for at, sign in enumerate(pattern):
+        for head in (pattern[:at], pattern[: at + 1] if sign == "*" else ""):
+            dots = head.count(".") + (not head.endswith("."))
+            if head.endswith((".", "*", "?")) and dots <= 2 and fnmatchcase(name, pattern[at:]):
+                return True
+    return False
 
 
 def shown(change: dict[str, Any], hidden: Sequence[str]) -> dict[str, Any]:
@@ -81,7 +94,7 @@ def shown(change: dict[str, Any], hidden: Sequence[str]) -> dict[str, Any]:
         "time": change.get("commit_time") or change.get("execute_time"),
         "changed": changed,
         **images,
-        **({"sql": _cut(change["sql"])} if change.get("sql") else {}),
+        **({"sql": _cut(_sql(change, hidden))} if change.get("sql") else {}),
     }
 
 
@@ -96,7 +109,15 @@ def masked(change: dict[str, Any], hidden: Sequence[str]) -> dict[str, Any]:
         for image in ("before", "after")
         if change.get(image) is not None
     }
-    return {**change, **images}
+    sql = {"sql": _sql(change, hidden)} if change.get("sql") else {}
+    return {**change, **images, **sql}
+
+
+def _sql(change: dict[str, Any], hidden: Sequence[str]) -> str:
+    """The text of a DDL; that of a statement which changed rows has values of any column."""
+    if hidden and change.get("event_type") == STATEMENT:
+        return HIDDEN
+    return str(change["sql"])
 
 
 def _is_hidden(column: str, hidden: Sequence[str]) -> bool:

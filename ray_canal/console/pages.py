@@ -30,6 +30,7 @@ from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.overview import limit, row, rows, stages, unfinished_first, why
 from ray_canal.console.quarantine import Decoded, first_lines, shown_chunks, told_keys
 from ray_canal.console.steering import (
+    client_id_of,
     filtered,
     redriven,
     released,
@@ -46,6 +47,7 @@ router = APIRouter(include_in_schema=False)
 
 LINES_MAX = 20
 """Subscribers, and snapshots, on a destination's page: each has a form for what can be done."""
+_FIELDS_MAX = 64
 _PARTS = ("overview.html", "destination.html", "error.html")
 
 
@@ -253,20 +255,20 @@ async def change(request: Request, destination: str, desk: TheDesk, visitor: Rea
         await stopped(desk, visitor, destination)
         return RedirectResponse("/", 303)
     if action == "remove":
-        await removed(desk, visitor, destination, int(form["client_id"]))
+        await removed(desk, visitor, destination, _client_id(form))
     elif action == "filter":
-        await filtered(desk, visitor, destination, int(form["client_id"]), form.get("tables", ""))
+        await filtered(desk, visitor, destination, _client_id(form), form.get("tables", ""))
     elif action in ("pause-sink", "resume-sink"):
         which = cast(SteerSink, action.removesuffix("-sink"))
         await sink_steered(desk, visitor, destination, form.get("sink", ""), which)
     elif action in ("pause-snapshot", "resume-snapshot", "cancel-snapshot"):
         how = cast(SteerSnapshot, action.removesuffix("-snapshot"))
-        await snapshot_steered(desk, visitor, destination, int(form["client_id"]), how)
+        await snapshot_steered(desk, visitor, destination, _client_id(form), how)
     elif action in ("pause", "resume", "seek"):
-        client_id, to = int(form["client_id"]), form.get("to", "")
+        client_id, to = _client_id(form), form.get("to", "")
         await steered(desk, visitor, destination, client_id, cast(Steer, action), to)
     else:
-        raise AccessDenied(f"there is no action {action!r}")
+        raise ConfigError(f"action: there is no {action[:40]!r}")
     return RedirectResponse(f"/destinations/{quote(destination)}", 303)
 
 
@@ -367,6 +369,16 @@ async def _form(request: Request, visitor: Visitor) -> dict[str, str]:
     return form
 
 
+def _client_id(form: dict[str, str]) -> int:
+    """Raises ConfigError: the form has none."""
+    return client_id_of(form.get("client_id", ""))
+
+
 def _parsed(body: bytes) -> dict[str, str]:
-    found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=64)
+    """Raises ConfigError: it is no form of ours."""
+    text = body.decode("utf-8", "replace")
+    try:
+        found = parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError as error:
+        raise ConfigError(f"the form cannot be read: {error}") from None
     return {key: values[0] for key, values in found.items()}

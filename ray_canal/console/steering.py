@@ -10,6 +10,8 @@ from ray_canal.console.desk import Desk
 from ray_canal.console.quarantine import Decoded, decoded, remove_chunks
 from ray_canal.errors import AccessDenied, ConfigError, InstanceNotFound
 
+_CLIENT_ID_DIGITS_MAX = 19
+
 
 async def redriven(desk: Desk, visitor: Visitor, destination: str, schema_sql: str) -> Decoded:
     """Decode what is in quarantine, and dead letters, for an operator."""
@@ -39,6 +41,7 @@ async def sink_steered(
     InstanceNotFound; ConfigError: nowhere to move it to."""
     visitor.refuse_without("admin" if action == "stop" else "subscribe", destination)
     refuse_unknown_sink(desk, destination, name)
+    refuse_operating(visitor, destination, desk.collector.sinks_of(destination)[name]["client_id"])
     if action == "seek" and not to:
         raise ConfigError("say where to: head, tail, FILE:POSITION, a GTID set or a time")
     steer = desk.cluster.steer_sink
@@ -68,8 +71,8 @@ async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:
 
 async def removed(desk: Desk, visitor: Visitor, destination: str, client_id: int) -> None:
     """Remove a subscriber: an admin any, an operator one of their own client ids."""
-    owned = any(client_id in each for each in visitor.user.client_ids or ())
-    visitor.refuse_without("subscribe" if owned else "admin", destination)
+    visitor.refuse_without("admin" if visitor.user.client_ids is None else "subscribe", destination)
+    refuse_operating(visitor, destination, client_id)
     await desk.change(
         visitor, "remove subscriber", destination, desk.cluster.unsubscribe, destination, client_id
     )
@@ -89,12 +92,19 @@ async def steered(
 ) -> None:
     """Pause, resume or seek a subscriber for an operator. Raises AccessDenied; ConfigError."""
     refuse_operating(visitor, destination, client_id)
-    if action in ("copy", "rename") and to.isdecimal():
-        refuse_operating(visitor, destination, int(to))
+    if action in ("copy", "rename"):
+        refuse_operating(visitor, destination, client_id_of(to))
     if action == "seek" and not to:
         raise ConfigError("say where to: head, tail, FILE:POSITION, a GTID set or a time")
     steer, args = desk.cluster.steer, (destination, client_id, action, to)
     await desk.change(visitor, action, destination, steer, *args)
+
+
+def client_id_of(text: str) -> int:
+    """Return the client id that a text says. Raises ConfigError: it is none."""
+    if not text.isdecimal() or len(text) > _CLIENT_ID_DIGITS_MAX:
+        raise ConfigError(f"client_id: a number is needed, not {text[:40]!r}")
+    return int(text)
 
 
 def refuse_operating(visitor: Visitor, destination: str, client_id: int) -> None:

@@ -28,6 +28,17 @@ _PAUSE_MIN_S, _PAUSE_MAX_S = 1.0, 60.0
 _PASSES = (408, 425, 429)
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is refused: it would turn the notice into a GET without its body, at an address
+    that the configuration does not name."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
 def signature(secret: str, timestamp: str, body: bytes) -> str:
     """Return what a receiver compares with the header, by hmac.compare_digest."""
     digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256)
@@ -36,8 +47,8 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 class Webhook:
     """Sends in a thread of its own. A notice that does not arrive in `retry_s`, and one that is
-    refused for good (4xx), is given up, and the log says so. `url` and `secret` are asked each
-    time, so that they may change where they are kept; both raise ConfigError."""
+    refused for good (4xx, a redirect), is given up, and the log says so. `url` and `secret` are
+    asked each time, so that they may change where they are kept; both raise ConfigError."""
 
     def __init__(
         self,
@@ -108,7 +119,7 @@ class Webhook:
             if not url.startswith(("http://", "https://")):
                 return "its url is none of http or https", False
             request = urllib.request.Request(url, body, headers, method="POST")
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+            with _OPENER.open(request, timeout=self._timeout_s) as answer:
                 answer.read(1 << 16)
             return "", False
         except urllib.error.HTTPError as error:

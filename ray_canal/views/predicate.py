@@ -53,6 +53,12 @@ def parse(text: str) -> exp.Expression:
         raise ConfigError(f"where {text!r} is no SQL expression: {reason}") from None
 
 
+def names(text: str) -> set[str]:
+    """Return the names in an expression, of images and columns, in lower case. Raises
+    ConfigError."""
+    return {each.name.lower() for each in parse(text).find_all(exp.Identifier)}
+
+
 class Predicate:
     """An expression for batches of one schema. Raises ConfigError: an unknown column, kinds that do
     not go together, syntax that is not there."""

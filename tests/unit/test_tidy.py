@@ -60,8 +60,8 @@ MAY_IMPORT = {
     "datasets": "errors actors client file_parts offline",
     "flight": "logs errors malloc config model binlog canal destination server actors client "
     "spark",
-    "console": "logs errors config model canal server actors client source destination render "
-    "redrive dead_letters sinks snapshot meta flight",
+    "console": "logs errors config model canal views server actors client source destination "
+    "render redrive dead_letters sinks snapshot meta flight",
     "migration": "errors config",
     "dead_letters": "errors config model meta",
     "redrive": "errors config model binlog schema meta views dead_letters",

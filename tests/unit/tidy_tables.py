@@ -61,8 +61,6 @@ TESTED_ELSEWHERE = {
     "console/actor": "tests/integration/test_console_actor.py",
     "actors/log_settings": "tests/integration/test_console_actor.py",
     "console/desk": "tests/unit/console/test_app.py",
-    "console/guard": "tests/unit/console/test_app.py",
-    "console/rest": "tests/unit/console/test_app.py",
     "cli/subscribers": "tests/integration/test_cli_cluster.py",
     "demo/make_binlogs": "tests/unit/demo/test_truth.py",
     "demo/phrases": "tests/unit/demo/test_truth.py",

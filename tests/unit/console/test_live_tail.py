@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.console.live_tail import HIDDEN, Tails, refuse_hidden, shown
-from ray_canal.errors import AccessDenied, ConsumerError
+from ray_canal.console.live_tail import HIDDEN, Tails, masked, refuse_hidden, shown
+from ray_canal.errors import AccessDenied, ConfigError, ConsumerError
 
 CHANGE = {
     "schema": "shop",
@@ -32,11 +32,46 @@ def test_an_insert_has_no_before() -> None:
     assert row["changed"] == []
 
 
-@pytest.mark.parametrize("where", ["after.email like 'a%'", "before.`EMAIL` = 'a'", "e_mail=1"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "after.email like 'a%'",
+        "before.`EMAIL` = 'a'",
+        "e_mail=1",
+        "upper(after.`e-mail`) = 'A'",
+        "after.id = 1 and after.`a.b` > 2",
+        "case when after.x_key = 1 then 1 end = 1",
+    ],
+)
 def test_a_condition_may_not_ask_for_hidden_values(where: str) -> None:
+    hidden = ["shop.users.email", "*.*.e_*", "shop.users.e-mail", "shop.users.a.b", "*.*.*_KEY"]
     with pytest.raises(AccessDenied, match="hidden"):
-        refuse_hidden(where, ["shop.users.email", "*.*.e_*"])
-    refuse_hidden("after.id > 3", ["shop.users.email"])
+        refuse_hidden(where, hidden)
+    refuse_hidden("after.id > 3 and after.note = 'email'", hidden)
+    refuse_hidden(where, [])
+
+
+@pytest.mark.parametrize("pattern", ["shop.*", "*", "*secret*", "shop.?????.*"])
+def test_a_pattern_over_whole_tables_allows_no_condition(pattern: str) -> None:
+    """Of some table it hides every column."""
+    with pytest.raises(AccessDenied, match="hidden"):
+        refuse_hidden("after.id > 3", [pattern])
+
+
+def test_a_text_that_is_no_condition_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no SQL expression"):
+        refuse_hidden("after.id >", ["*.*.secret"])
+
+
+def test_statements_that_changed_rows_do_not_tell_hidden_values() -> None:
+    """In statement format the log has the text alone, with every value in it."""
+    statement = {**CHANGE, "before": None, "after": None, "event_type": "STATEMENT",
+                 "sql": "insert into users values (1, 'a@b')"}  # fmt: skip
+    hidden = ["shop.users.email"]
+    assert shown(statement, hidden)["sql"] == masked(statement, hidden)["sql"] == HIDDEN
+    assert "a@b" in shown(statement, [])["sql"]
+    ddl = {**statement, "event_type": "TRUNCATE", "sql": "truncate users"}
+    assert shown(ddl, hidden)["sql"] == masked(ddl, hidden)["sql"] == "truncate users"
 
 
 def test_so_many_tails_and_no_more() -> None:

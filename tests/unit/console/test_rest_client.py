@@ -53,7 +53,7 @@ def test_errors_are_of_their_kind(site: Site) -> None:
         client.destination("none")
     with pytest.raises(ConfigError, match="say where to"):
         ConsoleClient(site.url, "otto", "do").operate("d000", 7, "seek")
-    with pytest.raises(CanalError, match="422"):
+    with pytest.raises(ConfigError, match="action: Input should be"):
         ConsoleClient(site.url, "otto", "do").operate("d000", 7, "explode")
     with pytest.raises(CanalError, match="say who you are"):
         ConsoleClient(site.url).destinations()

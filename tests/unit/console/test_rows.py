@@ -10,12 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ray_canal.config import load
 from ray_canal.console import rows
 from ray_canal.console.live_tail import Tails
 from ray_canal.demo import binlog_files
-from ray_canal.errors import CanalError, ConsumerError, SourceError
+from ray_canal.errors import AccessDenied, CanalError, ConsumerError, SourceError
 from ray_canal.model.position import EntryPosition
 from ray_canal.offline import decode_files
+
+INSTANCE = {
+    "destination": "d",
+    "source": {"address": "127.0.0.1:3306"},
+    "filter": {"tables": r"shop\..*", "black_tables": r"shop\.users"},
+}
+CONFIG = load({"meta": {"backend": "memory"}, "instance": [INSTANCE]})
 
 
 class Read:
@@ -41,7 +49,7 @@ class Read:
 
 def lines(monkeypatch: pytest.MonkeyPatch, read: Read, tails: Tails, hidden: Any = ()) -> Any:
     monkeypatch.setattr(rows, "read_snapshot", lambda *_, **__: read)
-    return rows.read_rows(tails, None, "d", ".*", "consistent", hidden)  # type: ignore[arg-type]
+    return rows.read_rows(tails, CONFIG, "d", ".*", "consistent", hidden)
 
 
 def test_tables_rows_and_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,5 +75,18 @@ def test_who_leaves_early_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConsumerError, match="tails_max"):
         next(lines(monkeypatch, Read(), tails))
     reading.close()
+    assert read.closed
+    tails.enter()
+
+
+@pytest.mark.parametrize("table", ["mysql.user", "shop.users"])
+def test_nobody_reads_beyond_the_destinations_filter(
+    monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """The source's user may read more than the destination gives anybody."""
+    tails, read = Tails(1), Read()
+    read.tables = ("shop.t", table)
+    with pytest.raises(AccessDenied, match=f"^{table}: not among"):
+        next(lines(monkeypatch, read, tails))
     assert read.closed
     tails.enter()

@@ -7,9 +7,17 @@ import asyncio
 import pytest
 
 from ray_canal.console.access import Visitor
-from ray_canal.console.steering import refuse_operating, refuse_unknown_sink, steered
-from ray_canal.errors import AccessDenied, InstanceNotFound
+from ray_canal.console.steering import (
+    client_id_of,
+    refuse_operating,
+    refuse_unknown_sink,
+    removed,
+    sink_steered,
+    steered,
+)
+from ray_canal.errors import AccessDenied, ConfigError, InstanceNotFound
 from ray_canal.server.access import User
+from tests.processes import wait_for
 from tests.unit.console.played import Played, desk_over
 
 
@@ -41,3 +49,41 @@ def test_an_operator_makes_no_subscriber_of_another_client_id() -> None:
         with pytest.raises(AccessDenied, match="may not change client 7"):
             asyncio.run(steered(desk, otto, "d000", 1001, action, "7"))
     assert cluster.done == []
+
+
+def test_an_operator_steers_sinks_of_their_own_client_ids() -> None:
+    cluster = Played(1)
+    desk = desk_over(cluster)
+    wait_for(lambda: bool(desk.collector.sinks_of("d000")), 30, "sinks")
+    desk.collector.stop()
+    rights = frozenset({"read", "subscribe"})
+    otto = Visitor(User("otto", rights, ("*",), (range(1001, 1100),)), "")
+    with pytest.raises(AccessDenied, match="may not change client 2001"):
+        asyncio.run(sink_steered(desk, otto, "d000", "lake", "seek", "tail"))
+    assert cluster.done == []
+    ida = Visitor(User("ida", rights, ("*",), (range(2001, 2002),)), "")
+    asyncio.run(sink_steered(desk, ida, "d000", "lake", "seek", "tail"))
+    assert cluster.done == [("seek sink", "lake", "tail")]
+
+
+def test_who_has_client_ids_removes_no_other() -> None:
+    """An admin, too: rights count for the user's client ids, as at the TCP port."""
+    cluster = Played(1)
+    desk = desk_over(cluster)
+    desk.collector.stop()
+    for right in ("subscribe", "admin"):
+        own = Visitor(User("ann", frozenset({"read", right}), ("*",), (range(7, 8),)), "")
+        with pytest.raises(AccessDenied, match="may not change client 8"):
+            asyncio.run(removed(desk, own, "d000", 8))
+        asyncio.run(removed(desk, own, "d000", 7))
+    assert cluster.done == [("unsubscribe", "d000", 7)] * 2
+    otto = Visitor(User("otto", frozenset({"read", "subscribe"})), "")
+    with pytest.raises(AccessDenied, match="has not the right 'admin'"):
+        asyncio.run(removed(desk, otto, "d000", 7))
+
+
+@pytest.mark.parametrize("text", ["", "seven", "-7", "9" * 20, "7.0"])
+def test_what_is_no_client_id(text: str) -> None:
+    assert client_id_of("1001") == 1001
+    with pytest.raises(ConfigError, match="client_id"):
+        client_id_of(text)

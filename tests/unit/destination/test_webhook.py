@@ -72,6 +72,21 @@ def test_one_that_is_refused_for_good_is_given_up(caplog: pytest.LogCaptureFixtu
     assert "HTTP 400" in caplog.text
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_not_taken_for_an_arrival(
+    caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    caplog.set_level(logging.ERROR)
+    with HttpReceiver() as inner:
+        with HttpReceiver((status,), inner.url) as receiver, webhook(receiver.url) as hook:
+            hook.send({"n": 1})
+            hook.send({"n": 2})
+            receiver.until(lambda: len(receiver.requests) == 2)
+            assert bodies(receiver) == [1, 2]
+        assert inner.requests == []
+    assert f"HTTP {status}" in caplog.text
+
+
 def test_nobody_answers_and_no_secret_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     with HttpReceiver() as receiver:
