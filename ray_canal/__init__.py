@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ray_canal import spark as spark
     from ray_canal.client.api import destinations as destinations
     from ray_canal.client.api import nodes as nodes
+    from ray_canal.client.api import schema_history as schema_history
     from ray_canal.client.api import serve as serve
     from ray_canal.client.api import server_status as server_status
     from ray_canal.client.api import set_filter as set_filter
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from ray_canal.client.control import subscriber as subscriber
     from ray_canal.client.explain import explain as explain
     from ray_canal.client.message import Message as Message
-    from ray_canal.client.schema_history import schema_history as schema_history
     from ray_canal.client.subscribers import subscribers as subscribers
     from ray_canal.client.subscribers import unsubscribe as unsubscribe
     from ray_canal.client.succession import leave as leave
@@ -91,7 +91,7 @@ _WHERE = {
     "AsyncConnector": "ray_canal.client.connector",
     "Message": "ray_canal.client.message",
     "DeadLetters": "ray_canal.dead_letters",
-    "schema_history": "ray_canal.client.schema_history",
+    "schema_history": "ray_canal.client.api",
     "serve_console": "ray_canal.console.actor",
     "stop_console": "ray_canal.console.actor",
     "changes": "ray_canal.datasets",

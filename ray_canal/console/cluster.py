@@ -14,7 +14,6 @@ from ray_canal.client import apply as applying
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.control import subscriber
-from ray_canal.client.schema_history import schema_history
 from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, SinkConfig
 from ray_canal.config.filters import FilterConfig
@@ -67,7 +66,7 @@ class Cluster:
 
     def schema_history(self, destination: str, table: str) -> dict[str, Any]:
         """Return the tables that a destination knows, and the versions of one."""
-        return schema_history(destination, table, namespace=self._namespace)
+        return api.schema_history(destination, table, namespace=self._namespace)
 
     def sinks(self) -> dict[str, dict[str, Any]]:
         """Return the sinks that run, by name."""

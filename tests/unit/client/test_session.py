@@ -1,0 +1,96 @@
+"""What a connector remembers: the loop's batches, the epoch, what can still come again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client.message import Message
+from ray_canal.client.session import Session
+from ray_canal.errors import ConfigError, InstanceRestarted
+from ray_canal.model.message import MessageHead, MessagePart, Payload
+from ray_canal.model.subscription import Subscription
+
+
+class Gone:
+    """A transport whose chunks have gone; it notes what is to come again."""
+
+    destination, has_batches = "orders", False
+
+    def __init__(self) -> None:
+        self.again: list[int] = []
+
+    def not_received(self, client_id: int, batch_id: int) -> None:
+        self.again.append(batch_id)
+
+    def message(self, head: MessageHead) -> Message:
+        return Message(head, self._load)
+
+    def _load(self, payloads: list[Payload]) -> list[DecodedChunk]:
+        raise InstanceRestarted("the store has ended")
+
+
+def session() -> tuple[Any, Gone]:
+    gone: Any = Gone()
+    return Session(gone, 7), gone
+
+
+def head(number: int, epoch: int = 1) -> MessageHead:
+    return MessageHead(number, epoch, (MessagePart("chunk", 0, 1, None),), 1)
+
+
+def test_what_cannot_be_read_comes_again_unless_it_was_acked() -> None:
+    one, gone = session()
+    first, second = one.message(head(1)), one.message(head(2))
+    with pytest.raises(InstanceRestarted, match="store has ended"):
+        _ = second.chunks
+    assert gone.again == [2]
+    one.settle_acked(1)
+    with pytest.raises(InstanceRestarted, match="message 1 was acked before it was read"):
+        _ = first.chunks
+    assert gone.again == [2]
+
+
+def test_batches_of_an_earlier_epoch_are_not_asked_for() -> None:
+    one, gone = session()
+    before = one.message(head(5, epoch=1))
+    one.message(head(1, epoch=2))
+    with pytest.raises(InstanceRestarted, match="was acked before it was read"):
+        _ = before.chunks
+    assert (gone.again, one.rollback(None).epoch) == ([], 2)
+
+
+def test_a_loop_that_is_left_gives_its_batch_back_once() -> None:
+    one, gone = session()
+    one.in_hand = 3
+    one.leave_loop()
+    one.leave_loop()
+    assert gone.again == [3]
+    assert not one.leave(3)  # another loop has done that
+    one.in_hand = 4
+    assert one.leave(4)
+    one.in_hand, one.done = 5, (5, 1)  # the body went through: its ack goes with the next get
+    assert not one.leave(5)
+    assert one.poll(10, 1.0).done == (5, 1)
+    one.settle(6)
+    assert one.done == (5, 1)
+    one.settle(5)
+    assert one.done is None
+
+
+def test_who_only_looks_on_holds_up_nobody() -> None:
+    one, _ = session()
+    assert one.wishes(None, None, None) == Subscription(None, None, None)
+    looker: Any = Session(Gone(), None)  # type: ignore[arg-type]
+    wish = looker.wishes(None, None, None)
+    assert (wish.policy, wish.ephemeral) == ("detach", True)
+    assert looker.wishes("spill", None, None).policy == "spill"
+
+
+def test_row_steps_need_arrow_batches() -> None:
+    one, _ = session()
+    one.use(None, None, None, None)
+    with pytest.raises(ConfigError, match="connect without an address"):
+        one.use("after.id > 1", None, None, None)
