@@ -123,7 +123,7 @@ soak-memory: setup servers
 ## make mariadb118-short  types, DDL, events and dumps of MariaDB 11.8 (a minute; part of `make test`)
 mariadb118-short: setup servers
 	RAY_CANAL_TEST_MARIADB=mariadb118 $(BIN)/python -m pytest -m 'not soak and not benchmark' \
-		-k mariadb tests/integration/test_driver.py tests/integration/test_types.py \
+		-k mariadb tests/integration/test_live_source.py tests/integration/test_source_errors.py tests/integration/test_types.py \
 		tests/integration/test_events.py tests/integration/test_schema_history.py \
 		tests/integration/test_letter_case.py tests/integration/test_positions.py
 

@@ -5,6 +5,7 @@ A server that cannot be fetched fails the test: what is not run is not tested.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -48,6 +49,15 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def server(request: pytest.FixtureRequest) -> Server:
     """Each kind in turn."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def schema(server: Server) -> Iterator[str]:
+    """An empty schema of that server, for one test."""
+    name = f"t{uuid.uuid4().hex[:8]}"
+    server.execute(f"CREATE DATABASE {name}")
+    yield name
+    server.execute(f"DROP DATABASE {name}")
 
 
 @pytest.fixture(scope="module", params=["mysql97", "mysql56", "mariadb"])

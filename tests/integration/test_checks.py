@@ -6,7 +6,7 @@ import pytest
 
 from ray_canal.source.checks import check_source
 from ray_canal.source.setting_checks import CheckResult
-from tests.integration.test_driver import instance, kinds_of, new_bytes, opened, read_until
+from tests.dumps import instance, kinds_of, new_bytes, opened, read_until
 from tests.servers import Server
 
 

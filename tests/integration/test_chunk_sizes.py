@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.source.port import Source
-from tests.integration.test_driver import instance, opened
+from tests.dumps import instance, opened
 from tests.servers import Server
 
 _LINGER_S = 2.0

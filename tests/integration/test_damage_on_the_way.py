@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import CorruptEvent
-from tests.integration.test_driver import instance
+from tests.dumps import instance
 from tests.local_destination import ALL, LocalDestination, run, running, take
 from tests.proxy import Proxy
 from tests.servers import Server

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ray_canal.source.checks import check_source
-from tests.integration.test_driver import instance, kinds_of
+from tests.dumps import instance, kinds_of
 from tests.integration.test_log_identity import reading
 from tests.servers import Server
 

@@ -26,7 +26,7 @@ from ray_canal.model.position import LogPosition, SourceIdentity
 from ray_canal.source.connection import connect
 from ray_canal.source.live import LiveSource
 from ray_canal.source.start.files_log import FilesLog
-from tests.integration.test_driver import instance
+from tests.dumps import instance
 from tests.servers import Server, start
 
 QUICK = {

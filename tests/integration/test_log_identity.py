@@ -30,7 +30,7 @@ from ray_canal.source import same_log
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.live import LiveSource
 from ray_canal.source.start.search import Search
-from tests.integration.test_driver import (
+from tests.dumps import (
     failure,
     instance,
     kinds_of,

@@ -18,7 +18,7 @@ from ray_canal.errors import ConnectionLost, MetaUnavailable
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id
 from ray_canal.views.arrow import batches
-from tests.integration.test_driver import instance
+from tests.dumps import instance
 from tests.integration.test_log_identity import GTIDS_OFF, reading, reset, serving, write
 from tests.integration.test_positions import log_of
 from tests.local_destination import ALL, LocalDestination, run, running, take

@@ -16,7 +16,7 @@ from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.views.entries import iter_entries
-from tests.integration.test_driver import assert_equals_files, instance, opened, read_until
+from tests.dumps import assert_equals_files, instance, opened, read_until
 from tests.servers import Server, start
 
 LAST = dt.datetime(2106, 2, 7, 6, 28, 15, tzinfo=dt.timezone.utc)

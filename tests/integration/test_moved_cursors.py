@@ -14,7 +14,7 @@ from ray_canal.log.subscriber import consumed
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.source.live import LiveSource
-from tests.integration.test_driver import instance, read_until
+from tests.dumps import instance, read_until
 from tests.integration.test_log_identity import reading, serving
 from tests.servers import Server
 

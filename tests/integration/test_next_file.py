@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.errors import PositionNotFound
-from tests.integration.test_driver import read_until
+from tests.dumps import read_until
 from tests.integration.test_log_identity import (
     GTIDS_OFF,
     SERVERS,

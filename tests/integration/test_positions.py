@@ -26,7 +26,7 @@ from ray_canal.source.start import lookup
 from ray_canal.source.start.log_file import MICROS, transactions
 from ray_canal.source.start.search import Search
 from ray_canal.source.start.server_log import ServerLog
-from tests.integration.test_driver import (
+from tests.dumps import (
     dump_threads,
     instance,
     opened,

@@ -13,7 +13,7 @@ from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id
 from ray_canal.source import live
 from ray_canal.views.arrow import batches
-from tests.integration.test_driver import instance, read_until
+from tests.dumps import instance, read_until
 from tests.integration.test_log_identity import (
     GTIDS_OFF,
     cursor_at_end,

@@ -17,7 +17,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
 from ray_canal.destination.api import DestinationApi, PollRequest
 from ray_canal.model.position import EntryPosition
-from tests.integration.test_driver import purge_all
+from tests.dumps import purge_all
 from tests.integration.test_main_job import deployment
 from tests.servers import Server
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from tests.integration.test_driver import purge_all
+from tests.dumps import purge_all
 from tests.integration.test_main_job import deployment
 from tests.integration.test_subscribers import SMALL_LOG, filled, place, until
 from tests.servers import start

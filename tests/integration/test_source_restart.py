@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal.errors import ServerSettingRefused
 from ray_canal.source import dump
-from tests.integration.test_driver import (
+from tests.dumps import (
     assert_equals_files,
     dump_threads,
     failure,

@@ -1,0 +1,99 @@
+"""Real servers refuse in each of their ways: each gets one clear error."""
+
+from __future__ import annotations
+
+import uuid
+
+from ray_canal.config import InstanceConfig
+from ray_canal.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    PositionNotFound,
+    PositionPurged,
+    PrivilegeMissing,
+)
+from ray_canal.model.position import EntryPosition
+from ray_canal.source.checks import check_source
+from tests.dumps import (
+    failure,
+    instance,
+    purge_all,
+)
+from tests.servers import Server
+
+
+def test_wrong_password(server: Server) -> None:
+    server.execute("CREATE USER pw@'%' IDENTIFIED BY 'right'")
+    error = failure(instance(server, username="pw", password="wrong-secret"))
+    server.execute("DROP USER pw@'%'")
+    assert isinstance(error, AuthenticationFailed)
+    assert "wrong-secret" not in str(error)
+    assert "source.password" in str(error)
+
+
+def test_missing_grant(server: Server) -> None:
+    server.execute("CREATE USER poor@'%' IDENTIFIED BY 'p'")
+    config = instance(server, username="poor", password="p")
+    error = failure(config)
+    position = failure(config, EntryPosition(*server.position()))
+    results = {result.name: result for result in check_source(config)}
+    server.execute("DROP USER poor@'%'")
+    for each in (error, position):
+        assert isinstance(each, PrivilegeMissing)
+        assert "GRANT REPLICATION SLAVE" in str(each)
+    assert not results["grant REPLICATION SLAVE"].ok
+    assert "GRANT" in results["grant REPLICATION SLAVE"].mend
+
+
+def test_unreachable() -> None:
+    config = InstanceConfig.model_validate(
+        {"destination": "d", "source": {"address": "127.0.0.1:1", "username": "u"}}
+    )
+    assert isinstance(failure(config), ConnectionLost)
+    assert not check_source(config)[0].ok
+
+
+def test_unknown_file(server: Server) -> None:
+    assert isinstance(
+        failure(instance(server), EntryPosition("mysql-bin.999999")), PositionNotFound
+    )
+    config = instance(server, start="position", journal_name="other.000001")
+    error = failure(config)
+    assert isinstance(error, PositionNotFound)
+    assert "other.000001" in str(error)
+
+
+def test_position_past_the_end(server: Server) -> None:
+    name, offset = server.position()
+    for position in (offset + 1000, 1 << 31):
+        error = failure(instance(server), EntryPosition(name, position))
+        assert isinstance(error, PositionNotFound)
+        assert not error.retryable
+    config = instance(server, start="position", journal_name=name, position=offset + 1000)
+    assert isinstance(failure(config), PositionNotFound)
+
+
+def test_purged_file(server: Server, schema: str) -> None:
+    old = server.position()[0]
+    purge_all(server)
+    config = instance(server, start="position", journal_name=old)
+    assert isinstance(failure(config), PositionPurged)
+    assert isinstance(failure(instance(server), EntryPosition(old)), PositionNotFound)
+
+
+def test_check_of_a_good_server(server: Server) -> None:
+    results = check_source(instance(server))
+    assert all(result.ok for result in results if not result.advisory), results
+
+
+def test_tls_wanted_and_not_offered(mysql56: Server) -> None:
+    error = failure(instance(mysql56, tls={"mode": "required"}))
+    assert "TLS" in str(error) or "SSL" in str(error)
+
+
+def test_gtids_purged(mysql97: Server) -> None:
+    purge_all(mysql97)
+    config = instance(mysql97, gtid=True, start="gtid", gtid_set=f"{uuid.uuid4()}:1")
+    assert isinstance(failure(config), PositionPurged)
+    empty = EntryPosition("", gtid=f"{uuid.uuid4()}:1")
+    assert isinstance(failure(config, empty), PositionPurged)
