@@ -331,11 +331,8 @@ class _Rows:
             progress = await self._thread.run(plan.begin, number, progress)
             run.ledger = run.ledger.with_table(number, progress)
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
-        while True:
+        while (planned := await self._thread.run(_next, ranges)) is not None:
             await self._room()
-            planned = await self._thread.run(_next, ranges)
-            if planned is None:
-                return
             run.waits_for = ""
             reader = self._free.popleft()
             task = asyncio.create_task(reader.read(planned.order))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,7 +41,7 @@ TABLE = SnapshotTable(META, ("id",), "PRIMARY", ROWS * BORDERS, 100, True)
 
 
 class Plan:
-    """Two tables of eight ranges."""
+    """Two tables of eight ranges; `short`: one of a single range."""
 
     def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
         self.numbers = 0
@@ -48,6 +49,8 @@ class Plan:
     def wanted(self, wishes: Any) -> tuple[TableProgress, ...]:
         if wishes[0].tables == "none":
             raise ConfigError("no table to read matches 'none'")
+        if wishes[0].tables == "short":
+            return (TableProgress("d", "t", done=(str(BORDERS - 1),)),)
         return TableProgress("d", "t"), TableProgress("d", "u")
 
     def find(self, number: int, progress: TableProgress) -> SnapshotTable:
@@ -121,11 +124,13 @@ class Home:
 
     def __init__(self, log: LogPipeline, changed: Wakeup) -> None:
         self.log, self.changed = log, changed
+        self.settings: dict[str, Any] = {}
         self.kept: list[Ledger] = []
 
     def source_config(self) -> InstanceConfig:
         source = {"address": "127.0.0.1:1", "username": "x"}
-        return InstanceConfig.model_validate({"destination": "x", "source": source})
+        tree = {"destination": "x", "source": source, "snapshot": self.settings}
+        return InstanceConfig.model_validate(tree)
 
     def log_of(self, client_id: int) -> LogPipeline | None:
         return self.log
@@ -236,6 +241,22 @@ async def another_log() -> None:
     assert run.ledger.attempt == 2
     assert home.kept[-1].tables[0].done in (done, (str(BORDERS),))
     assert run.ledger.rows == 2 * BORDERS * ROWS
+
+
+def test_the_last_range_is_not_waited_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing left to read for which the rate, a row a second, could matter."""
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", 90)
+    run_async(last_range(), seconds=60)
+
+
+async def last_range() -> None:
+    async with at_log() as (home, log):
+        home.settings = {"rows_per_s": 1, "readers": 1}
+        run = SnapshotRun(home, CLIENT, new_ledger((SnapshotWish("short"),)), Runtime(log, []))
+        task = asyncio.create_task(run.run())
+        await Consumer(log, run).until(lambda: run.ledger.is_over)
+        await task
+    assert (run.ledger.state, run.ledger.rows) == (DONE, ROWS)
 
 
 def test_what_cannot_be_read_fails_and_says_why() -> None:
