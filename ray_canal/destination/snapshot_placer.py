@@ -139,6 +139,10 @@ class SnapshotPlacer:
 
     # --- rows ------------------------------------------------------------------------------------
 
+    def begin(self, planned: PlannedRange) -> None:
+        """A range is about to be read."""
+        self._sequencer.begin(planned.order.number)
+
     async def add(self, planned: PlannedRange, reader: RowReaderHandle, read: RangeRead) -> None:
         """A range was read. Ranges come in the order in which their reading was begun."""
         self._waiting[read.number] = _Waiting(planned, reader, read.size_bytes)

@@ -334,6 +334,7 @@ class _Rows:
         while (planned := await self._thread.run(_next, ranges)) is not None:
             await self._room()
             run.waits_for = ""
+            self._placer.begin(planned)
             reader = self._free.popleft()
             task = asyncio.create_task(reader.read(planned.order))
             self._reading.append((planned, reader, task))

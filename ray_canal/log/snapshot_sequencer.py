@@ -64,6 +64,8 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
     def __init__(self) -> None:
         self._logged: deque[_Logged[_Stretch]] = deque()
         self._waiting: list[Rows[_Stretch, Place]] = []
+        self._low: Low[_Stretch] | None = None  # of a chunk: all that are begun later see more
+        self._begun: dict[int, Low[_Stretch] | None] = {}
 
     @property
     def waiting(self) -> int:
@@ -80,14 +82,25 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
         table."""
         self._logged.append(_Logged(stretch, touched))
 
-    def read(self, rows: Rows[_Stretch, Place]) -> None:
-        """Note a chunk that was read. Chunks come in the order in which they were begun."""
-        self._waiting.append(rows)
-        self._forget(self._waiting[0].low)
+    def begin(self, number: int) -> None:
+        """Note that a chunk is about to be read, before its low mark is taken."""
+        self._begun[number] = self._low
 
-    def _forget(self, low: Low[_Stretch]) -> None:
-        """Forget what every later chunk has seen, too: `low` only grows."""
-        while self._logged and low.has(self._logged[0].stretch):
+    def read(self, rows: Rows[_Stretch, Place]) -> None:
+        """Note a chunk that was read. Chunks come in the order in which they were begun; of several
+        that are read at once, a later one may have the lower marks."""
+        del self._begun[rows.number]
+        self._waiting.append(rows)
+        self._low = rows.low
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what every chunk that has no place yet, and every later one, has seen."""
+        lows = [self._low, *self._begun.values(), *(rows.low for rows in self._waiting)]
+        while self._logged:
+            first = self._logged[0].stretch
+            if any(low is None or not low.has(first) for low in lows):
+                break
             self._logged.popleft()
 
     def due(self, reached: Place) -> list[Placed]:

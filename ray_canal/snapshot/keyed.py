@@ -169,6 +169,7 @@ class KeyedSnapshot:
             f"SELECT {wanted.expressions} FROM {quoted(meta.schema, meta.table)} "
             f"FORCE INDEX ({quoted(chunk.table.index)}) WHERE {chunk.condition}"
         )
+        self._sequencer.begin(self._number)
         low = self._marks.low()
         reader = ResultReader(self._connections[0], self._config.source)
         chunk.pieces, chunk.size_bytes = [], 0

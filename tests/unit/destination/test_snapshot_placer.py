@@ -123,6 +123,7 @@ async def waits_for_the_high_mark() -> None:
     placer = of_keys({("d", "t"): ("id",)}, log)
     high = EntryPosition(binlog_files()[0].name, 20_000)
     read = RangeRead(1, 5, 900, NOTHING_SEEN, high, 0.1)
+    placer.begin(planned(1, ("d", "t")))
     await placer.add(planned(1, ("d", "t")), reader, read)
     assert placer.waiting == 1
     while not reader.placed:
@@ -150,6 +151,7 @@ async def stands_still() -> None:
     assert log.reached is not None
     name, end = log.reached.journal_name, log.reached.position
     read = RangeRead(1, 0, 0, NOTHING_SEEN, EntryPosition(name, end + 100), 0.1)
+    placer.begin(planned(1, ("d", "t")))
     await placer.add(planned(1, ("d", "t")), reader, read)
     await placer.look()
     assert placer.waiting == 1
@@ -173,9 +175,9 @@ async def keys_are_told() -> None:
     high = EntryPosition(binlog_files()[0].name, 1 << 40)
     table = SnapshotTable(META, ("id",), "PRIMARY", 5, 100, True)
     order = RangeOrder(1, table, "")
-    await placer.add(PlannedRange(0, ("9",), order), reader, RangeRead(
-        1, 5, 900, NOTHING_SEEN, high, 0.1,
-    ))  # fmt: skip
+    read = RangeRead(1, 5, 900, NOTHING_SEEN, high, 0.1)
+    placer.begin(PlannedRange(0, ("9",), order))
+    await placer.add(PlannedRange(0, ("9",), order), reader, read)
     expected: set[bytes] = set()
     while (found := await log.grow(placer)) is not None:
         info, chunk = found
@@ -206,6 +208,7 @@ async def void(voided: str) -> None:
     else:
         placer.failure = TableMetaMismatch("altered")
     read = RangeRead(1, 5, 900, NOTHING_SEEN, log.store.last_position, 0.1)
+    placer.begin(planned(1, ("d", "t")))
     await placer.add(planned(1, ("d", "t")), reader, read)
     assert reader.placed == []
     assert not await placer.mark((("snapshotMark", "SNAPSHOT_END"),), "done")
