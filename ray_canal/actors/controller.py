@@ -34,6 +34,7 @@ from ray_canal.actors.placement_table import Place, PlacementTable, home_for, sh
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.ray_internals import actor_id
+from ray_canal.actors.stall_limit import keep_stall_limit, stall_limit
 from ray_canal.actors.standby_pool import keep_ready
 from ray_canal.actors.succession import STOPPED, Succession, kept_texts
 from ray_canal.config import CanalConfig, kept_secrets
@@ -45,8 +46,6 @@ _CHECK_PERIOD_S = 4.0
 _NODES_PERIOD_S = 1.0
 """So often it looks whether nodes have come, ended, or begun to drain."""
 _TOUCH_PERIOD_S = 3600.0
-_STALL_S = 15.0
-"""An actor that answered before and does not for so long is replaced."""
 
 
 def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
@@ -69,6 +68,7 @@ class Controller:
         self._starts = Starts(namespace)
         self._succession = Succession(namespace, self)
         self._homes = Homes(namespace, self._places, self._ensure)
+        self._stall_s = stall_limit(namespace)
         self._answered: dict[str, str] = {}
         self._spares: set[str] = set()
         self._touched_s = 0.0
@@ -113,6 +113,8 @@ class Controller:
             raise refused(changed)
         keep_log_settings(self._namespace, config.log)
         take_up_log_settings(self._namespace)
+        keep_stall_limit(self._namespace, config.ray.stall_s)
+        self._stall_s = config.ray.stall_s
         names = self._want(config)
         for name in changed:
             await self._renew(config, name)
@@ -136,7 +138,7 @@ class Controller:
         kept_secrets.drop(place.secrets)
         actor = self._ensure(place)
         try:
-            await answered(_STALL_S, actor.renew.remote(name))
+            await answered(self._stall_s, actor.renew.remote(name))
         except ACTOR_AWAY:
             return  # it is restarting, and finds the new configuration
         except asyncio.TimeoutError:
@@ -161,7 +163,7 @@ class Controller:
         dropped = False
         with contextlib.suppress(*ACTOR_AWAY, asyncio.TimeoutError):
             reply = actor.drop.remote(destination)
-            await answered(_STALL_S, reply)
+            await answered(self._stall_s, reply)
             dropped = True
         alone = not any(each.process == place.process for each in self._places.all().values())
         if alone:
@@ -289,11 +291,13 @@ class Controller:
         which = actor_id(handle)
         reply = ask.remote(*arguments)
         try:
-            self._homes.loads.note(await answered(_STALL_S, reply) or {})
+            self._homes.loads.note(await answered(self._stall_s, reply) or {})
             self._answered[name] = which
         except ray.exceptions.RayError:
             self._answered.pop(name, None)  # it is restarting
         except asyncio.TimeoutError:
             if self._answered.pop(name, None) == which:
-                logger.warning("%s has not answered for %.0f s; it is replaced", name, _STALL_S)
+                logger.warning(
+                    "%s has not answered for %.0f s; it is replaced", name, self._stall_s
+                )
                 ray.kill(handle, no_restart=False)

@@ -195,7 +195,7 @@ def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> No
 
 def destinations(*, namespace: str = registry.NAMESPACE) -> list[str]:
     """Names of the destinations that run in this cluster, sorted."""
-    connect_ray()
+    connect_ray(local=False)
     return registry.destinations(namespace)
 
 
@@ -203,14 +203,14 @@ def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     """Return the nodes of the cluster: `node` (its id), `head`, `draining`, `cpus`, `labels`, its
     `destinations` and what they take: `bytes_per_second` of their logs, `memory_bytes`. Raises
     InstanceNotRunning: no deployment runs in this namespace, or its controller does not answer."""
-    connect_ray()
+    connect_ray(local=False)
     found: list[dict[str, Any]] = _get(_controller(namespace).nodes.remote(), _ANSWER_S)
     return found
 
 
 def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     """Close Canal's TCP port and its connections. The destinations go on."""
-    connect_ray()
+    connect_ray(local=False)
     for handle in registry.find_servers(namespace):
         with contextlib.suppress(*ACTOR_AWAY):
             ray.get(handle.stop.remote())
@@ -219,14 +219,14 @@ def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
 
 def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     """Of each replica of the TCP server: address, connections, requests, bytes."""
-    connect_ray()
+    connect_ray(local=False)
     return [_get(handle.status.remote()) for handle in registry.find_servers(namespace)]
 
 
 def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     """Stop a destination. Cursors stay; a later start resumes without loss. Raises
     InstanceNotFound."""
-    connect_ray()
+    connect_ray(local=False)
     registry.find_store(destination, namespace)
     _get(_controller(namespace).stop.remote(destination))
     if not PlacementTable(namespace).names():
@@ -251,7 +251,7 @@ def status(
 
     Raises InstanceNotFound for a destination that is not running.
     """
-    connect_ray()
+    connect_ray(local=False)
     names = [destination] if destination else registry.destinations(namespace)
     handles = {name: registry.find_store(name, namespace) for name in names}
     replies = {name: handle.submit(DestinationApi.status) for name, handle in handles.items()}
@@ -277,7 +277,7 @@ def set_filter(
     It counts from its next get on, and durably; batches that are outstanding stay so. Raises
     InstanceNotFound, NotSubscribed, ConfigError: a bad filter.
     """
-    connect_ray()
+    connect_ray(local=False)
     store = registry.find_store(destination, namespace)
     _get(store.submit(DestinationApi.change_filter, client_id, filter))
 
@@ -292,7 +292,7 @@ def set_instance_filter(
     void, as after a restart of the instance. Returns the whole filter. Raises InstanceNotFound,
     ConfigError: a bad key or value; Fenced.
     """
-    connect_ray()
+    connect_ray(local=False)
     store = registry.find_store(destination, namespace)
     found: dict[str, Any] = _get(store.submit(DestinationApi.change_instance_filter, changes))
     return found

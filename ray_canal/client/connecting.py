@@ -80,5 +80,5 @@ def _transport(destination: str, namespace: str, address: str, login: dict[str, 
         return TcpTransport(destination, Address.parse(address, **login))
     if any(login.values()):
         raise ConfigError('username, password and tls belong to an address="host:port"')
-    connect_ray()
+    connect_ray(local=False)
     return RayTransport(destination, namespace)

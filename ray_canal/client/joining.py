@@ -49,9 +49,9 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     """Join Ray if this process has not: the given address, a running cluster, or a new local one.
     Again, if the cluster that was joined here has died.
 
-    Raises ConfigError when there is no cluster to join and `local` does not allow to start one,
-    InstanceNotRunning when none stands at the given address within ten seconds; at one that was
-    joined before, within a minute.
+    Raises ConfigError when there is no cluster to join and `local` does not allow to start one, or
+    when it asks for a token that this process does not have; InstanceNotRunning when none stands at
+    the given address within ten seconds; at one that was joined before, within a minute.
     """
     if ray.is_initialized():
         keep_joined()
@@ -65,7 +65,8 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
         return
     try:
         _join("")
-    except ConnectionError:
+    except ConnectionError as error:
+        _refuse_without_token(error)
         if not local:
             raise ConfigError(
                 "no Ray cluster is running here; start one with `ray start --head`, or name one by "
@@ -73,6 +74,16 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
             ) from None
         use_ray_settings()
         ray.init(include_dashboard=False, **_QUIET)
+
+
+def _refuse_without_token(error: ConnectionError) -> None:
+    """Raises ConfigError: the cluster is there, and takes nobody without its token."""
+    if "InvalidAuthToken" in str(error.__cause__):
+        raise ConfigError(
+            f"{error}: it takes nobody without its token; give that by RAY_AUTH_TOKEN or "
+            "RAY_AUTH_TOKEN_PATH, with RAY_AUTH_MODE=token; or name another cluster by ray.address "
+            "or RAY_ADDRESS"
+        ) from None
 
 
 def times_joined() -> int:
@@ -111,6 +122,8 @@ def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
                 _join(address)
                 return
             except passing as error:
+                if isinstance(error, ConnectionError):
+                    _refuse_without_token(error)
                 reason = str(error)
         if time.monotonic() > deadline:
             was = f"Ray's cluster at {_ours.head} is gone; " if address == _ours.address else ""

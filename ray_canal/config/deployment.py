@@ -31,7 +31,8 @@ class RayConfig(Section):
     many as make one process a CPU where there are more destinations than CPUs. `node` is for
     destinations that name none: see config/node.py. `standby`: several heads have this
     configuration, and one is active, which another one replaces when it has not said for `lease_s`
-    that it is there.
+    that it is there. `stall_s`: an actor that answered before and does not for so long is killed,
+    and Ray starts it again.
     """
 
     address: str = ""
@@ -41,6 +42,7 @@ class RayConfig(Section):
     node: NodeText = HEAD
     standby: bool = False
     lease_s: float = Field(default=5.0, ge=0.5)
+    stall_s: float = Field(default=15.0, ge=1.0)
 
     @model_validator(mode="after")
     def _share(self) -> RayConfig:

@@ -83,5 +83,5 @@ def _given(canal: CanalConfig) -> str:
 
 def stop_console(*, namespace: str = NAMESPACE) -> None:
     """Close the console of the cluster, if it is open. The destinations go on."""
-    connect_ray()
+    connect_ray(local=False)
     close_port(_NAME, namespace)

@@ -105,5 +105,5 @@ def _given(canal: CanalConfig) -> str:
 
 def stop_flight(*, namespace: str = NAMESPACE) -> None:
     """Close the Arrow Flight port, if it is open. The destinations go on."""
-    connect_ray()
+    connect_ray(local=False)
     close_port(_NAME, namespace)

@@ -277,7 +277,7 @@ def _end(name: str, handle: ActorHandle[Any], namespace: str) -> None:
 
 def stop_sink(name: str, *, namespace: str = NAMESPACE) -> None:
     """Stop a sink; its subscriber and its place stay. Raises InstanceNotFound."""
-    connect_ray()
+    connect_ray(local=False)
     records = SinkRecords(namespace)
     records.get(name)
     records.remove(name)
@@ -289,7 +289,7 @@ def stop_sink(name: str, *, namespace: str = NAMESPACE) -> None:
 def pause_sink(name: str, *, paused: bool = True, namespace: str = NAMESPACE) -> None:
     """Let a sink write nothing until it is resumed, also over restarts; its subscription stays.
     Raises InstanceNotFound, InstanceNotRunning."""
-    connect_ray()
+    connect_ray(local=False)
     records = SinkRecords(namespace)
     record = records.get(name)
     records.put(name, record["config"], paused=paused)
@@ -310,7 +310,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
     Raises ConfigError: the target keeps its place where it cannot be moved; InstanceNotFound,
     PositionPurged, and what the target raises.
     """
-    connect_ray()
+    connect_ray(local=False)
     record = SinkRecords(namespace).get(name)
     config = SinkConfig.model_validate(record["config"])
     target = make_sink(config)
@@ -335,7 +335,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
 def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[str, Any]:
     """Return one or all sinks of the cluster by name: state, counters, place, error. Raises
     InstanceNotFound."""
-    connect_ray()
+    connect_ray(local=False)
     records = SinkRecords(namespace)
     found = {}
     for each in [name] if name else records.names():

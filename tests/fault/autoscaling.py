@@ -89,6 +89,16 @@ def autoscaler_of(gcs_address: str) -> dict[str, Any]:
             },
         },
         "auth": {},
+        # The autoscaler demands these; the provider uses none of them.
+        "docker": {},
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        "initialization_commands": [],
+        "setup_commands": [],
+        "head_setup_commands": [],
+        "worker_setup_commands": [],
+        "head_start_ray_commands": [],
+        "worker_start_ray_commands": [],
     }
 
 

@@ -11,12 +11,12 @@ it acknowledges it. FOLDER/seen.json has what is where, again and again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +59,23 @@ class Readers:
 
     def _look(self, names: list[str]) -> None:
         made = self._folder / "seen.new"
-        while True:
-            asked = time.time()
-            with contextlib.suppress(CanalError, RayError):
-                made.write_text(json.dumps({"at": asked, **_seen(names)}))
-                os.replace(made, self._folder / "seen.json")
-            time.sleep(_LOOK_S)
+        told = ""
+        with (self._folder / "look.log").open("a") as log:
+            while True:
+                asked = time.time()
+                try:
+                    made.write_text(json.dumps({"at": asked, **_seen(names)}))
+                    os.replace(made, self._folder / "seen.json")
+                    failure = ""
+                except (CanalError, RayError):
+                    failure = traceback.format_exc(limit=3)
+                except Exception:  # nobody else would look
+                    failure = f"unexpected: {traceback.format_exc()}"
+                if failure != told:
+                    log.write(f"{time.time():.1f} after {time.time() - asked:.1f} s: {failure}\n")
+                    log.flush()
+                    told = failure
+                time.sleep(_LOOK_S)
 
 
 def _newest(path: Path) -> int:

@@ -35,11 +35,11 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 CLIENT = 7
 
 
-def deployment(server: Server, name: str, namespace: str) -> dict[str, Any]:
+def deployment(server: Server, name: str, namespace: str, **ray: Any) -> dict[str, Any]:
     """Cursors in MySQL, where another head finds them; a process for log and one for upstream."""
     journal_name, position = server.position()
     return {
-        "ray": {"namespace": namespace, "destinations_per_process": 0},
+        "ray": {"namespace": namespace, "destinations_per_process": 0, **ray},
         "meta": {
             "backend": "mysql",
             "address": server.address,
@@ -187,9 +187,11 @@ def test_a_replaced_store_that_is_restarted_does_not_take_the_destination_back(
     mysql97: Server,
 ) -> None:
     """B3: its head slept for longer than its controller's patience, and then its store died."""
-    name = "restarted"
+    name, stall_s = "restarted", 8.0
     table(mysql97, name)
-    old_config, new_config = (deployment(mysql97, name, f"{name}_{x}") for x in ("old", "new"))
+    old_config, new_config = (
+        deployment(mysql97, name, f"{name}_{x}", stall_s=stall_s) for x in ("old", "new")
+    )
     others = set(running(STORE) + running(CONTROLLER))
 
     def state(namespace: str) -> Any:
@@ -201,7 +203,7 @@ def test_a_replaced_store_that_is_restarted_does_not_take_the_destination_back(
         time.sleep(6)  # its controller has an answer of it
         with stopped(*sleeping):
             canal.start(new_config)
-            time.sleep(16)
+            time.sleep(stall_s + 1)
         with started(new_config), canal.connect(name, CLIENT, namespace=f"{name}_new") as new:
             new.subscribe()
             time.sleep(8)

@@ -6,6 +6,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+import ray_canal as canal
+from ray_canal.client import joining
+from ray_canal.errors import ConfigError
+
 _JOINS = """
 import sys
 from ray_canal.client import joining
@@ -47,3 +53,34 @@ def test_a_first_join_at_a_dead_address_says_soon_what_is_wrong() -> None:
 def test_who_gave_up_waiting_for_the_head_waits_again() -> None:
     said = joined_at_a_dead_address("again")
     assert said.startswith("Ray's cluster at 198.51.100.7:6379 is gone; no Ray cluster stood at")
+
+
+def test_a_cluster_that_asks_for_a_token_is_told_from_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ray 2.60 refuses: the reason is in the text of the cause alone."""
+
+    def refused(**_: object) -> None:
+        try:
+            raise RuntimeError("Failed to connect to GCS: InvalidAuthToken: token is missing")
+        except RuntimeError as cause:
+            raise ConnectionError("Failed to connect to Ray cluster at 192.0.2.7:1") from cause
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", refused)
+    for local in (True, False):
+        with pytest.raises(ConfigError, match=r"192\.0\.2\.7:1: it takes nobody without its token"):
+            joining.connect_ray(local=local)
+
+
+def test_who_asks_of_a_deployment_starts_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(**how: object) -> None:
+        assert how["address"] == "auto", "a Ray of its own would be started"
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", nobody)
+    with pytest.raises(ConfigError, match="no Ray cluster is running here; start one with"):
+        canal.status()
