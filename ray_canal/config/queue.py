@@ -1,5 +1,5 @@
 """What goes to message queues, and where they are: [sink.message], [sink.routing], [sink.kafka],
-[sink.rabbitmq]."""
+[sink.rabbitmq], [sink.rocketmq]."""
 
 from __future__ import annotations
 
@@ -94,3 +94,22 @@ class RabbitConfig(Section):
     queue_type: Literal["classic", "quorum"] = "classic"
     binding_key: str = ""
     timeout_s: float = Field(default=60.0, gt=0)
+
+
+class RocketConfig(Section):
+    """A RocketMQ 5, by its gRPC proxy at `address` (several IP addresses: "IP:PORT;IP:PORT").
+    `access_key` and `secret_key` sign calls. `fifo`: topics have the type FIFO, and each partition
+    of Canal's routing is a message group, whose messages are sent one after the other; of formats
+    with a message a row, there are `groups` of them, by key. Without it topics have the type
+    NORMAL, and nothing keeps an order. `in_flight`: messages under way at once."""
+
+    address: str = ""
+    tls: bool = False
+    namespace: str = ""
+    access_key: SecretText = ""
+    secret_key: SecretText = ""
+    tag: str = ""
+    fifo: bool = True
+    groups: int = Field(default=64, ge=1)
+    in_flight: int = Field(default=200, ge=1)
+    timeout_s: float = Field(default=10.0, ge=1)

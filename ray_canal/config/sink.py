@@ -12,6 +12,7 @@ from ray_canal.config.queue import (
     KafkaConfig,
     MessageConfig,
     RabbitConfig,
+    RocketConfig,
     RoutingConfig,
 )
 from ray_canal.config.secret import secret
@@ -20,12 +21,13 @@ from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 
 SinkType = Literal[
-    "kafka", "rabbitmq", "mysql", "postgres", "delta", "iceberg", "duckdb", "jsonl", "python"
+    "kafka", "rabbitmq", "rocketmq", "mysql", "postgres", "delta", "iceberg", "duckdb", "jsonl",
+    "python",
 ]  # fmt: skip
 _DATABASES = ("mysql", "postgres", "duckdb")
 _LAKES = ("delta", "iceberg")
 _BATCH_SIZE, _LAKE_BATCH_SIZE = 8192, 131_072
-_QUEUES = ("kafka", "rabbitmq")
+_QUEUES = ("kafka", "rabbitmq", "rocketmq")
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
@@ -121,6 +123,7 @@ class SinkConfig(Section):
     lake: LakeConfig = LakeConfig()
     kafka: KafkaConfig = KafkaConfig()
     rabbitmq: RabbitConfig = RabbitConfig()
+    rocketmq: RocketConfig = RocketConfig()
     message: MessageConfig = MessageConfig()
     routing: RoutingConfig = RoutingConfig()
     options: dict[str, str] = Field(default={})
@@ -156,6 +159,7 @@ class SinkConfig(Section):
             "python": self.target,
             "kafka": brokers,
             "rabbitmq": self.rabbitmq.address,
+            "rocketmq": self.rocketmq.address,
         }
         named = {
             "mysql": "mirror.address",
@@ -167,6 +171,7 @@ class SinkConfig(Section):
             "python": "target",
             "kafka": 'kafka.properties."bootstrap.servers"',
             "rabbitmq": "rabbitmq.address",
+            "rocketmq": "rocketmq.address",
         }
         if not needed[self.type]:
             raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')

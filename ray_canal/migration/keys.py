@@ -41,9 +41,9 @@ MAPPED, NOTICE, REFUSED, LEFT = Verdict.MAPPED, Verdict.NOTICE, Verdict.REFUSED,
 _RAY = "Ray places and restarts the actors"
 _ADMIN = "there is no canal-admin; a deployment is one canal.toml"
 _QUEUE = (
-    "of message queues there are Kafka and RabbitMQ; programs read by TCP, in Python or in Spark"
+    "of message queues there are Kafka, RabbitMQ and RocketMQ; programs read by TCP, Python, Spark"
 )
-_SINK = "with canal.serverMode = kafka or rabbitMQ: a [[sink]] of that type"
+_SINK = "with canal.serverMode = kafka, rabbitMQ or rocketMQ: a [[sink]] of that type"
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
 _HEALTH = "where there is a standby, it is always on; the connection has its own heartbeat besides"
@@ -69,7 +69,7 @@ SERVER_KEYS = (
         "canal.serverMode",
         REFUSED,
         note=_QUEUE,
-        harmless=("tcp", "kafka", "rabbitmq", "rabbitMQ"),
+        harmless=("tcp", "kafka", "rabbitmq", "rabbitMQ", "rocketmq", "rocketMQ"),
     ),
     Key(
         "canal.file.data.dir",
@@ -223,7 +223,7 @@ INSTANCE_KEYS = (
 QUEUE_KEYS = (
     Key("canal.mq.*", MAPPED, "sink.routing", _SINK),
     Key("kafka.*", MAPPED, "sink.kafka.properties", _SINK),
-    Key("rocketmq.*", LEFT, note=_QUEUE),
+    Key("rocketmq.*", MAPPED, "sink.rocketmq", _SINK),
     Key("rabbitmq.*", MAPPED, "sink.rabbitmq", _SINK),
     Key("pulsarmq.*", LEFT, note=_QUEUE),
 )

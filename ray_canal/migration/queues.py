@@ -11,14 +11,16 @@ Tree = dict[str, Any]
 Said = list[tuple[str, str]]
 """Keys, and what has to be known about each."""
 
-KAFKA_MODE, RABBIT_MODE = "kafka", "rabbitmq"
-MODES = (KAFKA_MODE, RABBIT_MODE)
+KAFKA_MODE, RABBIT_MODE, ROCKET_MODE = "kafka", "rabbitmq", "rocketmq"
+MODES = (KAFKA_MODE, RABBIT_MODE, ROCKET_MODE)
 RABBIT_PASSWORD = "env:RABBITMQ_PASSWORD"
 _RABBIT = {
     "address": "host", "virtual_host": "virtual.host", "username": "username",
     "exchange": "exchange", "exchange_type": "deliveryMode", "queue": "queue",
     "binding_key": "routingKey",
 }  # fmt: skip
+_ROCKET = ("namespace", "tag")
+_ROCKET_PORT = 8081
 CLIENT_ID = 1001
 """Canal's own, so that `import-meta` takes over the place of its producer."""
 
@@ -39,7 +41,7 @@ _CLASSES = ("key.serializer", "value.serializer")
 
 
 def queue_sink(mode: str, destination: str, properties: Properties, said: Said) -> Tree:
-    """Return the section that does what Canal's producer of a mode ("kafka", "rabbitmq") does for a
+    """Return the section that does what Canal's producer of a mode, one of MODES, does for a
     destination. What has to be known is added to `said`. Raises ConfigError: a value cannot be
     read."""
     is_flat = properties.get("canal.mq.flatMessage").lower() != "false"
@@ -100,7 +102,23 @@ def _rabbitmq(properties: Properties, said: Said) -> Tree:
     return found
 
 
-_SECTIONS = {KAFKA_MODE: _kafka, RABBIT_MODE: _rabbitmq}
+def _rocketmq(properties: Properties, said: Said) -> Tree:
+    servers = properties.get("rocketmq.namesrv.addr") or properties.get("canal.mq.servers")
+    if not servers:
+        raise ConfigError("canal.serverMode = rocketMQ needs rocketmq.namesrv.addr")
+    found: Tree = {"address": f"{servers.split(';')[0].rpartition(':')[0]}:{_ROCKET_PORT}"}
+    text = (
+        "messages go by the gRPC proxy of RocketMQ 5, whose address the name server does not tell: "
+        "correct rocketmq.address if it is elsewhere; topics are made with +message.type=FIFO"
+    )
+    said.append(("rocketmq.namesrv.addr", text))
+    for key in _ROCKET:
+        if properties.get(f"rocketmq.{key}"):
+            found[key] = properties.get(f"rocketmq.{key}")
+    return found
+
+
+_SECTIONS = {KAFKA_MODE: _kafka, RABBIT_MODE: _rabbitmq, ROCKET_MODE: _rocketmq}
 
 
 def _properties(properties: Properties, said: Said) -> dict[str, str]:

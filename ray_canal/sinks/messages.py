@@ -121,6 +121,34 @@ class MessageMaker:
                 yield piece, value
 
 
+def message_ids(changes: Changes, found: FlatMessages) -> Iterator[str]:
+    """Yield what names each message, the same when it is made again:
+    TIMELINE:FILE:POSITION:INNER:ORDINAL:PARTITION; where each row is a message, the last one is
+    the message's number among those of its entry."""
+    prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
+    places, last, ordinal = _places_of(changes.chunk), -1, 0
+    for number in range(len(found)):
+        entry, partition = int(found.entries[number]), int(found.partitions[number])
+        if found.keys is not None:  # several messages an entry, all without a partition
+            ordinal = ordinal + 1 if entry == last else 0
+            last, partition = entry, ordinal
+        yield f"{prefix}:{places[entry]}:{partition}"
+
+
+def _places_of(chunk: DecodedChunk) -> list[str]:
+    """For each entry of a chunk POSITION:INNER:ORDINAL, which with the log's file names it."""
+    events = chunk.events
+    position, inner = events["position"].astype(np.int64), events["inner"].astype(np.int64)
+    numbers = np.arange(len(position))
+    is_first = np.ones(len(position), np.bool_)
+    is_first[1:] = (position[1:] != position[:-1]) | (inner[1:] != inner[:-1])
+    ordinals = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
+    return [
+        f"{p}:{i}:{o}"
+        for p, i, o in zip(position.tolist(), inner.tolist(), ordinals.tolist(), strict=True)
+    ]
+
+
 def _events(
     rows: Rows, chunk: DecodedChunk, first: int, last: int, options: DebeziumOptions
 ) -> Events:

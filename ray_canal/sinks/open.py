@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _QUEUES = {
     "kafka": ("ray_canal.sinks.kafka", "KafkaSink"),
     "rabbitmq": ("ray_canal.sinks.rabbitmq", "RabbitSink"),
+    "rocketmq": ("ray_canal.sinks.rocketmq", "RocketSink"),
 }
 
 

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from pika import spec
 
-from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.amqp_link import AmqpLink, LinkError, Publish, parameters
-from ray_canal.sinks.messages import MessageMaker
+from ray_canal.sinks.messages import MessageMaker, message_ids
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.source.connection import tls_context
 from ray_canal.views.routed import FlatMessages
@@ -100,17 +99,10 @@ class RabbitSink:
 
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
-        prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
-        places, last, ordinal = places_of(changes.chunk), -1, 0
-        for number in range(len(found)):
+        for number, name in enumerate(message_ids(changes, found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
             key = self._config.routing_key.replace("{topic}", topic)
-            key = key.replace("{partition}", str(partition))
-            entry = int(found.entries[number])
-            if found.keys is not None:  # several messages an entry, all without a partition
-                ordinal = ordinal + 1 if entry == last else 0
-                last, partition = entry, ordinal
-            yield Publish(key, f"{prefix}:{places[entry]}:{partition}", found[number])
+            yield Publish(key.replace("{partition}", str(partition)), name, found[number])
 
     def commit(self, upto: Cursor) -> None:
         link = self._opened()
@@ -156,20 +148,6 @@ class RabbitSink:
         if self._link is None:
             raise SinkError("RabbitMQ: not connected", "retry")
         return self._link
-
-
-def places_of(chunk: DecodedChunk) -> list[str]:
-    """For each entry of a chunk POSITION:INNER:ORDINAL, which with the log's file names it."""
-    events = chunk.events
-    position, inner = events["position"].astype(np.int64), events["inner"].astype(np.int64)
-    numbers = np.arange(len(position))
-    is_first = np.ones(len(position), np.bool_)
-    is_first[1:] = (position[1:] != position[:-1]) | (inner[1:] != inner[:-1])
-    ordinals = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
-    return [
-        f"{p}:{i}:{o}"
-        for p, i, o in zip(position.tolist(), inner.tolist(), ordinals.tolist(), strict=True)
-    ]
 
 
 def _error(error: LinkError) -> SinkError:

@@ -31,6 +31,7 @@ NO_DEFAULT = {
     "sink.client_id",
     "sink.mirror.address",
     "sink.rabbitmq.address",
+    "sink.rocketmq.address",
     "server.user.password",
     "flight.user.username",
     "flight.user.password",

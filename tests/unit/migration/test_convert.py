@@ -223,7 +223,7 @@ def test_an_instance_overrides_canal_properties_and_set_overrides_both(tmp_path:
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        ("canal.serverMode = rocketMQ", "message queues"),
+        ("canal.serverMode = pulsarMQ", "message queues"),
         ("canal.admin.manager = 127.0.0.1:8089", "canal-admin"),
         ("canal.instance.global.mode = manager", "canal-admin"),
         ("canal.instance.global.spring.xml = classpath:spring/group-instance.xml", "group-inst"),

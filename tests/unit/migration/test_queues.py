@@ -99,3 +99,29 @@ def test_rabbitmq_mode_becomes_a_sink(tmp_path: Path) -> None:
     (tmp_path / "canal.properties").write_text(nowhere)
     with pytest.raises(ConfigError, match=r"rabbitmq\.host"):
         import_canal(tmp_path / "canal.properties")
+
+
+ROCKET = """
+canal.destinations = orders
+canal.serverMode = rocketMQ
+rocketmq.namesrv.addr = mq1:9876;mq2:9876
+rocketmq.namespace = shop
+rocketmq.tag = canal
+rocketmq.producer.group = test
+"""
+
+
+def test_rocketmq_mode_becomes_a_sink(tmp_path: Path) -> None:
+    """The name server does not tell the proxy's address: what was made of it is to be looked at."""
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "canal.properties").write_text(ROCKET)
+    (tmp_path / "orders" / "instance.properties").write_text(INSTANCE)
+    found = import_canal(tmp_path / "canal.properties")
+    assert not found.refused
+    (tmp_path / "canal.toml").write_text(render(found, ["canal.properties"]))
+    sink = load(tmp_path / "canal.toml").sink_named("orders-rocketmq")
+    rocket = sink.rocketmq
+    assert (rocket.address, rocket.namespace, rocket.tag) == ("mq1:8081", "shop", "canal")
+    assert (sink.routing.partitions, sink.message.format) == (3, "flat")
+    told = {each.key: each.text for each in found.findings}
+    assert "rocketmq.address" in told["rocketmq.namesrv.addr"]

@@ -1,0 +1,200 @@
+"""RocketMQ 5: messages to its gRPC proxy, each confirmed before the log is acknowledged.
+
+At least once: a transaction of this protocol holds one message. Order is kept by message groups,
+which are Canal's partitions: each has one message under way, since the client may repeat a send
+that came late, behind the next one. (Groups go side by side.)
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import zlib
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeAlias
+
+from rocketmq.v5.client import ClientConfiguration, Credentials
+from rocketmq.v5.exception import (
+    BadRequestException,
+    ForbiddenException,
+    IllegalArgumentException,
+    NotFoundException,
+    PayloadTooLargeException,
+    PaymentRequiredException,
+    UnauthorizedException,
+    UnsupportedException,
+)
+from rocketmq.v5.model import Message
+from rocketmq.v5.producer import Producer
+
+from ray_canal.config import SinkConfig, secret
+from ray_canal.config.section import host_port_of
+from ray_canal.sinks.messages import MessageMaker, message_ids
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
+from ray_canal.views.routed import FlatMessages
+
+_PORT = 8081
+_TRIES = 4
+"""How often the client tries a message, and once more for its pauses."""
+_FATAL = (
+    UnauthorizedException, ForbiddenException, PaymentRequiredException, BadRequestException,
+    IllegalArgumentException, UnsupportedException,
+)  # fmt: skip
+
+
+_Done: TypeAlias = "queue.SimpleQueue[tuple[Hashable, Future[Any]]]"
+
+
+def _log_as_the_others() -> None:
+    """The client's package writes a log file of its own in the home folder; its warnings belong to
+    the log of the process."""
+    logger = logging.getLogger("rocketmq-python-client")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.setLevel(logging.WARNING)
+    logger.propagate = True
+
+
+class RocketSink:
+    guarantee: Guarantee = "at_least_once"
+
+    def __init__(self, config: SinkConfig) -> None:
+        _log_as_the_others()
+        self._config = config.rocketmq
+        message = config.message.model_copy(update={"tombstones": False})
+        self._maker = MessageMaker(message, config.routing)
+        self._producer: Any = None
+
+    def open(self) -> Cursor | None:
+        config = self._config
+        keys = Credentials(secret(config.access_key), secret(config.secret_key))
+        places = [
+            host_port_of(each, _PORT, "rocketmq.address") for each in config.address.split(";")
+        ]
+        address = ";".join(f"{host}:{port}" for host, port in places)
+        try:
+            given = ClientConfiguration(
+                address, keys, config.namespace, request_timeout=int(config.timeout_s)
+            )
+            self._producer = Producer(given, tls_enable=config.tls)
+            self._producer.startup()
+        except Exception as error:  # the client raises its own kinds, gRPC's and plain ones
+            raise _error(error) from None
+        return None
+
+    def write(self, changes: Changes) -> None:
+        """Send messages, and wait until the broker has confirmed each."""
+        producer = self._producer
+        if producer is None:
+            raise SinkError("RocketMQ: not connected", "retry")
+        found = self._maker.make(changes)
+        ids = list(message_ids(changes, found))
+        topics = [name.replace(".", "_") for name in found.topic_names]  # no dots in RocketMQ's
+        groups: dict[Hashable, deque[int]] = {}
+        for number in range(len(found)):
+            groups.setdefault(self._group(found, topics, number), deque()).append(number)
+
+        def send(number: int) -> Future[Any]:
+            topic = topics[found.topics[number]]
+            group = self._group(found, topics, number) if self._config.fifo else ""
+            sent: Future[Any] = producer.send_async(
+                self._message(topic, str(group), ids[number], bytes(found[number]))
+            )
+            return sent
+
+        in_order(groups, send, self._config.in_flight, _TRIES * self._config.timeout_s)
+
+    def _group(self, found: FlatMessages, topics: list[str], number: int) -> Hashable:
+        """Return what is sent one after the other."""
+        if not self._config.fifo:
+            return number
+        topic, partition = topics[found.topics[number]], int(found.partitions[number])
+        if found.keys is not None:
+            buffer, offsets = found.keys
+            key = buffer[offsets[number] : offsets[number + 1]]
+            partition = zlib.crc32(key.data) % self._config.groups
+        return f"{topic}-{partition}"
+
+    def _message(self, topic: str, group: str, name: str, body: bytes) -> Any:
+        message = Message()
+        message.topic, message.body, message.keys = topic, body, name
+        if group:
+            message.message_group = group
+        if self._config.tag:
+            message.tag = self._config.tag
+        return message
+
+    def commit(self, upto: Cursor) -> None:
+        """All is confirmed already; RocketMQ keeps no place."""
+
+    def abort(self) -> None:
+        """What was sent stays; what is written again comes again, under the same keys."""
+
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None and producer.is_running:
+            producer.shutdown()
+
+
+def in_order(
+    groups: Mapping[Hashable, deque[int]], send: Callable[[int], Future[Any]], in_flight: int,
+    timeout_s: float,
+) -> None:  # fmt: skip
+    """Send the numbers of each group one after the other, at most `in_flight` groups at once.
+    After a failure nothing is begun, and what is under way is waited for, so that nothing of it
+    comes behind what is sent again. Raises SinkError."""
+    done: _Done = queue.SimpleQueue()
+    ready, running = deque(groups), 0
+    failure: SinkError | None = None
+    while running or (ready and failure is None):
+        while ready and running < in_flight and failure is None:
+            group = ready.popleft()
+            try:
+                sent = send(groups[group].popleft())
+            except Exception as error:
+                failure = _error(error)
+                break
+            running += 1
+            sent.add_done_callback(partial(_put, done, group))
+        if not running:
+            break
+        try:
+            group, sent = done.get(timeout=timeout_s)
+        except queue.Empty:
+            raise failure or SinkError(
+                f"RocketMQ: {running} messages were not confirmed in {timeout_s:g} s", "retry"
+            ) from None
+        running -= 1
+        refused = sent.exception()
+        if refused is not None:
+            failure = failure or _error(refused)
+        elif groups[group]:
+            ready.append(group)
+    if failure is not None:
+        raise failure
+
+
+def _put(done: _Done, group: Hashable, sent: Future[Any]) -> None:
+    done.put((group, sent))
+
+
+def _error(error: BaseException) -> SinkError:
+    text = f"{type(error).__name__}: {error}"
+    found: Kind = "retry"
+    if isinstance(error, PayloadTooLargeException) or "body size exceeds" in text:
+        found = "poison"
+    elif "message type not match" in text:
+        found = "fatal"
+        text += (
+            "; make the topic with `mqadmin updateTopic … -a +message.type=FIFO`, or set "
+            "rocketmq.fifo = false (no order)"
+        )
+    elif isinstance(error, NotFoundException) or "failed to fetch topic" in text:
+        text += "; is there such a topic, and RocketMQ 5's proxy at rocketmq.address?"
+    elif isinstance(error, _FATAL):
+        found = "fatal"
+    return SinkError(f"RocketMQ: {text}", found)
