@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ray_canal.client.message import Message
 from ray_canal.client.session import Session
@@ -28,7 +28,10 @@ from ray_canal.errors import BatchNotFound, CanalError, InstanceRestarted, MetaU
 from ray_canal.model.message import MessageHead
 from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
-from ray_canal.views.transform import Columns, Keys, Masks, Where
+from ray_canal.views.transform import RowSteps
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ALL_TABLES = r".*\..*"
 _POLL_S = 10.0
@@ -87,14 +90,11 @@ class AsyncConnector:
         transactions: bool | None = None,
         start: Start | None = None,
         snapshot: SnapshotStart | None = None,
-        where: Where | None = None,
-        columns: Columns | None = None,
-        mask: Masks | None = None,
-        hash: Keys | None = None,
+        **steps: Unpack[RowSteps],
     ) -> None:
         """Become a subscriber, or change what was asked for; see Connector.subscribe."""
         session = self._session
-        session.use(where, columns, mask, hash)
+        session.use(steps)
         wishes = session.wishes(policy, transactions, start, snapshot)
         await self._acked()
         session.epoch = await self._waiting.call(
@@ -313,10 +313,7 @@ class Connector:
         transactions: bool | None = None,
         start: Start | None = None,
         snapshot: SnapshotStart | None = None,
-        where: Where | None = None,
-        columns: Columns | None = None,
-        mask: Masks | None = None,
-        hash: Keys | None = None,
+        **steps: Unpack[RowSteps],
     ) -> None:
         """Become a subscriber, or change what was asked for. `filter`: Canal's regex list over
         `schema.table`.
@@ -350,10 +347,7 @@ class Connector:
                 transactions=transactions,
                 start=start,
                 snapshot=snapshot,
-                where=where,
-                columns=columns,
-                mask=mask,
-                hash=hash,
+                **steps,
             )
         )
 

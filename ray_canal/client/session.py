@@ -29,7 +29,7 @@ from ray_canal.model.subscription import (
     new_client_id,
     refuse_client_id,
 )
-from ray_canal.views.transform import Columns, Keys, Masks, Transform, Where
+from ray_canal.views.transform import Keys, RowSteps, Transform
 
 logger = logging.getLogger(__name__)
 
@@ -183,15 +183,10 @@ class Session:
             self.not_received(batch_id)
             raise
 
-    def use(
-        self,
-        where: Where | None,
-        columns: Columns | None,
-        mask: Masks | None,
-        hash: Keys | None,
-    ) -> None:
+    def use(self, steps: RowSteps) -> None:
         """Take the row steps of a subscription. Raises ConfigError."""
-        transform = Transform(where, columns, mask, _with_keys(hash))
+        given: RowSteps = {**steps, "hash": _with_keys(steps.get("hash"))}
+        transform = Transform(**given)
         if transform and not self.transport.has_batches:
             raise ConfigError(
                 "where, columns, mask and hash work on Arrow batches, which Canal's TCP protocol "

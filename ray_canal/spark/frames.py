@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,9 @@ from ray_canal.spark.keys import by_key, key_of
 from ray_canal.spark.schema import merged_type, readable_schema
 from ray_canal.spark.ways import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Statements = Literal["error", "ignore"]
 PartitionBy = Literal["key"]
@@ -75,9 +78,24 @@ class Written:
         self.writer.release()
 
 
+class FrameOptions(TypedDict, total=False):
+    """How batches become frames, as keyword arguments.
+
+    `tables`: only these get a frame (`schema.table`); None: all. `statements`: what becomes of rows
+    that a statement changed of which the log has the text alone: UnsupportedEvent ("error", the
+    default), or a warning ("ignore"). `partition_by="key"`: all changes of a key are in one
+    partition, in log order, and a change of the key is with both; None: the rows are divided as
+    they come.
+    """
+
+    tables: Iterable[str] | None
+    statements: Statements
+    partition_by: PartitionBy | None
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How batches become frames; see to_frames. `way` and `cores` are of the session; `shown`:
+    """FrameOptions as they count in one session. `way` and `cores` are of the session; `shown`:
     frames have their rows, else none."""
 
     way: Way
@@ -119,20 +137,13 @@ def to_frames(
     spark: SparkSession,
     batches: Iterable[pa.RecordBatch],
     *,
-    tables: Iterable[str] | None = None,
-    statements: Statements = "error",
-    partition_by: PartitionBy | None = None,
     way: Way | None = None,
+    **frames: Unpack[FrameOptions],
 ) -> Frames:
-    """One DataFrame per table, rows in log order. Several versions of a table share one schema.
-
-    `tables`: only these (`schema.table`). `statements`: what becomes of rows that a statement
-    changed of which the log has the text alone: UnsupportedEvent, or a warning ("ignore").
-    `partition_by="key"`: all changes of a key are in one partition, in log order, and a change of
-    the key is with both; None: the rows are divided as they come. `way`: how Spark gets the rows
-    (spark/ways.py); None takes the best that works.
+    """Return one DataFrame per table, rows in log order. Several versions of a table share one
+    schema. `way`: how Spark gets the rows (spark/ways.py); None takes the best that works.
     """
-    options = Options.of(spark, tables, statements, partition_by, way)
+    options = Options.of(spark, way=way, **frames)
     written = write_frames(batches, options)
     try:
         return written.frames(spark)

@@ -13,25 +13,28 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
 from ray_canal.spark.frames import (
+    FrameOptions,
     Frames,
     Options,
-    PartitionBy,
     Statements,
     Written,
     to_frames,
     write_frames,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _log = logging.getLogger(__name__)
 
@@ -64,21 +67,20 @@ def run(
     *,
     batch_size: int = 24576,
     timeout: float = 1.0,
-    tables: Collection[str] | None = None,
     max_batches: int | None = None,
     until: Callable[[Progress], bool] | None = None,
     retries: int = 0,
-    statements: Statements = "error",
-    partition_by: PartitionBy | None = None,
+    **frames: Unpack[FrameOptions],
 ) -> Progress:
     """Call `function({"schema.table": DataFrame}, message)` for each batch, then ack the batch.
 
-    `connector` is subscribed. `batch_size` and `timeout` are those of `get_without_ack`. `tables`:
-    only these get a DataFrame (the others are acked unread). Ends after `max_batches`, when
-    `until(progress)` is true (asked after each batch and each empty poll), when a source of files
-    is at its end, or at SIGINT or SIGTERM, which let the current batch finish; a second signal
-    interrupts it. While the function works, the next batches are fetched, unless `timeout` is None
-    or 0; those that no function was called with are rolled back at the end.
+    `connector` is subscribed. `batch_size` and `timeout` are those of `get_without_ack`;
+    `tables` (others are acked unread), `statements` and `partition_by` are as in `FrameOptions`.
+    Ends after `max_batches`, when `until(progress)` is true (asked after each batch and each empty
+    poll), when a source of files is at its end, or at SIGINT or SIGTERM, which let the current
+    batch finish; a second signal interrupts it. While the function works, the next batches are
+    fetched, unless `timeout` is None or 0; those that no function was called with are rolled back
+    at the end.
 
     When the function raises, it is called again with the same batch up to `retries` times; then
     the batch is rolled back and the error raised. Frames are read before the function returns, or
@@ -91,7 +93,7 @@ def run(
     that come or go) changes rows that no frame can have: UnsupportedEvent, unless `statements` is
     "ignore".
     """
-    options = Options.of(spark, tables, statements, partition_by)
+    options = Options.of(spark, **frames)
     options = replace(options, shown=getattr(function, "reads_frames", True))
     progress = Progress()
     restarts = 0
@@ -201,7 +203,7 @@ def changes(
     The DataFrame can be read until the session stops, or until `release_changes()`. With no change
     of the table in the batch, an empty DataFrame without columns. `statements` as in `run`.
     """
-    options: dict[str, Any] = {"tables": [table], "statements": statements}
+    options: FrameOptions = {"tables": [table], "statements": statements}
     if not isinstance(source, str):
         return _one_look(spark, source, options, batch_size, timeout, ack)
     if ack and client_id is None:
@@ -216,7 +218,7 @@ def changes(
 def _one_look(
     spark: SparkSession,
     connector: Any,
-    options: dict[str, Any],
+    options: FrameOptions,
     batch_size: int,
     timeout: float | None,
     ack: bool,

@@ -12,7 +12,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -30,6 +30,20 @@ Columns = Sequence[str] | Mapping[str, Sequence[str]]
 Masks = Mapping[str, Mask] | Mapping[str, Mapping[str, Mask]]
 Keys = Mapping[str, str] | Mapping[str, Mapping[str, str]]
 """For every table, or by table: Canal's patterns over `schema.table`, the first that matches."""
+
+
+class RowSteps(TypedDict, total=False):
+    """The steps of one subscription, as keyword arguments.
+
+    `where`: a SQL condition over before and after. `columns`: those that are shown. `mask`: what
+    stands in place of a column's values. `hash`: columns whose values are hashed, each with its
+    key; empty: a plain SHA-256.
+    """
+
+    where: Where | None
+    columns: Columns | None
+    mask: Masks | None
+    hash: Keys | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,7 @@ LONG_FUNCTIONS = {
 OPTIONS_ARE_PARAMETERS = ("ray_canal/cli/", "jobs/", "benchmarks/")
 """Here a parameter is an option of a command."""
 
-MANY_PARAMETERS = {
-    # Module: the most parameters of one of its functions: keyword arguments of the public API.
-    "ray_canal/client/connector.py": 9,
-    "ray_canal/spark/stream.py": 11,
-}
+MANY_PARAMETERS: dict[str, int] = {}
 
 BANNED_NAMES = {
     "utils.py": "name the module after what lives there",

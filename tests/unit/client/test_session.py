@@ -91,6 +91,6 @@ def test_who_only_looks_on_holds_up_nobody() -> None:
 
 def test_row_steps_need_arrow_batches() -> None:
     one, _ = session()
-    one.use(None, None, None, None)
+    one.use({"where": None})
     with pytest.raises(ConfigError, match="connect without an address"):
-        one.use("after.id > 1", None, None, None)
+        one.use({"where": "after.id > 1"})
