@@ -30,7 +30,7 @@ class TablesAside:
                 tree = json.loads(path.read_text(encoding="utf-8"))
                 self.reasons = {name: each["error"] for name, each in tree.items()}
                 self._since = {name: each["since"] for name, each in tree.items()}
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise SinkError(f"{path} cannot be read: {error}") from None
 
     @property

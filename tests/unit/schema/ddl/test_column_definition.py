@@ -1,0 +1,94 @@
+"""One column's definition: its type, numbers, character set and labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.schema.ddl.create_table import parse_tables
+from ray_canal.types import mysql
+
+
+def column(definition: str, options: str = "") -> ColumnMeta:
+    (table,) = parse_tables(f"CREATE TABLE t (\n  `c` {definition}\n) ENGINE=InnoDB {options};")
+    assert len(table.columns) == 1
+    return table.columns[0]
+
+
+@pytest.mark.parametrize(
+    ("definition", "mysql_type", "code", "unsigned"),
+    [
+        ("int NOT NULL", "int", mysql.LONG, False),
+        ("int(11) DEFAULT NULL", "int(11)", mysql.LONG, False),
+        ("int unsigned", "int unsigned", mysql.LONG, True),
+        ("tinyint(3) unsigned zerofill", "tinyint(3) unsigned zerofill", mysql.TINY, True),
+        ("BIGINT(20)  UNSIGNED", "bigint(20) unsigned", mysql.LONGLONG, True),
+        ("int comment 'unsigned'", "int", mysql.LONG, False),
+        ("float(7,4)", "float(7,4)", mysql.FLOAT, False),
+        ("double precision", "double precision", mysql.DOUBLE, False),
+        ("bool", "bool", mysql.TINY, False),
+        ("serial", "serial", mysql.LONGLONG, True),
+        ("year(4)", "year(4)", mysql.YEAR, False),
+        ("character varying(5)", "character varying(5)", mysql.VARCHAR, False),
+        ("varchar(5000) /*M!100301 COMPRESSED*/", "varchar(5000)", mysql.VARCHAR, False),
+        ("point NOT NULL /*!80003 SRID 4326 */", "point", mysql.GEOMETRY, False),
+        ("vector(3)", "vector(3)", mysql.VECTOR, False),
+        ("inet6", "inet6", mysql.STRING, False),
+        ("json DEFAULT (json_array())", "json", mysql.JSON, False),
+    ],
+)
+def test_types(definition: str, mysql_type: str, code: int, unsigned: bool) -> None:
+    found = column(definition)
+    assert (found.mysql_type, found.type_code, found.unsigned) == (mysql_type, code, unsigned)
+
+
+@pytest.mark.parametrize(
+    ("definition", "numbers"),
+    [  # length, precision, scale, fraction
+        ("varchar(50)", (50, 0, 0, 0)),
+        ("char", (1, 0, 0, 0)),
+        ("binary(16)", (16, 0, 0, 0)),
+        ("bit", (1, 0, 0, 0)),
+        ("bit(9)", (9, 0, 0, 0)),
+        ("int(11)", (0, 0, 0, 0)),
+        ("text(20)", (0, 0, 0, 0)),
+        ("decimal", (0, 10, 0, 0)),
+        ("decimal(8)", (0, 8, 0, 0)),
+        ("decimal(30, 12) unsigned", (0, 30, 12, 0)),
+        ("datetime(6)", (0, 0, 0, 6)),
+        ("time", (0, 0, 0, 0)),
+    ],
+)
+def test_numbers(definition: str, numbers: tuple[int, int, int, int]) -> None:
+    found = column(definition)
+    assert (found.length, found.precision, found.scale, found.fraction) == numbers
+
+
+@pytest.mark.parametrize(
+    ("definition", "options", "charset"),
+    [
+        ("varchar(9)", "", "utf8mb4"),
+        ("varchar(9)", "DEFAULT CHARSET=latin1", "latin1"),
+        ("varchar(9)", "CHARACTER SET = gbk COLLATE = gbk_bin", "gbk"),
+        ("varchar(9)", "COLLATE=utf8mb3_general_ci", "utf8mb3"),
+        ("varchar(9)", "COMMENT='CHARSET=big5' DEFAULT CHARSET=latin1", "latin1"),
+        ("text CHARACTER SET gbk COLLATE gbk_bin", "CHARSET=latin1", "gbk"),
+        ("char(3) COLLATE ucs2_bin NOT NULL", "CHARSET=latin1", "ucs2"),
+        ("varchar(9) DEFAULT 'CHARSET gbk'", "CHARSET=latin1", "latin1"),
+        ("varchar(9) GENERATED ALWAYS AS (cast(`x` as char charset gbk))", "", "utf8mb4"),
+        ("enum('charset gbk')", "CHARSET=latin1", "latin1"),
+        ("blob", "CHARSET=latin1", "binary"),
+        ("varbinary(3)", "", "binary"),
+        ("uuid", "", "binary"),
+        ("int", "CHARSET=latin1", ""),
+    ],
+)
+def test_character_sets(definition: str, options: str, charset: str) -> None:
+    assert column(definition, options).charset == charset
+
+
+def test_labels_with_quotes_escapes_and_brackets() -> None:
+    found = column(r"enum('a','it''s','','b)c','d,e','back\\slash','q\'q','中') NOT NULL")
+    assert found.labels == ("a", "it's", "", "b)c", "d,e", "back\\slash", "q'q", "中")
+    assert not found.nullable
+    assert column("set('x','y')").labels == ("x", "y")
