@@ -12,7 +12,7 @@ from ray_canal.errors import CanalError
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.source.binlog_files import list_binlogs
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.horizon import PurgeDistance, purge_distance
+from ray_canal.source.retention import PurgeDistance, purge_distance
 
 _ASK_EVERY_S = 2.0
 

@@ -4,7 +4,7 @@ A reconnect continues at the end of the last whole event that was received, in t
 same server, so that chunks neither repeat nor miss anything, even inside a transaction or a
 statement. If the address then belongs to another server (server_uuid), offsets mean nothing: that
 is an error, as is a server that fails its health check; a restart of the source moves the cursors
-to the server that can be used (start/choice.py, start/decision.py). Host names are resolved again
+to the server that can be used (start/failover.py, start/decision.py). Host names are resolved again
 at each connect.
 """
 
@@ -48,8 +48,8 @@ from ray_canal.source.dump import BinlogDump, Replica
 from ray_canal.source.health import HealthCheck, probe
 from ray_canal.source.port import Decided, SourceStatus, nothing
 from ray_canal.source.same_log import SameLog
-from ray_canal.source.start.choice import choose
 from ray_canal.source.start.decision import decide
+from ray_canal.source.start.failover import choose
 from ray_canal.source.start.log_file import WIDE_OFFSET
 from ray_canal.source.start.server_log import ServerLog
 

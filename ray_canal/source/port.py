@@ -13,7 +13,7 @@ from typing import Protocol
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
-from ray_canal.source.horizon import PurgeDistance
+from ray_canal.source.retention import PurgeDistance
 
 Decided = Callable[[Start, SourceIdentity], None]
 """Called with where reading starts, in which log."""

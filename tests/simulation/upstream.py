@@ -18,8 +18,8 @@ from ray_canal.errors import (
 from ray_canal.model.position import BINLOG_START, EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.source.port import SourceStatus
-from ray_canal.source.start.choice import choose
 from ray_canal.source.start.decision import decide
+from ray_canal.source.start.failover import choose
 from tests.simulation.processes import OWNER, Outside, Payload
 from tests.simulation.servers import SearchedLog, Server, chunk_of
 

@@ -97,6 +97,14 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
     assert not wrong, wrong
 
 
+def test_the_map_of_a_destination_names_files_that_exist() -> None:
+    folder = PACKAGE / "destination"
+    text = (folder / "__init__.py").read_text(encoding="utf-8")
+    named = re.findall(r"\b(\w+\.py)\b", text)
+    assert len(named) > 30
+    assert not [name for name in named if not (folder / name).exists() and name != "_record.py"]
+
+
 def test_a_chunk_passes_at_most_twenty_files() -> None:
     """Each of them is there (the test above), and none is named twice."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")

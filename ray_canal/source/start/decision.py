@@ -40,7 +40,7 @@ from ray_canal.source.gtid_sets import (
     union,
     unknown_gtids,
 )
-from ray_canal.source.horizon import describe_lost
+from ray_canal.source.retention import describe_lost
 from ray_canal.source.start.asked_once import AskedOnce
 from ray_canal.source.start.known_log import KnownLog
 from ray_canal.source.start.log_file import MICROS, WIDE_OFFSET, Log

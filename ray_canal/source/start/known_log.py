@@ -14,7 +14,7 @@ from ray_canal.errors import (
 )
 from ray_canal.model.position import BINLOG_START, EntryPosition, journal_key, utc_text
 from ray_canal.source.gtid_sets import missing_gtids, unknown_gtids
-from ray_canal.source.horizon import describe_lost
+from ray_canal.source.retention import describe_lost
 from ray_canal.source.start.log_file import MICROS, Log
 from ray_canal.source.start.search import Search
 

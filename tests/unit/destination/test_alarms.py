@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ray_canal.destination.alarms import Alarms, Notice, Thresholds
-from ray_canal.source.horizon import PurgeDistance
+from ray_canal.source.retention import PurgeDistance
 from tests.unit.destination.test_diagnosis import place, running
 
 

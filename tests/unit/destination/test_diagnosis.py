@@ -9,8 +9,8 @@ import pytest
 from ray_canal import errors
 from ray_canal.destination.diagnosis import Bottleneck, bottleneck, diagnose, slowest
 from ray_canal.destination.failure_advice import _ADVICE, advice_on, recovers
-from ray_canal.source.horizon import PurgeDistance
 from ray_canal.source.port import SourceStatus
+from ray_canal.source.retention import PurgeDistance
 
 
 def stages(**busy: float) -> dict[str, dict[str, float]]:

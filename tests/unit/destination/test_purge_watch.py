@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ray_canal.destination.purge_watch import watch_purge
-from ray_canal.source.horizon import PurgeDistance
 from ray_canal.source.port import SourceStatus
+from ray_canal.source.retention import PurgeDistance
 
 
 def test_a_purge_to_come_is_warned_of_once_each_time(caplog: pytest.LogCaptureFixture) -> None:

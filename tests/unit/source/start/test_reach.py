@@ -9,8 +9,8 @@ import pytest
 from ray_canal.errors import ConnectionLost, PositionNotFound, PositionPurged, SourceError
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import StartOptions
-from ray_canal.source.start.choice import choose
 from ray_canal.source.start.decision import decide
+from ray_canal.source.start.failover import choose
 from ray_canal.source.start.reach import lowest_of, too_far_behind
 from tests.unit.source.start.test_decision import (
     FILES,

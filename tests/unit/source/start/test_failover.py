@@ -13,7 +13,7 @@ from ray_canal.errors import (
     TransactionsMissing,
 )
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.source.start.choice import choose
+from ray_canal.source.start.failover import choose
 
 A, B, C = "a:3306", "b:3306", "c:3306"
 

@@ -6,7 +6,7 @@ import pytest
 
 from ray_canal.errors import LostRange
 from ray_canal.model.position import EntryPosition
-from ray_canal.source.horizon import PurgeDistance, describe_lost, purge_distance
+from ray_canal.source.retention import PurgeDistance, describe_lost, purge_distance
 
 BINLOGS = [("b.000009", 100), ("b.000010", 200), ("b.000011", 50)]
 NOW = 1_000_000.0
