@@ -68,7 +68,7 @@ class Desk:
                 )
         except TimeoutError:
             raise InstanceNotRunning(
-                f"no answer within {limit_s:.0f} s; it may still be carried out"
+                f"no answer within {limit_s:.0f} s (what is changed may still be carried out)"
             ) from None
 
     async def change(

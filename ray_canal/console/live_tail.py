@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import pyarrow as pa
 
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
@@ -25,6 +26,8 @@ from ray_canal.views.predicate import names
 
 ROWS_MAX = 200
 """Of a batch: what is more is counted."""
+BYTES_MAX = 4 << 20
+"""The same, of rows that are large."""
 _VALUE_CHARS_MAX = 200
 _BATCH = 256
 _POLL_S = 1.0
@@ -141,10 +144,18 @@ def rows_of(message: Message, hidden: Sequence[str], most: int) -> tuple[list[di
     rows: list[dict[str, Any]] = []
     count = 0
     for part in message.batches_by_part():
-        lately = [batch.slice(max(batch.num_rows - most, 0)) for batch in part]
+        lately = [_last(batch, most) for batch in part]
         count += sum(batch.num_rows for batch in part)
         rows = (rows + changes(lately))[-most:]
     return [shown(row, hidden) for row in rows], count - len(rows)
+
+
+def _last(batch: pa.RecordBatch, most: int) -> pa.RecordBatch:
+    """The last rows of a batch: what they hold becomes Python objects, and is cut only then."""
+    rows = batch.slice(max(batch.num_rows - most, 0))
+    while rows.num_rows > 1 and rows.nbytes > BYTES_MAX:
+        rows = rows.slice((rows.num_rows + 1) // 2)
+    return rows
 
 
 async def tail(

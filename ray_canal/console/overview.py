@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ray_canal.console.alerts import Problem, problems
+from ray_canal.console.alerts import Problem, answers, problems
 from ray_canal.console.collector import Known
+from ray_canal.console.text import clock
 from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest
 from ray_canal.model.metrics import value_at
 
@@ -111,6 +112,13 @@ def limit(status: dict[str, Any]) -> str:
     return "" if found is None or found.stage == "source" else found.stage
 
 
-def why(known: Known) -> Diagnosis | None:
-    """Return why nothing comes from a destination, if somebody asks; None before its answer."""
-    return diagnose(known.status, known.subscribers) if known.status else None
+def why(known: Known, client_id: int | None = None) -> Diagnosis | None:
+    """Return why nothing comes from a destination, to one subscriber if named; None before its
+    first answer. What it said before it fell silent says nothing of now."""
+    if not answers(known):
+        (problem,) = problems(known)
+        since = clock(known.silent_since or known.answered_at)
+        evidence = (known.error or f"asked, and silent, since {since}",)
+        advice = problem.advice.rstrip(".")
+        return Diagnosis(known.name, "problem", "process", "it does not answer", evidence, advice)
+    return diagnose(known.status, known.subscribers, client_id) if known.status else None

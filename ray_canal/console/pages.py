@@ -48,6 +48,8 @@ router = APIRouter(include_in_schema=False)
 LINES_MAX = 20
 """Subscribers, and snapshots, on a destination's page: each has a form for what can be done."""
 _FIELDS_MAX = 64
+_PAGE_LIMIT_S = 15.0
+"""For as long a browser waits for a page of a destination that does not answer."""
 _PARTS = ("overview.html", "destination.html", "error.html")
 
 
@@ -172,7 +174,8 @@ async def schemas(
 ) -> Response:
     """Return the page of the tables' versions."""
     known = desk.one(visitor, destination)
-    found = await desk.call(desk.cluster.schema_history, destination, table)
+    call = desk.cluster.schema_history
+    found = await desk.call(call, destination, table, limit_s=_PAGE_LIMIT_S)
     return page(
         request,
         "schemas.html",
@@ -229,7 +232,9 @@ async def _quarantine_page(
 ) -> Response:
     known = desk.one(visitor, destination)
     deployment = desk.cluster.deployment
-    chunks = await desk.call(lambda: shown_chunks(deployment(destination), destination))
+    chunks = await desk.call(
+        lambda: shown_chunks(deployment(destination), destination), limit_s=_PAGE_LIMIT_S
+    )
     return page(
         request,
         "quarantine.html",

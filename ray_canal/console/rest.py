@@ -31,7 +31,7 @@ from ray_canal.console.steering import (
     steered,
     stopped,
 )
-from ray_canal.destination.diagnosis import diagnose
+from ray_canal.errors import InstanceNotRunning
 from ray_canal.source.start.lookup import locate, log_of
 
 router = APIRouter(prefix="/api/v1")
@@ -204,8 +204,10 @@ async def explain(
     destination: str, desk: TheDesk, visitor: Reader, client_id: int | None = None
 ) -> dict[str, Any]:
     """Why nothing (more) comes, to one subscriber if named: stage, evidence, what to do."""
-    known = desk.one(visitor, destination)
-    return diagnose(known.status, known.subscribers, client_id).as_dict()
+    found = why(desk.one(visitor, destination), client_id)
+    if found is None:
+        raise InstanceNotRunning(f"{destination} has not answered this console yet; ask again")
+    return found.as_dict()
 
 
 @router.get("/destinations/{destination}/position")

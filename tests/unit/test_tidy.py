@@ -111,8 +111,8 @@ ONLY_IN = {
     "jinja2": "console",
     "typer": "cli",
     "rich": "cli render demo",
-    "pyarrow": "binlog views client datasets dead_letters file_parts flight offline redrive sinks "
-    "snapshot spark render demo warm",
+    "pyarrow": "binlog views client console datasets dead_letters file_parts flight offline "
+    "redrive sinks snapshot spark render demo warm",
     "tests": "demo",  # make_binlogs.py starts a test server; nothing else there does
 }
 

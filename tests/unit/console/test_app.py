@@ -18,6 +18,7 @@ import pytest
 from ray_canal.config import ConsoleConfig
 from ray_canal.console.app import Console
 from ray_canal.console.first_source import SourceFiles
+from tests.console_site import PageValues
 from tests.processes import wait_for
 from tests.unit.console.played import SNAPSHOT, Played
 
@@ -130,6 +131,15 @@ def test_pages_show_what_is_known(open_site: Site) -> None:
     assert 'class="limit"' in body
     assert "schemas?table=shop.t" in body
     assert "Largest transactions" in body
+    values = PageValues(body)
+    assert values.facts["GTIDs read"] == "d540d0cd-e56e-11f1-a38f-02fc00000001:1-88"
+    assert values.facts["GTIDs of the server"] == "d540d0cd-e56e-11f1-a38f-02fc00000001:1-90"
+    assert values.facts["Server"] == "d540d0cd-e56e-11f1-a38f-02fc00000001"
+    assert values.facts["Server is at"] == "mysql-bin.000001:469455"
+    assert [each.split(" reads")[0] for each in values.stages] == [
+        "fetch 12 %", "decode 91 % rows to columns; waits 10 % ",
+    ]  # fmt: skip
+    assert "waits 90 %" in values.stages[0]
     status, body, _ = open_site.ask("/destinations/d001/schemas?table=shop.t")
     assert status == 200
     assert "alter table t add note text" in body
@@ -164,6 +174,7 @@ def test_one_that_does_not_answer_is_shown_and_keeps_nobody(cluster: Played) -> 
         assert "no answer since" in body
         assert body.index("d001") < body.index("d000")  # what is wrong comes first
         assert "No answer since" in site.ask("/destinations/d001")[1]
+        assert site.json("/api/v1/destinations/d001/explain")["stage"] == "process"
         cluster.release.set()
         cluster.silent.clear()
         wait_for(lambda: answered(site), 60, "it answers again")

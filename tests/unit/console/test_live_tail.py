@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
 import pytest
 
-from ray_canal.console.live_tail import HIDDEN, Tails, masked, refuse_hidden, shown
+from ray_canal.client.message import Message
+from ray_canal.console.live_tail import (
+    BYTES_MAX,
+    HIDDEN,
+    Tails,
+    masked,
+    refuse_hidden,
+    rows_of,
+    shown,
+)
 from ray_canal.errors import AccessDenied, ConfigError, ConsumerError
 
 CHANGE = {
@@ -72,6 +85,21 @@ def test_statements_that_changed_rows_do_not_tell_hidden_values() -> None:
     assert "a@b" in shown(statement, [])["sql"]
     ddl = {**statement, "event_type": "TRUNCATE", "sql": "truncate users"}
     assert shown(ddl, hidden)["sql"] == masked(ddl, hidden)["sql"] == "truncate users"
+
+
+def test_large_rows_are_fewer() -> None:
+    """What is shown is cut, but was a Python object before."""
+    notes = pa.array([str(i) + "x" * (1 << 20) for i in range(40)])
+    places = pa.array(range(40))
+    batch = pa.record_batch(
+        {"event_type": pa.array(["INSERT"] * 40), "position": places, "row": places,
+         "after": pa.StructArray.from_arrays([notes], ["note"])}
+    ).replace_schema_metadata({"canal.schema": "shop", "canal.table": "t"})  # fmt: skip
+    message = cast(Message, SimpleNamespace(batches_by_part=lambda: iter([[batch]])))
+    rows, skipped = rows_of(message, [], 200)
+    assert rows[-1]["after"]["note"].startswith("39x")
+    assert 1 <= len(rows) <= BYTES_MAX >> 20
+    assert len(rows) + skipped == 40
 
 
 def test_so_many_tails_and_no_more() -> None:

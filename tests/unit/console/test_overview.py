@@ -87,6 +87,22 @@ def test_problems_of_one_that_does_not_answer_are_not_told_twice() -> None:
     assert silent.state == "no answer"
 
 
+def test_why_nothing_comes_from_one_that_does_not_answer() -> None:
+    """What it said before it fell silent was that all is well."""
+    silent = why(Known(name="a", status=STATUS, silent_since=1795490063.0))
+    gone = why(Known(name="a", status=STATUS, error="the actor died", answered_at=9.0))
+    assert silent is not None
+    assert gone is not None
+    assert (silent.stage, silent.severity) == (gone.stage, gone.severity) == ("process", "problem")
+    assert "2026-11-24 03:14:23Z" in str(silent)
+    assert "the actor died" in str(gone)
+    assert "ray status" in str(silent)
+    assert why(Known(name="a")) is None
+    alive = why(known(), 7)
+    assert alive is not None
+    assert alive.stage != "process"
+
+
 def test_a_subscriber_that_failed_is_named() -> None:
     store = copy.deepcopy(STATUS["store"])
     store["subscribers"]["7"] |= {"failed": True, "failure": "purged"}
