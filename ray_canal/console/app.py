@@ -118,11 +118,11 @@ def _answer(request: Request, status: int, message: str, kind: str) -> Response:
 
 async def _login_needed(request: Request, error: Exception) -> Response:
     if _by_program(request) or request.headers.get("x-part"):
-        return JSONResponse(
-            {"error": "LoginNeeded", "message": "say who you are: authorization: Basic"},
-            401,
-            headers={"WWW-Authenticate": 'Basic realm="ray_canal console"'},
-        )
+        by_page = request.headers.get("sec-fetch-mode", "navigate") != "navigate"
+        # A browser would ask for name and password in a window of its own, over the page.
+        asks = {} if by_page else {"WWW-Authenticate": 'Basic realm="ray_canal console"'}
+        message = "say who you are: authorization: Basic"
+        return JSONResponse({"error": "LoginNeeded", "message": message}, 401, headers=asks)
     return RedirectResponse("/login", 303)
 
 

@@ -281,6 +281,14 @@ def test_a_session_and_its_forms(site: Site, cluster: Played, tmp_path: Path) ->
     assert site.ask("/", **token)[0] == 303
 
 
+def test_a_session_that_has_ended_opens_no_window_over_the_page(site: Site) -> None:
+    by_script = {"sec_fetch_mode": "cors", "sec_fetch_site": "same-origin"}
+    for path, more in (("/", {"x_part": "1"}), ("/api/v1/me", {})):
+        status, _, headers = site.ask(path, **by_script, **more)
+        assert (status, headers["www-authenticate"]) == (401, None)
+    assert "Basic" in site.ask("/api/v1/me")[2]["www-authenticate"]
+
+
 def test_cookies_are_secure_where_tls_ends_before_the_console(site: Site) -> None:
     given = {"username": "ada", "password": "all"}
     assert "Secure" not in site.form("/login", given)[2]["set-cookie"]

@@ -55,7 +55,6 @@ def test_an_operator_steers_sinks_of_their_own_client_ids() -> None:
     cluster = Played(1)
     desk = desk_over(cluster)
     wait_for(lambda: bool(desk.collector.sinks_of("d000")), 30, "sinks")
-    desk.collector.stop()
     rights = frozenset({"read", "subscribe"})
     otto = Visitor(User("otto", rights, ("*",), (range(1001, 1100),)), "")
     with pytest.raises(AccessDenied, match="may not change client 2001"):
@@ -64,13 +63,13 @@ def test_an_operator_steers_sinks_of_their_own_client_ids() -> None:
     ida = Visitor(User("ida", rights, ("*",), (range(2001, 2002),)), "")
     asyncio.run(sink_steered(desk, ida, "d000", "lake", "seek", "tail"))
     assert cluster.done == [("seek sink", "lake", "tail")]
+    desk.collector.stop()
 
 
 def test_who_has_client_ids_removes_no_other() -> None:
     """An admin, too: rights count for the user's client ids, as at the TCP port."""
     cluster = Played(1)
     desk = desk_over(cluster)
-    desk.collector.stop()
     for right in ("subscribe", "admin"):
         own = Visitor(User("ann", frozenset({"read", right}), ("*",), (range(7, 8),)), "")
         with pytest.raises(AccessDenied, match="may not change client 8"):
@@ -80,6 +79,7 @@ def test_who_has_client_ids_removes_no_other() -> None:
     otto = Visitor(User("otto", frozenset({"read", "subscribe"})), "")
     with pytest.raises(AccessDenied, match="has not the right 'admin'"):
         asyncio.run(removed(desk, otto, "d000", 7))
+    desk.collector.stop()
 
 
 @pytest.mark.parametrize("text", ["", "seven", "-7", "9" * 20, "7.0"])
