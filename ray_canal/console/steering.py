@@ -14,9 +14,10 @@ _CLIENT_ID_DIGITS_MAX = 19
 
 
 async def redriven(desk: Desk, visitor: Visitor, destination: str, schema_sql: str) -> Decoded:
-    """Decode what is in quarantine, and dead letters, for an operator."""
-    visitor.refuse_without("subscribe", destination)
+    """Decode what is in quarantine, and dead letters, for an operator. Where columns are hidden,
+    only an admin says how they are named: another name would not be hidden."""
     hidden = desk.config.hidden_columns
+    visitor.refuse_without("admin" if hidden and schema_sql.strip() else "subscribe", destination)
 
     def found() -> Decoded:
         return decoded(desk.cluster.deployment(destination), destination, schema_sql, hidden)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from ray_canal.console import steering
 from ray_canal.console.access import Visitor
+from ray_canal.console.quarantine import Decoded
 from ray_canal.console.steering import (
     client_id_of,
+    redriven,
     refuse_operating,
     refuse_unknown_sink,
     removed,
@@ -87,3 +91,20 @@ def test_what_is_no_client_id(text: str) -> None:
     assert client_id_of("1001") == 1001
     with pytest.raises(ConfigError, match="client_id"):
         client_id_of(text)
+
+
+def test_nobody_gives_hidden_columns_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the schema with which quarantined changes are decoded."""
+    monkeypatch.setattr(steering, "decoded", lambda config, name, *given: Decoded(list(given), []))
+    cluster = Played(1)
+    cluster.deployment = lambda destination: None  # type: ignore[attr-defined]
+    desk = desk_over(cluster, hidden_columns=["shop.users.email"])
+    otto = Visitor(User("otto", frozenset({"read", "subscribe"})), "")
+    ada = Visitor(User("ada", frozenset({"admin"})), "")
+    sql = "create table shop.users (id int, other text)"
+    with pytest.raises(AccessDenied, match="has not the right 'admin'"):
+        asyncio.run(redriven(desk, otto, "d000", sql))
+    hidden: Any = ("shop.users.email",)
+    assert asyncio.run(redriven(desk, otto, "d000", " ")).lines == [" ", hidden]
+    assert asyncio.run(redriven(desk, ada, "d000", sql)).lines == [sql, hidden]
+    desk.collector.stop()
