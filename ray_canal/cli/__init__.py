@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ray_canal.cli import snapshot_control as snapshot_control  # its commands
-from ray_canal.cli.answer import answer
+from ray_canal.cli.answer import answer, is_of_ray, ray_text
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.decode import decode
@@ -431,3 +431,8 @@ def main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except Exception as error:
+        if not is_of_ray(error):
+            raise
+        typer.echo(f"ray-canal: {ray_text(error)}", err=True)
+        raise SystemExit(1) from None

@@ -1,8 +1,9 @@
-"""What a command has done: lines for people, or JSON for programs."""
+"""What a command has done: lines for people, or JSON for programs; and what Ray has not done."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import typer
@@ -15,3 +16,18 @@ def answer(found: Any, *lines: str, as_json: bool) -> None:
         return
     for line in lines:
         typer.echo(line)
+
+
+def is_of_ray(error: Exception) -> bool:
+    """Return whether Ray raised this: its head does not answer, or what was asked has ended."""
+    exceptions = sys.modules.get("ray.exceptions")
+    return exceptions is not None and isinstance(error, exceptions.RayError)
+
+
+def ray_text(error: Exception) -> str:
+    """Return a line about an error of Ray's, with what to do."""
+    first = next(iter(str(error).splitlines()), "")
+    return (
+        f"Ray: {type(error).__name__}: {first}; see `ray status` whether its head answers, then do "
+        "it again"
+    )

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import typer.main
+from ray.exceptions import RpcError
 
+import ray_canal as canal
 from ray_canal import cli
 from ray_canal.cli.answer import answer
+from ray_canal.errors import ConfigError
 
 PRINTS_JSON_LINES = {"tail", "redrive", "sink run", "decode"}
 """Without being asked, or in the format that is asked for."""
@@ -22,6 +25,36 @@ def test_lines_are_for_people_and_json_for_programs(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "orders: stopped\na second line\n"
     answer(found, "orders: stopped", as_json=True)
     assert json.loads(capsys.readouterr().out) == found
+
+
+def test_an_error_of_rays_is_a_line_and_not_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise RpcError("Deadline Exceeded\nand much more")
+
+    monkeypatch.setattr(canal, "stop", away)
+    monkeypatch.setattr("sys.argv", ["ray-canal", "stop", "orders"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("ray-canal: Ray: RpcError: Deadline Exceeded; see `ray status`")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (ConfigError("no such thing"), 1)]
+)
+def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(canal, "stop", fails)
+    monkeypatch.setattr("sys.argv", ["ray-canal", "stop", "orders"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == code
 
 
 def commands() -> Iterator[tuple[str, set[str]]]:
