@@ -36,6 +36,19 @@ def family(root: int | None = None) -> list[psutil.Process]:
     return found
 
 
+def with_environment(name: str, value: str) -> list[int]:
+    """Process ids, but of those that have ended, whose environment has this variable: whoever
+    started them, they inherit it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
 def share_bytes(pid: int, field: str) -> int:
     """Memory of a process, pages that several share in parts: a field of /proc's smaps_rollup
     ("Pss", "Pss_Anon"). 0 when it is gone."""

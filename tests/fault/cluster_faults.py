@@ -72,6 +72,7 @@ class Cluster:
             with self._lock:
                 for name, node in list(self._running.items()):
                     if node.process.poll() is not None:
+                        node.kill()  # what it has left would be in the next one's way
                         self._start(name)
 
     def node(self, name: str) -> RayNode:

@@ -14,30 +14,39 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.processes import family, send
+from tests.processes import send, wait_for, with_environment
 from tests.servers.run import free_port
 
 PATIENCE_S = 180.0
 _RAY = (sys.executable, "-m", "ray.scripts.scripts")
 
 
-class RayNode:
-    """The processes of one node."""
+_MARK = "RAY_CANAL_TEST_NODE"
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+
+class RayNode:
+    """The processes of one node. `mark`: what all of them have in their environment, also those
+    whose `ray start` has ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
         self.process = process
+        self._mark = mark
 
     def pids(self) -> list[int]:
-        return [self.process.pid, *(each.pid for each in family(self.process.pid))]
+        return [self.process.pid, *with_environment(_MARK, self._mark)]
 
     def signal(self, number: int) -> None:
         for pid in self.pids():
             send(pid, number)
 
     def kill(self) -> None:
-        """SIGKILL of all its processes."""
+        """SIGKILL of all its processes; return when none is left."""
+        wait_for(self._is_killed, PATIENCE_S, "all processes of a node are gone")
+
+    def _is_killed(self) -> bool:
         self.signal(signal.SIGKILL)
         self.process.wait()
+        return not with_environment(_MARK, self._mark)
 
 
 class RayNodes:
@@ -75,8 +84,10 @@ class RayNodes:
     def _start(self, *how: str) -> RayNode:
         command = [*_RAY, "start", "--block", "--disable-usage-stats", *how]
         command += [f"--node-ip-address={self._ip}", "--object-store-memory=100000000"]
+        mark = uuid.uuid4().hex
+        env = {**self._env, _MARK: mark}
         with self._log.open("ab") as log:
-            return RayNode(subprocess.Popen(command, env=self._env, stdout=log, stderr=log))
+            return RayNode(subprocess.Popen(command, env=env, stdout=log, stderr=log), mark)
 
     def head(self, *how: str, cpus: int = 0) -> RayNode:
         """Start the head. By default it has no CPU: the controller alone is there."""
