@@ -44,7 +44,8 @@ def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:
             ledger = ledger.acked(tag.table, tag.upto, tag.rows)
         if tag.ended and not ledger.is_over:
             now_s = int(time.time())
-            ledger = replace(ledger, state=DONE, ended=now_s, place=tag.place)
+            tables = tuple(replace(table, finished=True) for table in ledger.tables)
+            ledger = replace(ledger, state=DONE, ended=now_s, place=tag.place, tables=tables)
     return ledger
 
 

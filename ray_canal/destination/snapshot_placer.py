@@ -84,8 +84,7 @@ class SnapshotPlacer:
         """Tables of the snapshot whose rows are others than before."""
         self.unacked_bytes = 0
         """Of rows that were placed and not acked."""
-        self.emptied: list[PlannedRange] = []
-        """Ranges without a row to place; who reads this takes them out."""
+        self._emptied: list[PlannedRange] = []  # without a row to place, nor one behind them
 
     @property
     def waiting(self) -> int:
@@ -193,8 +192,18 @@ class SnapshotPlacer:
             store.put(snapshot_chunk(info, place, tag), payload)
             self.unacked_bytes += info.arena_bytes
             self._ordinal += rows + 1
-        if not pieces:
-            self.emptied.append(planned)
+        if pieces:  # whoever acks these is beyond what was empty before them
+            self._emptied = [one for one in self._emptied if one.table != planned.table]
+        else:
+            self._emptied.append(planned)
+
+    def take_emptied(self) -> list[PlannedRange]:
+        """Take ranges without a row to place, once everything that was placed before is acked:
+        none earlier, as whoever begins again begins behind them."""
+        if self.unacked_bytes:
+            return []
+        found, self._emptied = self._emptied, []
+        return found
 
     def _at(self, place: EntryPosition, props: Props) -> LogPlace:
         return LogPlace(

@@ -381,8 +381,7 @@ class _Rows:
         self._run.pace.in_flight = len(self._reading)
 
     async def _wake(self) -> None:
-        emptied, self._placer.emptied = self._placer.emptied, []
-        for planned in emptied:
+        for planned in self._placer.take_emptied():
             self._run.ledger = self._run.ledger.acked(planned.table, planned.upto, 0)
         await self._run.home.changed.wake()
 

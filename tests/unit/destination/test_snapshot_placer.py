@@ -159,7 +159,11 @@ async def stands_still() -> None:
     await placer.look()
     await placer.look()
     assert placer.waiting == 0
-    assert [one.upto for one in placer.emptied] == [("9",)]
+    placer.unacked_bytes = 1
+    assert placer.take_emptied() == []
+    placer.unacked_bytes = 0
+    assert [one.upto for one in placer.take_emptied()] == [("9",)]
+    assert placer.take_emptied() == []
 
 
 def test_every_key_of_both_images_is_told_to_who_places_rows() -> None:

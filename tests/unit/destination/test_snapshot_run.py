@@ -94,11 +94,13 @@ class Load:
 
 
 class Reader:
-    """Reads five rows a range; the `broken`th read fails once."""
+    """Reads five rows a range, none of the range up to `empty`; the `broken`th read fails once."""
 
-    def __init__(self, log: LogPipeline, broken: list[int]) -> None:
+    def __init__(self, log: LogPipeline, broken: list[int], empty: int) -> None:
         self._log = log
         self._broken = broken
+        self._empty = f"id <= {empty}"
+        self._numbers: set[int] = set()
 
     async def read(self, order: RangeOrder) -> RangeRead:
         await asyncio.sleep(0.001)
@@ -107,12 +109,16 @@ class Reader:
             if not self._broken[0]:
                 self._broken.clear()
                 raise ConnectionLost("the server was restarted")
+        if order.condition == self._empty:
+            self._numbers.add(order.number)
         high = self._log.store.last_position
         return RangeRead(order.number, ROWS, 900, ExecutedLow(GtidSet()), high, 0.001)
 
     async def place(
         self, number: int, touched: frozenset[bytes], place: LogPlace
     ) -> list[tuple[ChunkInfo, Any]] | None:
+        if number in self._numbers:
+            return []
         return [rows_at(framed(ROWS), np.ones(ROWS, np.bool_), place)]
 
     async def close(self) -> None:
@@ -143,12 +149,13 @@ class Home:
 
 
 class Runtime(LocalRuntime):
-    def __init__(self, log: LogPipeline, broken: list[int]) -> None:
+    def __init__(self, log: LogPipeline, broken: list[int], empty: int = 0) -> None:
         self._log = log
         self._broken = broken
+        self._empty = empty
 
     def row_reader(self, config: InstanceConfig) -> Any:
-        return Reader(self._log, self._broken)
+        return Reader(self._log, self._broken, self._empty)
 
 
 @pytest.fixture(autouse=True)
@@ -221,6 +228,27 @@ async def all_ranges(broken: list[int]) -> None:
         assert sorted(set(borders)) == list(range(1, BORDERS + 1))
         if attempts == 1:
             assert borders == list(range(1, BORDERS + 1))
+
+
+def test_an_empty_range_is_not_done_before_those_before_it_are_acked() -> None:
+    run_async(empty_range())
+
+
+async def empty_range() -> None:
+    """The first attempt ends when it has placed one range, found the next one empty, and nothing
+    is acked."""
+    async with at_log() as (home, log):
+        home.settings = {"readers": 1}
+        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), Runtime(log, [3], empty=2))
+        task = asyncio.create_task(run.run())
+        while run.ledger.attempt < 2:
+            await asyncio.sleep(0.01)
+        consumer = Consumer(log, run)
+        await consumer.until(lambda: run.ledger.is_over)
+        await task
+    assert run.ledger.state == DONE
+    assert [table.finished for table in run.ledger.tables] == [True, True]
+    assert run.ledger.rows == 2 * (BORDERS - 1) * ROWS
 
 
 def test_another_log_goes_on_where_it_was_acked() -> None:
