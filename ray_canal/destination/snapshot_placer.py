@@ -28,7 +28,7 @@ from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ERASE, RENAME
 from ray_canal.snapshot.changes import Part, touched_keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
-from ray_canal.snapshot.marks import Stretch
+from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
 
@@ -80,6 +80,8 @@ class SnapshotPlacer:
         self._reached = self._stood_at = log.store.last_position
         self._ordinal = reading.attempt << ATTEMPT_SHIFT
         self.failure: Exception | None = None
+        self.is_complete = False
+        """Everything is placed, so what comes to the log does not matter any more."""
         self.renamed: set[tuple[str, str]] = set()
         """Tables of the snapshot whose rows are others than before."""
         self.unacked_bytes = 0
@@ -90,6 +92,15 @@ class SnapshotPlacer:
     def waiting(self) -> int:
         """How many chunks wait for their place."""
         return len(self._waiting)
+
+    @property
+    def remembered(self) -> int:
+        """Number of keys of the log that are kept for chunks to come."""
+        return self._sequencer.remembered
+
+    def seen(self, low: ExecutedLow | PlaceLow) -> None:
+        """Everything up to this mark shows by now."""
+        self._sequencer.seen(low)
 
     @property
     def held_bytes(self) -> int:
@@ -109,7 +120,7 @@ class SnapshotPlacer:
 
     async def logged(self, chunk: LogChunk, payload: Payload) -> None:
         """The log got a chunk. With `placing` held."""
-        if self.failure is not None:
+        if self.failure is not None or self.is_complete:
             return
         try:
             await self._note(chunk, payload)

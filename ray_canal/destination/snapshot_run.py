@@ -55,6 +55,9 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.2
 _GOVERN_S = 1.0
+_FORGET_S = 1.0
+_REMEMBERED_MAX = 20_000
+"""Keys of changes: so many are kept at least while a range waits."""
 _TRIES = 5
 """So many attempts may fail one after the other, without a row acked between, before the snapshot
 does; lost connections do not count."""
@@ -218,6 +221,7 @@ class SnapshotRun:
             governing.cancel()
             await asyncio.gather(*(reader.close() for reader in readers), return_exceptions=True)
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
+        placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"
         await self._until(placer, lambda: self.ledger.is_over)
 
@@ -303,7 +307,7 @@ class _Rows:
         self._plan = plan
         self._thread = thread
         self._free = deque(readers)
-        self._config = config
+        self._forget_at_s = 0.0
         capacity = config.store.capacity_bytes
         self._bytes_max = min(config.snapshot.bytes, capacity // 4)
         self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 16, 1))
@@ -356,7 +360,16 @@ class _Rows:
                 if not why:
                     return
                 self._run.waits_for = why
+            await self._forget()
             await self._step()
+
+    async def _forget(self) -> None:
+        """Let go of the keys of changes that every range to come has seen: waiting may take hours,
+        in which the log goes on."""
+        now_s = time.monotonic()
+        if self._placer.remembered > _REMEMBERED_MAX and now_s >= self._forget_at_s:
+            self._forget_at_s = now_s + _FORGET_S
+            self._placer.seen(await self._thread.run(self._plan.low))
 
     async def _step(self) -> None:
         """Wait a little, or for the range that is read first; then take what there is."""

@@ -91,7 +91,11 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
         that are read at once, a later one may have the lower marks."""
         del self._begun[rows.number]
         self._waiting.append(rows)
-        self._low = rows.low
+        self.seen(rows.low)
+
+    def seen(self, low: Low[_Stretch]) -> None:
+        """Note a low mark of now: every chunk that is begun later sees as much."""
+        self._low = low
         self._forget()
 
     def _forget(self) -> None:

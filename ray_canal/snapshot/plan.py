@@ -15,7 +15,7 @@ from ray_canal.model.snapshot_ledger import Border, TableProgress
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
-from ray_canal.snapshot.marks import Marks, marks_of
+from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.row_reader import RangeOrder
 from ray_canal.snapshot.session import close, open_session
 from ray_canal.snapshot.tables import Chosen, SnapshotTable, choose_tables, one_table
@@ -88,6 +88,12 @@ class SnapshotPlan:
     def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
         """Return when all that the log has before this place shows."""
         wait_until_visible(self._config, self._catalog, self._marks, place, stopped)
+
+    def low(self) -> ExecutedLow | PlaceLow:
+        """Return what shows by now. Raises SourceError kinds."""
+        low = self._marks.low()
+        self._marks.high()  # ends what `low` began
+        return low
 
     def find(self, number: int, progress: TableProgress) -> SnapshotTable:
         """Table `number` of a ledger as it is now. Raises TableMetaMismatch: it is gone."""

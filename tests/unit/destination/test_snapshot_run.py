@@ -37,11 +37,15 @@ from tests.unit.snapshot.test_log_chunks import framed
 from tests.unit.snapshot.test_result import META
 
 CLIENT, ROWS, BORDERS = 1, 5, 8
+LEFT = {"short": 1, "two": 2}
+"""Wishes for one table of which so many ranges are left."""
+asked: list[int] = []
+"""Marks that were asked for to forget changes."""
 TABLE = SnapshotTable(META, ("id",), "PRIMARY", ROWS * BORDERS, 100, True)
 
 
 class Plan:
-    """Two tables of eight ranges; `short`: one of a single range."""
+    """Two tables of eight ranges, but for `LEFT`."""
 
     def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
         self.numbers = 0
@@ -49,8 +53,9 @@ class Plan:
     def wanted(self, wishes: Any) -> tuple[TableProgress, ...]:
         if wishes[0].tables == "none":
             raise ConfigError("no table to read matches 'none'")
-        if wishes[0].tables == "short":
-            return (TableProgress("d", "t", done=(str(BORDERS - 1),)),)
+        if wishes[0].tables in LEFT:
+            done = (str(BORDERS - LEFT[wishes[0].tables]),)
+            return (TableProgress("d", "t", done=done),)
         return TableProgress("d", "t"), TableProgress("d", "u")
 
     def find(self, number: int, progress: TableProgress) -> SnapshotTable:
@@ -77,6 +82,10 @@ class Plan:
 
     def wait_until_visible(self, *_: Any) -> None:
         return None
+
+    def low(self) -> ExecutedLow:
+        asked.append(1)
+        return ExecutedLow(GtidSet())
 
     def close(self) -> None:
         return None
@@ -249,6 +258,23 @@ async def empty_range() -> None:
     assert run.ledger.state == DONE
     assert [table.finished for table in run.ledger.tables] == [True, True]
     assert run.ledger.rows == 2 * (BORDERS - 1) * ROWS
+
+
+def test_while_it_waits_changes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_run, "_REMEMBERED_MAX", -1)
+    asked.clear()
+    run_async(waits_for_acks())
+    assert asked
+
+
+async def waits_for_acks() -> None:
+    async with at_log() as (home, log):
+        home.settings = {"readers": 1, "rows_per_s": 4 * ROWS}  # a range, then 0.25 s of waiting
+        run = SnapshotRun(home, CLIENT, new_ledger((SnapshotWish("two"),)), Runtime(log, []))
+        task = asyncio.create_task(run.run())
+        await Consumer(log, run).until(lambda: run.ledger.is_over)
+        await task
+    assert run.ledger.state == DONE
 
 
 def test_another_log_goes_on_where_it_was_acked() -> None:

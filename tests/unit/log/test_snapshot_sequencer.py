@@ -289,6 +289,22 @@ def test_what_every_later_chunk_has_seen_is_forgotten() -> None:
     assert (number, touched) == (0, set(map(key_bytes, range(90, 100))))
 
 
+def test_a_mark_of_now_lets_forget_but_for_what_is_being_read() -> None:
+    sequencer = SnapshotSequencer[tuple[int, ...], int]()
+    for number in range(100):
+        sequencer.log((number,), {TABLE: [key_bytes(number)]})
+    sequencer.seen(Seen(frozenset(range(60))))
+    assert sequencer.remembered == 40
+    sequencer.begin(0)
+    sequencer.seen(Seen(frozenset(range(90))))
+    assert sequencer.remembered == 40
+    sequencer.read(Rows(0, TABLE, Seen(frozenset(range(70))), 100))
+    assert sequencer.remembered == 30
+    sequencer.due(100)
+    sequencer.seen(Seen(frozenset(range(100))))
+    assert sequencer.remembered == 0
+
+
 def test_chunks_are_placed_in_the_order_in_which_they_were_read() -> None:
     sequencer = SnapshotSequencer[tuple[int, ...], int]()
     for number, high in ((0, 5), (1, 3), (2, 9)):
