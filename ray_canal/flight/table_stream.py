@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
-from ray_canal.errors import BatchNotFound, ConsumerError, InstanceRestarted
+from ray_canal.errors import BatchNotFound, CanalError, ConsumerError, InstanceRestarted
 
 _FIRST_UNITS = 1
 
@@ -60,15 +61,22 @@ class TableStream:
 
     def pieces(self, wait_s: float, rows_max: int = 0) -> Iterator[Piece]:
         """Yield what follows, until nothing new comes for `wait_s` seconds, the table's columns
-        change, or the message ends that reaches `rows_max` rows (0: no limit).
+        change, or the message ends that reaches `rows_max` rows (0: no limit). What was yielded by
+        one that ends in another way comes again with the next: its client has lost some of it.
 
         Raises ConsumerError: another stream of this subscriber is being read.
         """
         if not self._reading.acquire(blocking=False):
             raise ConsumerError("a stream of this subscriber is being read; end it first")
+        rollbacks, is_whole = self._rollbacks, False
         try:
-            yield from self._until(wait_s, rows_max, self._rollbacks)
+            yield from self._until(wait_s, rows_max, rollbacks)
+            is_whole = True
         finally:
+            # Where that fails, the ack of a later batch is refused.
+            with contextlib.suppress(CanalError):
+                if not is_whole and self._rollbacks == rollbacks:
+                    self.rollback()
             self._reading.release()
 
     def _until(self, wait_s: float, rows_max: int, rollbacks: int) -> Iterator[Piece]:

@@ -65,7 +65,6 @@ TESTED_ELSEWHERE = {
     "meta/schema_redis": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
     "flight/actor": "tests/integration/test_flight.py",
-    "flight/table_stream": "tests/integration/test_flight.py",
     "actors/controller": "tests/integration/test_main_job.py",
     "client/succession": "tests/fault/test_heads.py",
     "client/api": "tests/integration/test_main_job.py",
