@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ray_canal.canal.session import Identity
 from ray_canal.client.connector import Connector
+from ray_canal.config import Right
 from ray_canal.errors import ConfigError
 from ray_canal.server.access import User
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _PARTITIONS = 8
 """So many chunks are made of a micro-batch for a Spark that does not say how many cores it has."""
+_OF_STREAMS: tuple[Right, ...] = ("read", "subscribe", "ack")
+_OF_READS: tuple[Right, ...] = ("read", "subscribe")
 
 
 class SparkReads:
@@ -38,7 +41,7 @@ class SparkReads:
         idle_timeout_s: float,
     ) -> None:
         """`connect`: by destination and client id; `caught_up`: whether a destination has fetched
-        all that its source has; `streams_max`: so many streams are open at once."""
+        all that its source has; `streams_max`: so many streams and reads are open at once."""
         self._connect = connect
         self._caught_up = caught_up
         self._streams_max = streams_max
@@ -59,9 +62,9 @@ class SparkReads:
         if what in ("SCHEMA", "OPEN", "READ"):
             _refuse(user, first)
             requests.close_idle(self._idle_timeout_s)
-        if what == "OPEN" and len(requests) >= self._streams_max:
+        if what in ("OPEN", "READ") and len(requests) >= self._streams_max:
             raise ConfigError(
-                f"{self._streams_max} streams are open already (flight.subscribers_max)"
+                f"{self._streams_max} streams and reads are open already (flight.subscribers_max)"
             )
         return told_answer(requests, what, first, second).encode()
 
@@ -109,17 +112,17 @@ def _refuse(user: User, options: str) -> None:
     try:
         given: Any = json.loads(options)
         destination = str(given["destination"])
-        client_id = given.get("client_id", given.get("clientid"))
-        number = None if client_id is None else int(client_id)
-    except (ValueError, KeyError, AttributeError):
+        numbers = {int(given[name]) for name in ("client_id", "clientid") if name in given}
+    except (ValueError, KeyError, TypeError):
         raise ConfigError(
             'give .option("destination", "NAME"), and for a stream .option("client_id", NUMBER)'
         ) from None
-    if number is None:
+    if len(numbers) > 1:
+        raise ConfigError("client_id and clientid are one option, and have two values")
+    if numbers:
+        identity, rights = Identity(destination, numbers.pop()), _OF_STREAMS
+    else:  # a read makes a client id for as long as it takes
         owned = user.client_ids
-        user.refuse_without("read", Identity(destination, owned[0][0] if owned else 0))
-        return
-    for right in ("read", "subscribe", "ack"):
-        user.refuse_without(right, Identity(destination, number))
-
-
+        identity, rights = Identity(destination, owned[0][0] if owned else 0), _OF_READS
+    for right in rights:
+        user.refuse_without(right, identity)

@@ -115,6 +115,10 @@ class BatchReads:
         if read is not None:
             read.close()
 
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._reads)
+
     def close(self) -> None:
         for name in list(self._reads):
             self.release(name)

@@ -74,8 +74,8 @@ class Requests:
         self._reads.close_idle(horizon)
 
     def __len__(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
+        """How many streams and batch reads are open."""
+        return len(self._streams) + len(self._reads)
 
     def answer(self, what: str, first: str, second: str) -> str:
         """The answer to a request. Raises CanalError kinds."""

@@ -22,6 +22,7 @@ from tests.spark.conftest import inserts
 from tests.spark.test_door import Subscriber
 
 OPTIONS = {"destination": "shop", "table": "shop.item", "client_id": "7", "partitions": "2"}
+SCHEMA = '{"type":"struct","fields":[]}'
 
 
 class Log(Subscriber):
@@ -132,15 +133,43 @@ def test_who_may_not_read_is_refused() -> None:
             port.ask("SCHEMA", json.dumps(OPTIONS))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**OPTIONS, "client_id": "1", "clientid": "7"},
+        {**OPTIONS, "client_id": None, "clientid": "7"},
+        {"clientid": "7", **OPTIONS, "client_id": "1"},
+    ],
+)
+def test_an_option_given_twice_lets_nobody_be_another_client(options: dict[str, Any]) -> None:
+    rights = ["read", "subscribe", "ack"]
+    user = {"username": "u", "password": "p", "client_ids": "1-5", "rights": rights}
+    port = Port(user=[user])
+    with port.door:
+        token, value = port.client.authenticate_basic_token("u", "p")
+        with pytest.raises((flight.FlightUnauthorizedError, pa.ArrowInvalid)):
+            port.ask("OPEN", json.dumps(options), SCHEMA, **{token.decode(): value.decode()})
+
+
+def test_a_read_of_the_log_needs_the_right_to_subscribe() -> None:
+    """Else a user could see tables that none of the user's client ids shows."""
+    port = Port(user=[{"username": "u", "password": "p", "rights": ["read"]}])
+    options = json.dumps({"destination": "shop", "table": "shop.item"})
+    with port.door:
+        token, value = port.client.authenticate_basic_token("u", "p")
+        for what in ("SCHEMA", "READ"):
+            with pytest.raises(flight.FlightUnauthorizedError, match="make a client id"):
+                port.ask(what, options, SCHEMA, **{token.decode(): value.decode()})
+
+
 def test_streams_are_limited_and_end_when_idle(port: Port) -> None:
     port.opened()
-    schema = "{\"type\":\"struct\",\"fields\":[]}"
-    other = {**OPTIONS, "client_id": "8"}
-    port.ask("OPEN", json.dumps(other), schema)
-    with pytest.raises(pa.ArrowInvalid, match="2 streams are open"):
-        port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), schema)
+    read = {"destination": "shop", "table": "shop.item"}
+    port.ask("READ", json.dumps(read), SCHEMA)
+    with pytest.raises(pa.ArrowInvalid, match="2 streams and reads are open"):
+        port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), SCHEMA)
     port.reads._idle_timeout_s = -1.0
-    assert not port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), schema).startswith("!")
+    assert not port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), SCHEMA).startswith("!")
 
 
 def test_served_chunks_go_with_their_carrier() -> None:
