@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +95,22 @@ class MessageMaker:
             return name
         return name.replace(".", "_")
 
+    def ids(self, changes: Changes, found: FlatMessages) -> Iterator[str]:
+        """Yield what names each message, the same when it is made again:
+        TIMELINE:FILE:POSITION:INNER:ORDINAL:PARTITION; where each row is a message, the last one is
+        the message's number among those of its entry. A digest follows where a message has several
+        entries, as many as the log gave at once: one may begin alike and end elsewhere."""
+        prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
+        places, last, ordinal = _places_of(changes.chunk), -1, 0
+        is_cut = self._config.format in ("protobuf", "arrow")
+        for number in range(len(found)):
+            entry, partition = int(found.entries[number]), int(found.partitions[number])
+            if found.keys is not None:  # several messages an entry, all without a partition
+                ordinal = ordinal + 1 if entry == last else 0
+                last, partition = entry, ordinal
+            digest = f":{blake2b(found[number], digest_size=8).hexdigest()}" if is_cut else ""
+            yield f"{prefix}:{places[entry]}:{partition}{digest}"
+
     def _arrow(self, changes: Changes) -> FlatMessages:
         """An IPC stream for each run of rows of one table version; a long one in halves."""
         values: list[bytes] = []
@@ -119,20 +136,6 @@ class MessageMaker:
                 waiting += [piece.slice(middle), piece.slice(0, middle)]
             else:
                 yield piece, value
-
-
-def message_ids(changes: Changes, found: FlatMessages) -> Iterator[str]:
-    """Yield what names each message, the same when it is made again:
-    TIMELINE:FILE:POSITION:INNER:ORDINAL:PARTITION; where each row is a message, the last one is
-    the message's number among those of its entry."""
-    prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
-    places, last, ordinal = _places_of(changes.chunk), -1, 0
-    for number in range(len(found)):
-        entry, partition = int(found.entries[number]), int(found.partitions[number])
-        if found.keys is not None:  # several messages an entry, all without a partition
-            ordinal = ordinal + 1 if entry == last else 0
-            last, partition = entry, ordinal
-        yield f"{prefix}:{places[entry]}:{partition}"
 
 
 def _places_of(chunk: DecodedChunk) -> list[str]:

@@ -2,7 +2,8 @@
 
 At least once. What was confirmed when a connection broke is not sent again by this runner: `open`
 returns the last entry whose messages all are. A runner that died repeats its last batch; messages
-carry an id that is the same then.
+carry an id that is the same then. (Those of protobuf and Arrow have as many entries as the log gave
+at once: their ids end with a digest.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pika import spec
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.amqp_link import AmqpLink, LinkError, Publish, parameters
-from ray_canal.sinks.messages import MessageMaker, message_ids
+from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.source.connection import tls_context
 from ray_canal.views.routed import FlatMessages
@@ -99,7 +100,7 @@ class RabbitSink:
 
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
-        for number, name in enumerate(message_ids(changes, found)):
+        for number, name in enumerate(self._maker.ids(changes, found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
             key = self._config.routing_key.replace("{topic}", topic)
             yield Publish(key.replace("{partition}", str(partition)), name, found[number])

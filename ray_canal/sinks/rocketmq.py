@@ -32,7 +32,7 @@ from rocketmq.v5.producer import Producer
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
-from ray_canal.sinks.messages import MessageMaker, message_ids
+from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.views.routed import FlatMessages
 
@@ -92,7 +92,7 @@ class RocketSink:
         if producer is None:
             raise SinkError("RocketMQ: not connected", "retry")
         found = self._maker.make(changes)
-        ids = list(message_ids(changes, found))
+        ids = list(self._maker.ids(changes, found))
         topics = [name.replace(".", "_") for name in found.topic_names]  # no dots in RocketMQ's
         groups: dict[Hashable, deque[int]] = {}
         for number in range(len(found)):

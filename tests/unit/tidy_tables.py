@@ -71,7 +71,6 @@ TESTED_ELSEWHERE = {
     "actors/notifier": "tests/integration/test_cli_cluster.py",
     "client/apply": "tests/integration/test_cli_cluster.py",
     "source/start/canal_cursors": "tests/integration/test_log_identity.py",
-    "sinks/messages": "tests/integration/test_kafka.py",
     "sinks/kafka_place": "tests/integration/test_kafka.py",
     "sinks/mirror": "tests/integration/test_mysql_mirror.py",
     "sinks/duckdb": "tests/unit/sinks/test_lake.py",
