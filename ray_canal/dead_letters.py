@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,8 +23,10 @@ from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import chunk_key
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import EVENT_AT, Quarantined, QuarantinedChunk
+from ray_canal.views.row_places import Place, place_at
 
 _CLIENT = "client "
+_PLACE = ("journal_name", "position", "row")
 
 
 class GivenUp(Protocol):
@@ -65,20 +68,22 @@ class DeadLetters:
         self._store = open_schema_store(deployment.meta, path)
 
     def keep(self, message: GivenUp, reason: str) -> None:
-        """Keep a message, durably; acknowledge it afterwards. Keeping it twice changes nothing.
-        Raises MetaUnavailable, OSError."""
+        """Keep a message, durably; acknowledge it afterwards. Keeping it twice changes nothing; one
+        that came again with other rows is another one. Raises MetaUnavailable, OSError."""
         start = message.start or EntryPosition("", message.id)
-        server = f"{_CLIENT}{self._client_id}"
-        where = f"the message of {server} at {start.journal_name}:{start.position}"
-        letter = Letter(time.time(), reason, list(message.batches))
+        batches = list(message.batches)
+        where = (
+            f"the message of {_CLIENT}{self._client_id} at {start.journal_name}:{start.position}"
+        )
+        at, streams = time.time(), [_stream(batch) for batch in batches]
         kept = Quarantined(
-            server,
+            f"{_CLIENT}{self._client_id} {_name(batches, streams)}",
             start.journal_name,
             start.position,
             ((EVENT_AT, where),),
-            letter.at,
+            at,
             reason,
-            pack(letter),
+            _packed(at, reason, streams),
         )
         self._store.quarantine(self._destination, [kept])
 
@@ -87,7 +92,8 @@ class DeadLetters:
 
     def _mine(self) -> list[QuarantinedChunk]:
         held = self._store.quarantined(self._destination)
-        return [chunk for chunk in held if is_message_of(chunk, self._client_id)]
+        mine = [chunk for chunk in held if is_message_of(chunk, self._client_id)]
+        return sorted(mine, key=lambda chunk: chunk.server.split()[2:3])  # by timeline
 
     def redrive(self, *, keep: bool = False) -> Generator[Letter]:
         """Yield each letter, in the log's order. It is removed when the next one is asked for, so
@@ -118,14 +124,30 @@ def is_message(chunk: QuarantinedChunk) -> bool:
 
 def is_message_of(chunk: QuarantinedChunk, client_id: int) -> bool:
     """Return whether what is held is a message that this subscriber gave up."""
-    return chunk.server == f"{_CLIENT}{client_id}"
+    return chunk.server.split()[:2] == [_CLIENT.strip(), str(client_id)]
 
 
 def pack(letter: Letter) -> bytes:
     """Return a letter as bytes: a line of JSON, then each batch as an Arrow stream."""
-    streams = [_stream(batch) for batch in letter.batches]
-    head = {"at": letter.at, "reason": letter.reason, "sizes": [len(each) for each in streams]}
+    return _packed(letter.at, letter.reason, [_stream(batch) for batch in letter.batches])
+
+
+def _packed(at: float, reason: str, streams: list[bytes]) -> bytes:
+    head = {"at": at, "reason": reason, "sizes": [len(each) for each in streams]}
     return zlib.compress(json.dumps(head).encode() + b"\n" + b"".join(streams), 1)
+
+
+def _name(batches: list[pa.RecordBatch], streams: list[bytes]) -> str:
+    """Return what tells messages of one client apart that begin at one event, in their order:
+    timeline and row of the first change, and a digest."""
+    places = [
+        place_at(batch, 0)
+        for batch in batches
+        if batch.num_rows and set(_PLACE) <= set(batch.schema.names)
+    ]
+    first = min(places, key=lambda place: place.key, default=Place(0, 0, 0, 0))
+    digest = blake2b(b"".join(streams), digest_size=8).hexdigest()
+    return f"{first.timeline:012} {first.row:020} {digest}"
 
 
 def unpack(data: bytes) -> Letter:

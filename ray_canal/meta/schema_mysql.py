@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ray_canal.config import MetaConfig
 from ray_canal.meta.mysql_database import MetaDatabase, marks
-from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
+from ray_canal.meta.schema_store import ChunkKey, held_order, is_before
 from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _TEXT = "character set utf8mb4 collate utf8mb4_bin not null"
@@ -114,7 +114,7 @@ class MysqlSchemaStore:
             )
             for row in rows
         ]
-        return sorted(found, key=record_order)
+        return sorted(found, key=held_order)
 
     def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
         rows = self._database.rows(

@@ -21,9 +21,9 @@ from ray_canal.meta.redis_server import RedisServer
 from ray_canal.meta.schema_store import (
     ChunkKey,
     chunk_key,
+    held_order,
     is_before,
     record_key,
-    record_order,
 )
 from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
@@ -107,7 +107,7 @@ class RedisSchemaStore:
             fields = json.loads(text)
             tables = tuple((schema, table) for schema, table in fields.pop("tables"))
             found.append(QuarantinedChunk(**fields, tables=tables))
-        return sorted(found, key=record_order)
+        return sorted(found, key=held_order)
 
     def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
         text = self._server.call("hget", self._quarantine(destination)[0], _name(*chunk))

@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from ray_canal.meta.schema_store import ChunkKey, is_before, record_order
+from ray_canal.meta.schema_store import ChunkKey, held_order, is_before
 from ray_canal.meta.sqlite_file import SqliteFile
 from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
@@ -130,7 +130,7 @@ class SqliteSchemaStore:
             )
             for server, journal_name, position, tables, size in rows
         ]
-        return sorted(found, key=record_order)
+        return sorted(found, key=held_order)
 
     def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
         rows = self._file.rows(f"select data from quarantined where {_WHICH}", destination, *chunk)

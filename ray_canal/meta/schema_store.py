@@ -68,6 +68,11 @@ def record_order(record: SchemaRecord | QuarantinedChunk) -> tuple[tuple[str, in
     return journal_key(record.journal_name), record.position
 
 
+def held_order(chunk: QuarantinedChunk) -> tuple[tuple[str, int], int, str]:
+    """Return the log's order, and at one place that of the names of what is held."""
+    return *record_order(chunk), chunk.server
+
+
 class MemorySchemaStore:
     """A SchemaStore that ends with its process: for tests, and with the memory meta backend."""
 
@@ -108,7 +113,7 @@ class MemorySchemaStore:
             QuarantinedChunk(*key, chunk.tables, len(chunk.data))
             for key, chunk in self._quarantined.get(destination, {}).items()
         ]
-        return sorted(found, key=record_order)
+        return sorted(found, key=held_order)
 
     def quarantined_data(self, destination: str, chunk: ChunkKey) -> bytes | None:
         found = self._quarantined.get(destination, {}).get(chunk)

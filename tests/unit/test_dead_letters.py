@@ -67,6 +67,27 @@ def test_each_comes_back_once_as_it_was(tmp_path: Path, batches: list[pa.RecordB
         assert len(others) == 1
 
 
+def test_messages_that_begin_at_one_place_are_told_apart(
+    tmp_path: Path, batches: list[pa.RecordBatch]
+) -> None:
+    """Of a compressed transaction, which has one place in the log; of a log that was reset; and one
+    that came again with more rows."""
+
+    def placed(name: str, number: int) -> pa.RecordBatch:
+        at = batches[0].schema.get_field_index(name)
+        numbers = pa.array([number] * batches[0].num_rows, batches[0].schema.field(at).type)
+        return batches[0].set_column(at, name, numbers)
+
+    first, second, later = placed("row", 2), placed("row", 10), placed("timeline", 5)
+    cut = first.slice(0, 1)
+    with DeadLetters(config(tmp_path), "d", 7) as letters:
+        for batch in (later, second, first, cut, first):
+            letters.keep(message(1, batch), "why")
+        found = [letter.batches[0] for letter in letters.redrive(keep=True)]
+    assert found[2:] == [second, later]
+    assert found[:2] in ([first, cut], [cut, first])
+
+
 def test_the_command_gives_them_too(tmp_path: Path, batches: list[pa.RecordBatch]) -> None:
     """P5: `ray-canal redrive` has one store for all that is held."""
     with DeadLetters(config(tmp_path), "d", 7) as letters:

@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "console": "logs errors config model canal views server actors client source destination "
     "render redrive dead_letters sinks snapshot meta flight",
     "migration": "errors config",
-    "dead_letters": "errors config model meta",
+    "dead_letters": "errors config model views meta",
     "redrive": "errors config model binlog schema meta views dead_letters",
     "spark": "errors config model views actors client sinks file_parts __init__",
     "render": "errors config model views client offline",
