@@ -12,12 +12,13 @@ class Activity:
     """`generations` begun, `errors` that ended one, `quarantined_chunks`, and the time of the
     newest event in the log, in seconds since the epoch (0: none)."""
 
-    def __init__(self, destination: str) -> None:
+    def __init__(self, skipped: SkippedEvents) -> None:
+        """`skipped`: of all streams of the destination."""
         self.generations = self.errors = self.quarantined_chunks = 0
         self.last_event_time = 0
         self.rates = Rates()
         self.traffic = Traffic()
-        self.skipped = SkippedEvents(destination)
+        self.skipped = skipped
 
     def note_chunk(self, info: ChunkInfo) -> None:
         """Count a chunk that was put into the log."""

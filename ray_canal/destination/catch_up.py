@@ -168,6 +168,7 @@ class CatchUp:
         assert self.pipeline is not None
         await self._state.records.schemas.keep(chunk.info)
         await self.pipeline.put(chunk, payload)
+        self._state.skipped.note(chunk.info)
         self._hold_place(self.pipeline.store.last_position)
         await self._state.changed.wake()
 

@@ -56,7 +56,7 @@ class Destination:
     def __init__(self, state: DestinationState) -> None:
         """Begin to start, inside a running event loop."""
         self.state = state
-        self.activity = Activity(state.destination)
+        self.activity = Activity(state.skipped)
         catch_ups = self._catch_ups = CatchUps(state)
         lifecycle = self._lifecycle = Lifecycle(state, catch_ups, self.activity)
         attendance, arrivals = Attendance(), Arrivals()

@@ -12,6 +12,7 @@ from ray_canal.destination.log_folders import LogFolders
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.ports import Runtime
 from ray_canal.destination.records import DestinationRecords
+from ray_canal.destination.skipped import SkippedEvents
 from ray_canal.destination.subscriber_table import SubscriberTable
 from ray_canal.destination.supervisor import Supervisor
 from ray_canal.destination.wakeup import Wakeup
@@ -30,6 +31,7 @@ class DestinationState:
     subscribers: SubscriberTable
     log: CurrentLog
     folders: LogFolders
+    skipped: SkippedEvents
 
     @property
     def destination(self) -> str:
@@ -57,4 +59,5 @@ def new_state(
         subscribers=SubscriberTable(current, records.cursors, guard),
         log=log,
         folders=LogFolders(config, meta),
+        skipped=SkippedEvents(config.destination),
     )

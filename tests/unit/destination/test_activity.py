@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ray_canal.demo import binlog_files
 from ray_canal.destination.activity import Activity
+from ray_canal.destination.skipped import SkippedEvents
 from ray_canal.offline import decode_chunks
 
 
 def test_chunks_are_counted() -> None:
-    activity, chunks = Activity("x"), [info for info, _ in decode_chunks(binlog_files()[:1])]
+    activity = Activity(SkippedEvents("x"))
+    chunks = [info for info, _ in decode_chunks(binlog_files()[:1])]
     for info in chunks:
         activity.note_chunk(info)
     counted = activity.rates.per_second()
