@@ -25,7 +25,12 @@ from ray_canal.errors import ConfigError
 
 SCHEME = "kept"
 _NAME = re.compile(r"[0-9a-f]{32}")
-_NAMES_A_SECRET = re.compile(r"(?i)passw|secret|token|credential|(access|account|private)[_.]?key")
+_NAMES_A_SECRET = re.compile(
+    r"(?i)passw|secret|token|credential|(access|account|private|sas)[-_.]?key|key\.pem|jaas"
+    r"|connection[-_.]?string|authorization"
+)
+_HAS_A_SECRET = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
+"""An address with a password in it, as of a catalog in a database."""
 _FOLDER = ".ray_canal-secrets"
 FORGOTTEN_S = 7 * 86400.0
 
@@ -132,7 +137,8 @@ def revealed(section: S) -> S:
 
 
 def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
-    """Return the keys of secrets in clear text; in a table of texts, those that are named so.
+    """Return the keys of secrets in clear text; in a table of texts, those that are named so, and
+    addresses with a password.
 
     A default (RabbitMQ's "guest") is no secret.
     """
@@ -141,7 +147,7 @@ def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
         value, key = getattr(section, name), f"{path}{name}"
         texts = {key: value} if _is_secret(info.metadata) else {}
         if isinstance(value, dict):
-            texts = {f"{key}.{n}": text for n, text in value.items() if _NAMES_A_SECRET.search(n)}
+            texts = {f"{key}.{n}": text for n, text in value.items() if _is_one(n, text)}
         for each, text in texts.items():
             refers = str.__str__(text).partition(":")[0] in REFERENCES
             if text and text != info.default and not refers:
@@ -149,6 +155,10 @@ def clear_secrets(section: BaseModel, path: str = "") -> list[str]:
         if isinstance(value, BaseModel):
             found += clear_secrets(value, f"{key}.")
     return found
+
+
+def _is_one(name: str, text: str) -> bool:
+    return bool(_NAMES_A_SECRET.search(name) or _HAS_A_SECRET.search(str.__str__(text)))
 
 
 def _secrets(section: BaseModel) -> Iterator[str]:

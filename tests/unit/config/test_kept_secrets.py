@@ -172,3 +172,32 @@ def test_a_default_is_no_secret() -> None:
     assert clear_secrets(SinkConfig.model_validate(given)) == []
     rabbitmq["password"] = "carrots"
     assert clear_secrets(SinkConfig.model_validate(given)) == ["rabbitmq.password"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("adls.account-key", "bm9uc2Vuc2U="),
+        ("adls.connection-string", "AccountName=a;AccountKey=b"),
+        ("s3.secret-access-key", "x"),
+        ("header.Authorization", "Basic eA=="),
+        ("uri", "postgresql+psycopg2://canal:S3cret@db/catalog"),
+        ("AZURE_STORAGE_SAS_KEY", "x"),
+    ],
+)
+def test_secrets_among_a_lakes_options_are_seen(name: str, value: str) -> None:
+    lake = {"options": {"type": "sql", "warehouse": "file:///w", name: value}}
+    given = {"name": "s", "destination": "d", "type": "iceberg", "client_id": 1, "lake": lake}
+    assert clear_secrets(SinkConfig.model_validate(given)) == [f"lake.options.{name}"]
+    lake["options"][name] = "env:A_SECRET"
+    assert clear_secrets(SinkConfig.model_validate(given)) == []
+    lake["options"].update(uri="http://catalog:8181/a@b", **{"s3.access-key-id": "env:ID"})
+    assert clear_secrets(SinkConfig.model_validate(given)) == []
+
+
+@pytest.mark.parametrize("name", ["ssl.key.pem", "sasl.jaas.config", "sasl.password"])
+def test_secrets_among_kafkas_properties_are_seen(name: str) -> None:
+    properties = {"bootstrap.servers": "k:9092", "ssl.ca.pem": "-----BEGIN", name: "x"}
+    kafka = {"properties": properties}
+    given = {"name": "s", "destination": "d", "type": "kafka", "client_id": 1, "kafka": kafka}
+    assert clear_secrets(SinkConfig.model_validate(given)) == [f"kafka.properties.{name}"]
