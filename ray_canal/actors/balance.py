@@ -42,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a destination takes, as measured lately."""
+    """The bytes and memory that a destination takes, as measured lately."""
 
     bytes_per_s: float = 0.0
     memory_bytes: float = 0.0
@@ -58,7 +58,7 @@ class Demand:
 
 
 class _Fullness:
-    """How full each node is, as destinations are added and taken away."""
+    """The fullness of each node, as destinations are added and taken away."""
 
     def __init__(self, nodes: Iterable[Node], demands: Mapping[str, Demand]) -> None:
         self.nodes = {node.id: node for node in nodes}

@@ -69,7 +69,7 @@ def _of_destination(
 
 
 def refused(changed: Mapping[str, list[str]]) -> ConfigError:
-    """Of somebody who does not want anything to be started over."""
+    """Return the error for somebody who does not want anything to be started over."""
     told = "; ".join(f"{name} ({', '.join(keys)})" for name, keys in changed.items())
     return ConfigError(
         f"these destinations run with another configuration: {told}; start them without "

@@ -39,7 +39,7 @@ _known: dict[str, LocalCalls] = {}
 
 
 class CallFailed(Exception):
-    """What the call raised in the store's process is `cause`."""
+    """A call that raised `cause` in the store's process."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))

@@ -40,7 +40,7 @@ def take_up_log_settings(namespace: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LogTerms:
-    """How a stage logs: the deployment's [log], and the ids of its lines."""
+    """The terms by which a stage logs: the deployment's [log], and the ids of its lines."""
 
     config: LogConfig
     ids: Mapping[str, Any]
@@ -57,7 +57,7 @@ def log_terms() -> LogTerms | None:
 
 
 class Stage:
-    """What every stage's actor can be told."""
+    """Calls that every stage's actor answers."""
 
     def log_as(self, terms: LogTerms, stage: str) -> None:
         """Log so from now on, and say that this stage has begun."""

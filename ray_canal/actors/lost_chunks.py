@@ -25,21 +25,21 @@ decoded."""
 
 
 def may_be_lost(error: RayError) -> bool:
-    """Whether a chunk is not to be had although its owner lives. (A decode task that lacks its raw
-    chunk fails with what that one's reader would have seen.)"""
+    """Return whether a chunk is not to be had although its owner lives. (A decode task that lacks
+    its raw chunk fails with what that one's reader would have seen.)"""
     return isinstance(error, ObjectLostError) and not isinstance(error, OwnerDiedError)
 
 
 class ChunkWatch:
-    """Of one log: finds out which of its chunks are lost. Only their owner may ask."""
+    """The chunks of one log: finds out which of its chunks are lost. Only their owner may ask."""
 
     def __init__(self) -> None:
         self._nodes: dict[bytes, frozenset[str]] = {}
         """Where each chunk was when it could be read. By id: a reference would keep its chunk."""
 
     async def lost(self, payloads: Iterable[Payload]) -> bool:
-        """Whether some of these are. Only those are read that are where they were not before: what
-        was lost with a node is now at its owner's, as an error, or decoded again."""
+        """Return whether some of these are lost. Only those are read that are where they were not
+        before: what was lost with a node is now at its owner's, as an error, or decoded again."""
         return await self._any_unreadable(self._moved(payloads))
 
     def _moved(self, payloads: Iterable[Payload]) -> list[Any]:

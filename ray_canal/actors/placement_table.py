@@ -116,7 +116,7 @@ class PlacementTable:
         self._claims = f"ray_canal:claim:{namespace}:"
 
     def claim(self, destination: str, owner: str) -> Claim:
-        """What the destination's store knows of its ownership."""
+        """Return what the destination's store knows of its ownership."""
         return StoredClaim(self._claims + destination, owner)
 
     def put(self, destination: str, place: Place) -> None:
@@ -141,8 +141,9 @@ class PlacementTable:
 
 
 def share_of(wanted: int | str, destinations: int, cpus: int) -> int:
-    """How many destinations share a process with their upstreams: `ray.destinations_per_process`,
-    or the choice of "auto". 0: each has a process for its log and one for its upstream.
+    """Return how many destinations share a process with their upstreams:
+    `ray.destinations_per_process`, or the choice of "auto". 0: each has a process for its log and
+    one for its upstream.
 
     "auto": where there are fewer CPUs than destinations, as many as make one process a CPU; else
     one, on few CPUs, where calls between processes cost more than a second process brings."""

@@ -20,7 +20,7 @@ WITHIN_S = 600.0
 
 
 def are_often(begun_s: Sequence[float], now_s: float) -> bool:
-    """Whether a process that has begun at these times ends often."""
+    """Return whether a process that has begun at these times ends often."""
     return sum(0.0 <= now_s - begun < WITHIN_S for begun in begun_s) > ENDS_MAX
 
 
@@ -31,7 +31,7 @@ class Starts:
         self._prefix = f"ray_canal:starts:{namespace}:"
 
     def note(self, process: str) -> None:
-        """It begins now."""
+        """Note that it begins now."""
         begun_s = [*self._begun_s(process), time.time()][-ENDS_MAX - 1 :]
         kv_put(self._prefix + process, json.dumps(begun_s))
 
@@ -39,7 +39,7 @@ class Starts:
         return are_often(self._begun_s(process), time.time())
 
     def forget(self, process: str) -> None:
-        """It was stopped because nothing is left in it."""
+        """Drop one that was stopped because nothing is left in it."""
         kv_delete(self._prefix + process)
 
     def _begun_s(self, process: str) -> list[float]:

@@ -31,7 +31,7 @@ STOPPED = ""
 
 
 class Deployment(Protocol):
-    """What a head does when it becomes active, and when it is replaced."""
+    """The things that a head does when it becomes active, and when it is replaced."""
 
     async def begin(self, config: CanalConfig) -> None:
         """Start everything. Raises CanalError."""
@@ -41,7 +41,8 @@ class Deployment(Protocol):
 
 
 class Succession:
-    """It goes on after a restart of the controller, by a record in Ray's key-value store."""
+    """The succession of heads. It goes on after a restart of the controller, by a record in Ray's
+    key-value store."""
 
     def __init__(self, namespace: str, deployment: Deployment) -> None:
         self._key = f"ray_canal:succession:{namespace}"

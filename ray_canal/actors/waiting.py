@@ -14,7 +14,7 @@ from ray_canal.actors.local_calls import LocalCall
 
 
 class Waiting(Protocol):
-    """What a call awaits."""
+    """The ways in which a call waits."""
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
         """Return the answer of which `reply` is the reference, or a LocalCall. Raises what the call

@@ -16,7 +16,7 @@ TICK_S = 10.0
 
 
 class Attendance:
-    """Of one destination's subscribers. `now`: monotonic seconds."""
+    """The calls of one destination's subscribers. `now`: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -70,7 +70,7 @@ class Attendance:
         return None if at is None else self._now() - at
 
     def forget(self, client_id: int) -> None:
-        """It is no subscriber any more."""
+        """Drop one that is no subscriber any more."""
         self._called_at.pop(client_id, None)
         self._idle_s.pop(client_id, None)
         self._waiting.pop(client_id, None)

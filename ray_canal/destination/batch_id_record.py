@@ -27,7 +27,7 @@ class BatchIdRecord:
         return start
 
     def runs_out(self, last_batch_id: int) -> bool:
-        """Whether more must be reserved before a batch behind this one is given out."""
+        """Return whether more must be reserved before a batch behind this one is given out."""
         return last_batch_id + _AHEAD > self._reserved
 
     def reserve_behind(

@@ -107,7 +107,7 @@ class CatchUp:
             ).at(destination=self._config.destination)
 
     def fail(self, failure: Exception) -> None:
-        """It cannot be served, for now: it is tried again when it asks, not at once."""
+        """Serve it no more for now: it is tried again when it asks, not at once."""
         self.failure = failure
         self._try_at = time.monotonic() + self._backoff.next()
 

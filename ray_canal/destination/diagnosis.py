@@ -129,7 +129,8 @@ def diagnose(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the rules look at. `asked`: one subscriber was asked about, and is the only one."""
+    """A status as the rules look at it. `asked`: one subscriber was asked about, and is the only
+    one."""
 
     name: str
     status: Mapping[str, Any]
@@ -248,8 +249,8 @@ def _one_subscriber(look: _Look) -> Diagnosis | None:
 
 
 def _of_subscriber(look: _Look, one: Mapping[str, Any]) -> Diagnosis | None:
-    """What keeps one subscriber from its changes. Where nobody asked for it, only what somebody has
-    to know."""
+    """Find what keeps one subscriber from its changes. Where nobody asked for it, only what
+    somebody has to know."""
     client_id = one["client_id"]
     stage = f"subscriber {client_id}"
     at = f"cursor {one.get('cursor') or 'none'}"
@@ -326,7 +327,7 @@ def _purge(look: _Look) -> Diagnosis | None:
 
 
 def _behind(look: _Look) -> Diagnosis | None:
-    """It reads, and has not reached the end of the server's log."""
+    """Find why it reads and has not reached the end of the server's log."""
     lag_bytes = look("lag_bytes")
     if look("state") != "running" or not lag_bytes:
         return None

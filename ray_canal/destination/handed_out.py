@@ -19,7 +19,7 @@ _CALLERS_MAX = 64
 
 
 class HandedOut:
-    """Of one destination: who calls, and who was handed which batch."""
+    """The callers of one destination, and the batches that each was handed."""
 
     def __init__(self) -> None:
         self._newest: dict[int, OrderedDict[str, int]] = {}
@@ -36,7 +36,7 @@ class HandedOut:
             newest.popitem(last=False)
 
     def is_void(self, client_id: int, caller: Caller | None) -> bool:
-        """Whether the caller has made another get since."""
+        """Return whether the caller has made another get since."""
         return caller is not None and caller.number < self._newest[client_id].get(caller.id, 0)
 
     def unreceived(

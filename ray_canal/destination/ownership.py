@@ -36,8 +36,9 @@ _FRESH_S = 1.0
 
 
 class Claim:
-    """What an owner must not forget while it restarts: its name, which nobody else has, and the
-    newest epoch that it knows of. This one is in memory; see places.py for one that lasts."""
+    """The things that an owner must not forget while it restarts: its name, which nobody else has,
+    and the newest epoch that it knows of. This one is in memory; see actors/placement_table.py for
+    one that lasts."""
 
     def __init__(self, owner: str = "") -> None:
         self.owner = owner or uuid.uuid4().hex
@@ -53,8 +54,8 @@ class Claim:
 
 
 class Ownership:
-    """Of one destination. Whoever takes it for the first time takes it from whoever has it; after
-    that, a restart included, only if nobody else has taken it since."""
+    """The ownership of one destination. Whoever takes it for the first time takes it from whoever
+    has it; after that, a restart included, only if nobody else has taken it since."""
 
     def __init__(self, destination: str, config: MetaConfig, claim: Claim) -> None:
         self._destination = destination

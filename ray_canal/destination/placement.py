@@ -21,8 +21,8 @@ class LeftOut:
 
 
 class Placement:
-    """Of one generation. `cursors`: what its upstream is opened with. `apart`: who is not even
-    tried, as its cursor could not be served lately."""
+    """The placement of one generation. `cursors`: what its upstream is opened with. `apart`: who is
+    not even tried, as its cursor could not be served lately."""
 
     def __init__(self, known: Mapping[int, SubscriberMeta], apart: Collection[int]) -> None:
         self.apart = frozenset(apart) & known.keys()
@@ -40,7 +40,7 @@ class Placement:
                 yield client_id, cursor, place
 
     def left_out(self, start: Start) -> dict[int, LeftOut]:
-        """Who was tried and is not in the log that begins there."""
+        """Return the subscribers that were tried and are not in the log that begins there."""
         found = {}
         for client_id, failure, behind in zip(
             self.cursors, start.failures, start.behind, strict=False
@@ -54,8 +54,8 @@ class Placement:
     def is_outdated(
         self, known: Mapping[int, SubscriberMeta], start: Start, here: SourceIdentity
     ) -> bool:
-        """Whether somebody has subscribed, or acked in the old log, while the upstream was opened,
-        so that its cursor may not be taken into this log."""
+        """Return whether somebody has subscribed, or acked in the old log, while the upstream was
+        opened, so that its cursor may not be taken into this log."""
         away = self.apart | self.left_out(start).keys()
         return any(
             client_id not in away and self._is_misplaced(client_id, subscriber.cursor, start, here)

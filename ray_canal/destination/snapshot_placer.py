@@ -37,7 +37,8 @@ Keys = Mapping[tuple[str, str], Sequence[str]]
 
 
 class SnapshotLog(Protocol):
-    """What it needs of a log pipeline. `placing` is held by whoever puts a chunk into the log."""
+    """The part of a log pipeline that is needed here. `placing` is held by whoever puts a chunk
+    into the log."""
 
     placing: asyncio.Lock
 
@@ -45,8 +46,8 @@ class SnapshotLog(Protocol):
     def store(self) -> EventStore: ...
 
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
-        """How far its source was read, and how far the server's log is known to go, if there is
-        nothing between. None: not known now."""
+        """Return how far its source was read, and how far the server's log is known to go, if there
+        is nothing between. None: not known now."""
         ...
 
 
@@ -90,7 +91,7 @@ class SnapshotPlacer:
 
     @property
     def waiting(self) -> int:
-        """How many chunks wait for their place."""
+        """Number of chunks that wait for their place."""
         return len(self._waiting)
 
     @property
@@ -104,16 +105,16 @@ class SnapshotPlacer:
 
     @property
     def held_bytes(self) -> int:
-        """Of all rows that were read and not acked."""
+        """Bytes of all rows that were read and not acked."""
         return self.unacked_bytes + sum(each.size_bytes for each in self._waiting.values())
 
     def is_void(self) -> bool:
-        """Whether nothing more can come of it."""
+        """Return whether nothing more can come of it."""
         client_id, name = self._reading.client_id, self._reading.name
         return self.failure is not None or self.log.store.reading_of(client_id) != name
 
     def is_between(self) -> bool:
-        """Whether the log ends between two transactions."""
+        """Return whether the log ends between two transactions."""
         return not self.log.store.last_position.is_inside
 
     # --- the log goes on ------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class SnapshotRun:
             raise Void("the subscriber's log is another one now")
 
     def status(self) -> dict[str, Any]:
-        """How it goes, beyond what its ledger says: plain values."""
+        """Return how it goes, beyond what its ledger says: plain values."""
         placer = self._placer
         return {
             "rows_per_s": self.pace.rows_per_s,

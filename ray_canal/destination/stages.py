@@ -18,7 +18,7 @@ Sums = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a fetcher says beside a chunk (`has_chunk`), or instead of one. `finished`: no chunk
+    """A fetcher's report next to a chunk (`has_chunk`), or in place of one. `finished`: no chunk
     will ever come. Seconds of work and of waiting for the source since the last time that it said
     so."""
 
@@ -41,7 +41,8 @@ class Stages:
         self._sample(time.monotonic())
 
     def add_chunk(self, stage_seconds: dict[str, float]) -> None:
-        """What the stages wrote into a chunk's info. "fetch_wait" is the fetcher's waiting."""
+        """Count what the stages wrote into a chunk's info. "fetch_wait" is the fetcher's
+        waiting."""
         for stage, seconds in stage_seconds.items():
             if stage != "fetch_wait":
                 self.add(stage, seconds)

@@ -42,7 +42,8 @@ class Backoff:
         return pause_s
 
     def lasted(self, seconds: float) -> None:
-        """What has failed now had gone on for so long: a long time begins the pauses again."""
+        """Note for how long the work had gone on that failed now: a long time begins the pauses
+        again."""
         if seconds > 10 * self._next_s:
             self.reset()
 
@@ -73,7 +74,8 @@ class Supervisor:
 
     @property
     def has_given_up(self) -> bool:
-        """It has failed, and trying again cannot help; else subscribers wait for the recovery."""
+        """Return whether it has failed and trying again cannot help; else subscribers wait for the
+        recovery."""
         return self.state == FAILED and not getattr(self.failure, "retryable", False)
 
     async def give_up(self, error: Exception) -> None:

@@ -156,7 +156,7 @@ class Traffic:
             self._largest = [one for one in self._largest if now - one[0] <= _REMEMBERED_S]
 
     def _forget_small(self) -> None:
-        """Of very many tables, keep those with the most bytes."""
+        """Keep the tables with the most bytes, where there are very many."""
         kept = sorted(self._totals, key=lambda name: self._totals[name][1], reverse=True)
         self._totals = {name: self._totals[name] for name in kept[: _TABLES_KEPT_MAX // 2]}
 

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 async def wait_with_timeout(limit_s: float, awaited: Awaitable[T]) -> T:
-    """What is awaited. Raises asyncio.TimeoutError after `limit_s` in which this process ran.
+    """Await it, and return its result. Raises asyncio.TimeoutError after `limit_s` in which this
+    process ran.
 
     A process that was stopped (or whose machine slept) finds its patience at an end in the moment
     in which it goes on, before any answer can come: that time is not counted.

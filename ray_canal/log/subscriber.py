@@ -155,7 +155,7 @@ class Subscriber:
         return end
 
     def _is_own(self, slot: Slot) -> bool:
-        """Whether the slot has rows that were read for this subscriber."""
+        """Return whether the slot has rows that were read for this subscriber."""
         return slot.tag is not None and slot.tag.reading == self.reading
 
     def forget(self, slot: Slot) -> None:

@@ -166,7 +166,7 @@ class AmqpLink:
 
     @property
     def sent(self) -> int:
-        """How many messages were published: the number of the next one."""
+        """Number of messages that were published: the number of the next one."""
         return self._sent
 
     def unconfirmed(self) -> list[int]:

@@ -23,7 +23,7 @@ _POLL_S = 0.1
 
 
 class KafkaProducer(Protocol):
-    """What a sink needs of a producer. Every call may raise KafkaException."""
+    """The calls that a sink needs of a producer. Every call may raise KafkaException."""
 
     def send(
         self, topic: str, partition: int, buffer: Bytes, bounds: Int64s, keys: Keys | None = None
@@ -38,7 +38,7 @@ class KafkaProducer(Protocol):
         """Send one message; None: a tombstone."""
 
     def partition_count(self, topic: str, timeout_s: float) -> int:
-        """How many partitions a topic has; 0: there is no such topic."""
+        """Return how many partitions a topic has; 0: there is no such topic."""
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all is delivered; how much is not."""

@@ -170,7 +170,7 @@ class BatchProducer:
         return found
 
     def partition_count(self, topic: str, timeout_s: float) -> int:
-        """How many partitions a topic has; 0: there is no such topic."""
+        """Return how many partitions a topic has; 0: there is no such topic."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = POINTER(_Metadata)()

@@ -42,7 +42,7 @@ class MessageMaker:
 
     @property
     def is_by_row(self) -> bool:
-        """Whether each row is a message of its own, with a key."""
+        """Return whether each row is a message of its own, with a key."""
         return self._config.format in ROW_FORMATS
 
     def make(self, changes: Changes) -> FlatMessages:

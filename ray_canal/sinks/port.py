@@ -228,7 +228,7 @@ class Changes:
 
     @property
     def begins_with_ddl(self) -> bool:
-        """Whether the first entry changes a table as a whole, or its columns."""
+        """Return whether the first entry changes a table as a whole, or its columns."""
         first = int(self.chunk.events["position"][self.part.first])
         return any(change.position == first for change in self.schema_changes)
 

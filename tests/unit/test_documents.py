@@ -97,6 +97,20 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
     assert not wrong, wrong
 
 
+def test_modules_name_files_that_exist() -> None:
+    """What a comment or docstring refers to, as `schema/fit.py` or next to itself."""
+    folders = (PACKAGE, ROOT / "tests", ROOT / "benchmarks", ROOT / "jobs")
+    there = {path.name for folder in folders for path in folder.rglob("*.py")}
+    wrong = []
+    for path in modules():
+        for name in re.findall(r"(?<![\w*./-])((?:\w+/)*\w+\.py)\b", path.read_text("utf-8")):
+            places = [folder / name for folder in (ROOT, PACKAGE, path.parent)]
+            exists = any(each.exists() for each in places) if "/" in name else name in there
+            if not exists and name != "_record.py":
+                wrong.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not wrong, wrong
+
+
 def test_the_map_of_a_destination_names_files_that_exist() -> None:
     folder = PACKAGE / "destination"
     text = (folder / "__init__.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""When a process ends often; what follows is in tests/integration/test_shared_crash.py."""
+"""When a process ends often; what follows is in tests/integration/test_shared.py."""
 
 from __future__ import annotations
 
