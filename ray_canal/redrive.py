@@ -188,7 +188,7 @@ def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], te
     """Keep the given tables in the history, each from its first quarantined event on."""
     known = store.records(destination)
     tables = parse_tables(text)
-    mended: set[tuple[str, str]] = set()
+    fixed: set[tuple[str, str]] = set()
     records = []
     for chunk in (chunk for chunk in held if not _is_letter(chunk)):
         log = log_with_records(known, chunk.server)
@@ -196,8 +196,8 @@ def _mend(store: SchemaStore, destination: str, held: list[QuarantinedChunk], te
         given = {names.pair((meta.schema, meta.table)): meta for meta in tables}
         for name in chunk.tables:
             meta = given.get(name) or given.get(("", name[1]))
-            if meta is not None and name not in mended:
-                mended.add(name)
+            if meta is not None and name not in fixed:
+                fixed.add(name)
                 state = TableState(meta, "").renamed(*name)
                 records.append(
                     table_record(log, time.time(), chunk.journal_name, chunk.position, state)

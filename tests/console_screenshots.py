@@ -47,14 +47,14 @@ HELD = [
 ]
 CHECKS = [
     {"name": "connection", "ok": True, "advisory": False, "detail": "db1.example:3306 runs 9.7.4",
-     "mend": ""},
-    {"name": "binlog_format", "ok": True, "advisory": False, "detail": "ROW", "mend": ""},
+     "fix": ""},
+    {"name": "binlog_format", "ok": True, "advisory": False, "detail": "ROW", "fix": ""},
     {"name": "grants", "ok": False, "advisory": False,
      "detail": "the user may not read the binlog",
-     "mend": "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'cdc'@'%';"},
+     "fix": "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'cdc'@'%';"},
     {"name": "binlog_expire_logs_seconds", "ok": False, "advisory": True,
      "detail": "3600: after an hour nothing can be read any more",
-     "mend": "SET PERSIST binlog_expire_logs_seconds = 259200;"},
+     "fix": "SET PERSIST binlog_expire_logs_seconds = 259200;"},
 ]  # fmt: skip
 
 

@@ -272,8 +272,8 @@ def check(
         for result in results:
             mark = "ok  " if result.ok else ("warn" if result.advisory else "FAIL")
             typer.echo(f"  {mark} {result.name}: {result.detail}")
-            if not result.ok and result.mend:
-                typer.echo(f"       mend: {result.mend}")
+            if not result.ok and result.fix:
+                typer.echo(f"       fix: {result.fix}")
     if as_json:
         typer.echo(json.dumps(told, indent=2))
     if failed:

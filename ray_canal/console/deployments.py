@@ -19,14 +19,14 @@ def parsed(toml: str, folder: Path) -> CanalConfig:
 
 
 def checks(config: CanalConfig) -> dict[str, list[dict[str, Any]]]:
-    """Return the checks of each destination's source: name, ok, detail, mend, advisory."""
+    """Return the checks of each destination's source: name, ok, detail, fix, advisory."""
     return {
         instance.destination: [
             {
                 "name": each.name,
                 "ok": each.ok,
                 "detail": each.detail,
-                "mend": each.mend,
+                "fix": each.fix,
                 "advisory": each.advisory,
             }
             for each in check_source(instance)

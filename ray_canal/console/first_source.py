@@ -75,14 +75,14 @@ class FirstSource(BaseModel):
 
 
 def check_first(first: FirstSource) -> list[dict[str, Any]]:
-    """Return the checks of a source: name, ok, detail, mend, advisory. Raises ConfigError."""
+    """Return the checks of a source: name, ok, detail, fix, advisory. Raises ConfigError."""
     (instance,) = first.config(first.password, "meta.db").instance
     return [
         {
             "name": each.name,
             "ok": each.ok,
             "detail": each.detail,
-            "mend": each.mend,
+            "fix": each.fix,
             "advisory": each.advisory,
         }
         for each in check_source(instance)

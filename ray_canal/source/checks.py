@@ -117,8 +117,8 @@ def _check_detection(source: SourceConfig, catalog: Catalog) -> CheckResult:
     try:
         catalog.rows(source.detect_sql)
     except CanalError as error:
-        mend = "source.detect_sql, or the user's grants for it"
-        return CheckResult("detect_sql", False, str(error), mend)
+        fix = "source.detect_sql, or the user's grants for it"
+        return CheckResult("detect_sql", False, str(error), fix)
     return CheckResult("detect_sql", True, source.detect_sql)
 
 

@@ -1,4 +1,4 @@
-"""What a server's settings mean for change data capture, and what to run to mend them. Pure: a
+"""What a server's settings mean for change data capture, and what to run to fix them. Pure: a
 server's answers in, results out. `checks.py` asks the server."""
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _SKEW_S_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check. `mend` says what to run or set; `advisory`: it works without, but less well."""
+    """One check. `fix` says what to run or set; `advisory`: it works without, but less well."""
 
     name: str
     ok: bool
     detail: str
-    mend: str = ""
+    fix: str = ""
     advisory: bool = False
 
 
@@ -79,13 +79,13 @@ def statements_advice(log_format: str) -> str:
 
 def _binlog(server: ServerFacts) -> Iterator[CheckResult]:
     log_on = server.value("log_bin") in ("ON", "1")
-    mend = "" if log_on else "start the server with --log-bin"
-    yield CheckResult("log_bin", log_on, server.value("log_bin"), mend)
+    fix = "" if log_on else "start the server with --log-bin"
+    yield CheckResult("log_bin", log_on, server.value("log_bin"), fix)
     log_format = server.value("binlog_format") or "ROW"
     ok = log_format == "ROW"
-    mend = server.set("binlog_format", "'ROW'") + "; then let the applications reconnect"
-    mend += f" ({statements_advice(log_format)})"
-    yield CheckResult("binlog_format", ok, log_format, "" if ok else mend, advisory=True)
+    fix = server.set("binlog_format", "'ROW'") + "; then let the applications reconnect"
+    fix += f" ({statements_advice(log_format)})"
+    yield CheckResult("binlog_format", ok, log_format, "" if ok else fix, advisory=True)
     for name, good, otherwise in (
         ("binlog_row_image", "FULL", "before and after images lack columns"),
         ("binlog_row_metadata", "FULL", "column names come from the table meta history"),
@@ -94,14 +94,14 @@ def _binlog(server: ServerFacts) -> Iterator[CheckResult]:
         found = server.value(name)
         if found:
             ok = found == good
-            mend = "" if ok else f"{server.set(name, repr(good))} (else {otherwise})"
-            yield CheckResult(name, ok, found, mend, advisory=True)
+            fix = "" if ok else f"{server.set(name, repr(good))} (else {otherwise})"
+            yield CheckResult(name, ok, found, fix, advisory=True)
         elif name != "binlog_row_image":  # servers without it log whole rows
             yield CheckResult(name, False, "not known to this server", otherwise, advisory=True)
     if server.logged_only or server.not_logged:
         detail = f"only {server.logged_only}" if server.logged_only else f"not {server.not_logged}"
-        mend = "remove binlog-do-db and binlog-ignore-db, or capture nothing of other databases"
-        yield CheckResult("databases in the binlog", False, detail, mend, advisory=True)
+        fix = "remove binlog-do-db and binlog-ignore-db, or capture nothing of other databases"
+        yield CheckResult("databases in the binlog", False, detail, fix, advisory=True)
 
 
 def _gtids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
@@ -109,19 +109,19 @@ def _gtids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]
     if not server.is_mariadb:
         mode = server.value("gtid_mode") or "OFF"
         ok = mode == "ON"
-        mend = (
+        fix = (
             "SET GLOBAL enforce_gtid_consistency = ON; then gtid_mode OFF_PERMISSIVE, "
             "ON_PERMISSIVE, ON, one after the other"
         )
-        mend += "" if needed else " (a destination can then move to another server exactly)"
-        yield CheckResult("gtid_mode", ok, mode, "" if ok else mend, advisory=not needed)
+        fix += "" if needed else " (a destination can then move to another server exactly)"
+        yield CheckResult("gtid_mode", ok, mode, "" if ok else fix, advisory=not needed)
     if not config.source.standby:
         return
     names = ("log_replica_updates", "log_slave_updates")
     name = next((each for each in names if server.value(each)), names[1])
     ok = server.value(name) in ("ON", "1")
-    mend = "" if ok else f"{name} = ON in its my.cnf: else it logs nothing of what it replicates"
-    yield CheckResult(name, ok, server.value(name) or "OFF", mend, advisory=True)
+    fix = "" if ok else f"{name} = ON in its my.cnf: else it logs nothing of what it replicates"
+    yield CheckResult(name, ok, server.value(name) or "OFF", fix, advisory=True)
 
 
 def _retention(server: ServerFacts) -> CheckResult:
@@ -131,15 +131,15 @@ def _retention(server: ServerFacts) -> CheckResult:
     ok = server.retention_s >= _RETENTION_S_MIN
     by_seconds = bool(server.value("binlog_expire_logs_seconds"))
     week = ("binlog_expire_logs_seconds", "604800") if by_seconds else ("expire_logs_days", "7")
-    mend = f"{server.set(*week)}: a cursor whose file is purged cannot resume"
-    return CheckResult("binlog retention", ok, f"{hours:g} h", "" if ok else mend, advisory=True)
+    fix = f"{server.set(*week)}: a cursor whose file is purged cannot resume"
+    return CheckResult("binlog retention", ok, f"{hours:g} h", "" if ok else fix, advisory=True)
 
 
 def _server_ids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
     number = server.value("server_id")
     ok = number not in ("", "0")
-    mend = server.set("server_id", "1") + " (a server with id 0 refuses replicas)"
-    yield CheckResult("server_id", ok, number, "" if ok else mend)
+    fix = server.set("server_id", "1") + " (a server with id 0 refuses replicas)"
+    yield CheckResult("server_id", ok, number, "" if ok else fix)
     ours = config.source.server_id
     if not ours:
         yield CheckResult("source.server_id", True, "0: one that is free is chosen")
@@ -148,8 +148,8 @@ def _server_ids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckRe
     taken = own or ours in server.taken_ids
     whose = "the server's own" if own else "a replica's (which may be this destination, running)"
     detail = f"{ours} is {whose}" if taken else f"{ours} is free"
-    mend = "source.server_id = 0, or a number that no other replica has" if taken else ""
-    yield CheckResult("source.server_id", not taken, detail, mend, advisory=not own)
+    fix = "source.server_id = 0, or a number that no other replica has" if taken else ""
+    yield CheckResult("source.server_id", not taken, detail, fix, advisory=not own)
 
 
 def _clock(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]:
@@ -157,13 +157,13 @@ def _clock(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]
     offset = dt.datetime.now(zoneinfo.ZoneInfo(name)).utcoffset() or dt.timedelta()
     ok = offset == dt.timedelta(seconds=server.zone_s)
     detail = f"entries print TIMESTAMP in {name}, the server's zone is {_offset(server.zone_s)}"
-    mend = "" if ok else "instance.time_zone, if clients of Canal's entries expect the server's"
-    yield CheckResult("time_zone", ok, detail, mend, advisory=True)
+    fix = "" if ok else "instance.time_zone, if clients of Canal's entries expect the server's"
+    yield CheckResult("time_zone", ok, detail, fix, advisory=True)
     ok = abs(server.ahead_s) <= _SKEW_S_MAX
     detail = f"the server's clock is {abs(server.ahead_s):.1f} s "
     detail += "ahead of ours" if server.ahead_s > 0 else "behind ours"
-    mend = "" if ok else "set both by NTP: lag, and starts by time, are off by so much"
-    yield CheckResult("clock", ok, detail, mend, advisory=True)
+    fix = "" if ok else "set both by NTP: lag, and starts by time, are off by so much"
+    yield CheckResult("clock", ok, detail, fix, advisory=True)
 
 
 def _offset(seconds: int) -> str:

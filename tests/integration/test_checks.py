@@ -31,7 +31,7 @@ def test_what_is_said_to_run_mends_it(mysql97: Server, name: str, bad: str) -> N
     try:
         found = results(mysql97)[check]
         assert not found.ok
-        statement = found.mend.partition(" (")[0].partition(";")[0].partition(": ")[0]
+        statement = found.fix.partition(" (")[0].partition(";")[0].partition(": ")[0]
         mysql97.execute(statement)
         assert results(mysql97)[check].ok
     finally:
@@ -94,4 +94,4 @@ def test_binlog_format(
     assert len(rows) == (log_format == "MIXED")
     assert f"binlog_format is {log_format}" in caplog.text
     assert (found.ok, found.advisory) == (False, True)
-    assert "in no Arrow batch" in found.mend
+    assert "in no Arrow batch" in found.fix

@@ -61,7 +61,7 @@ def test_a_first_source_is_checked_written_and_started(
     poor = {**first, "username": "console_user", "password": "weak"}
     checks = site.ask("/api/v1/check", poor, "POST")
     lacking = [each for each in checks if not each["ok"] and not each["advisory"]]
-    assert any("GRANT" in each["mend"].upper() for each in lacking)
+    assert any("GRANT" in each["fix"].upper() for each in lacking)
     with pytest.raises(urllib.error.HTTPError) as refused:
         site.ask("/api/v1/start", poor, "POST")
     refused.value.close()

@@ -1,4 +1,4 @@
-"""Quarantine through the whole pipeline: one table is held back, the others go on, a mend gives the
+"""Quarantine through the whole pipeline: one table is held back, the others go on, a fix gives the
 rows back and later rows are decoded by themselves."""
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def test_one_table_is_held_back_and_given_back(
         canal.stop(DESTINATION)
     with pytest.raises(TableMetaMismatch, match=r"q\.dark"):
         list(redrive(config, DESTINATION))
-    mend = tmp_path / "mend.sql"
-    mend.write_text("CREATE TABLE q.dark (a int(1) NOT NULL, b varchar(3)) CHARSET=utf8mb4;")
-    given = [c for p in redrive(config, DESTINATION, schema_sql=mend) for c in changes(p)]
+    fix = tmp_path / "fix.sql"
+    fix.write_text("CREATE TABLE q.dark (a int(1) NOT NULL, b varchar(3)) CHARSET=utf8mb4;")
+    given = [c for p in redrive(config, DESTINATION, schema_sql=fix) for c in changes(p)]
     assert [c["after"] for c in given] == [
         {"a": 6, "b": "six"}, {"a": 7, "b": "svn", "c": 70},
     ]  # fmt: skip

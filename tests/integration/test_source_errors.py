@@ -42,7 +42,7 @@ def test_missing_grant(server: Server) -> None:
         assert isinstance(each, PrivilegeMissing)
         assert "GRANT REPLICATION SLAVE" in str(each)
     assert not results["grant REPLICATION SLAVE"].ok
-    assert "GRANT" in results["grant REPLICATION SLAVE"].mend
+    assert "GRANT" in results["grant REPLICATION SLAVE"].fix
 
 
 def test_unreachable() -> None:

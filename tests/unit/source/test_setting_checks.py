@@ -46,14 +46,14 @@ def checked(
 
 def test_a_good_server() -> None:
     results = checked(source={"standby": ["other:3306"], "gtid": True, "server_id": 77})
-    assert all(result.ok and not result.mend for result in results.values()), results
+    assert all(result.ok and not result.fix for result in results.values()), results
     assert {"gtid_mode", "binlog retention", "source.server_id", "time_zone"} <= results.keys()
     assert "log_replica_updates" in results
     assert "log_replica_updates" not in checked()
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "mend", "advisory"),
+    ("name", "value", "fix", "advisory"),
     [
         ("log_bin", "OFF", "--log-bin", False),
         ("binlog_format", "MIXED", "SET PERSIST binlog_format = 'ROW'", True),
@@ -66,20 +66,20 @@ def test_a_good_server() -> None:
         ("log_replica_updates", "OFF", "log_replica_updates = ON", True),
     ],
 )
-def test_a_wrong_setting(name: str, value: str, mend: str, advisory: bool) -> None:
+def test_a_wrong_setting(name: str, value: str, fix: str, advisory: bool) -> None:
     found = checked({name: value}, source={"standby": ["other:3306"]})[name]
     assert (found.ok, found.detail, found.advisory) == (False, value, advisory)
-    assert mend in found.mend
+    assert fix in found.fix
 
 
 def test_older_servers_and_mariadb() -> None:
     image = checked({"binlog_row_image": "MINIMAL"}, version="5.6.51")["binlog_row_image"]
-    assert "SET GLOBAL binlog_row_image = 'FULL', and binlog_row_image = FULL in" in image.mend
+    assert "SET GLOBAL binlog_row_image = 'FULL', and binlog_row_image = FULL in" in image.fix
     bare = checked({"binlog_row_metadata": "unknown"}, version="5.6.51")["binlog_row_metadata"]
     assert "not known" in bare.detail
     mariadb = checked({"gtid_mode": "unknown"}, version="10.11.6-MariaDB")
     assert "gtid_mode" not in mariadb
-    assert "SET GLOBAL" in checked({"server_id": "0"}, version="10.11.6-MariaDB")["server_id"].mend
+    assert "SET GLOBAL" in checked({"server_id": "0"}, version="10.11.6-MariaDB")["server_id"].fix
 
 
 def test_gtids_that_the_configuration_needs() -> None:
@@ -92,11 +92,11 @@ def test_retention() -> None:
     assert "24 h" in checked(retention_s=86400)["binlog retention"].detail
     short = checked(retention_s=3600)["binlog retention"]
     assert (short.ok, short.advisory) == (False, True)
-    assert "SET PERSIST binlog_expire_logs_seconds = 604800" in short.mend
+    assert "SET PERSIST binlog_expire_logs_seconds = 604800" in short.fix
     old = checked(
         {"binlog_expire_logs_seconds": "unknown"}, version="5.6.51", retention_s=3600
     )["binlog retention"]
-    assert "expire_logs_days = 7" in old.mend
+    assert "expire_logs_days = 7" in old.fix
     assert checked(retention_s=0)["binlog retention"].ok
 
 
@@ -108,7 +108,7 @@ def test_server_ids() -> None:
     assert of(8).ok
     assert (of(7).ok, of(7).advisory) == (False, True)  # it may be ours
     assert (of(1).ok, of(1).advisory) == (False, False)
-    assert "source.server_id = 0" in of(1).mend
+    assert "source.server_id = 0" in of(1).fix
 
 
 def test_time_zone_and_clock() -> None:
