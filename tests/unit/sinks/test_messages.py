@@ -1,0 +1,34 @@
+"""Messages of a queue that are made of bytes, and the names by which a reader knows them again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ray_canal.binlog.chunk import EVENT, ChunkLayout, DecodedChunk
+from ray_canal.sinks.messages import joined, message_ids
+from ray_canal.views.routed import by_place
+
+
+def test_bytes_become_messages_of_one_place() -> None:
+    found = joined([b"ab", b"", b"c"], topic="t", partition=3, entries=[0, 4, 4], rows=[1, 2, 1])
+    assert [bytes(found[i]) for i in range(len(found))] == [b"ab", b"", b"c"]
+    [(topic, partition, numbers)] = by_place(found)
+    assert (found.topic_names[topic], partition, numbers.tolist()) == ("t", 3, [0, 1, 2])
+
+
+def test_ids_name_the_entry_and_rise_within_its_event() -> None:
+    events = np.zeros(4, EVENT)
+    events["position"], events["inner"] = (100, 100, 250, 250), (0, 0, 0, 60)
+    layout = ChunkLayout("b.000007", 0, len(events), 0, 0, 0, 0, ())
+    chunk = DecodedChunk(layout, events.view(np.uint8))
+    changes: Any = SimpleNamespace(chunk=chunk, message=SimpleNamespace(timeline=2))
+    found = joined([b"x"] * 4, topic="t", partition=5, entries=[0, 1, 2, 3], rows=[1] * 4)
+    assert list(message_ids(changes, found)) == [
+        "2:b.000007:100:0:0:5",
+        "2:b.000007:100:0:1:5",
+        "2:b.000007:250:0:0:5",
+        "2:b.000007:250:60:0:5",
+    ]
