@@ -7,7 +7,7 @@ for what these tasks make. Where they run is spread over the nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import ray
 from ray.exceptions import RayTaskError
@@ -17,7 +17,7 @@ S = TypeVar("S")
 
 
 def results(function: Callable[[S], T], items: Sequence[S], width: int) -> list[T]:
-    """The function's results, of `width` items at a time. Raises what it raised."""
+    """Return the function's results, of `width` items at a time. Raises what it raised."""
     found = [data for data, _ in _submitted(function, items, width)]
     try:
         return list(ray.get(found))
@@ -25,19 +25,21 @@ def results(function: Callable[[S], T], items: Sequence[S], width: int) -> list[
         raise (error.cause if isinstance(error.cause, Exception) else error) from None
 
 
-def references(function: Callable[[S], T], items: Sequence[S], width: int) -> list[Any]:
-    """References of the results, which are still to come."""
+def references(
+    function: Callable[[S], T], items: Sequence[S], width: int
+) -> list[ray.ObjectRef[T]]:
+    """Return references of the results, which are still to come."""
     return [data for data, _ in _submitted(function, items, width)]
 
 
 def _submitted(
     function: Callable[[S], T], items: Sequence[S], width: int
-) -> list[tuple[Any, Any]]:
+) -> list[tuple[ray.ObjectRef[T], ray.ObjectRef[None]]]:
     """Each task waits for the end of the one that is `width` before it; a second, empty result says
     so, for the first one would be fetched."""
     task = ray.remote(_call).options(num_cpus=0, num_returns=2, scheduling_strategy="SPREAD")
     shared = ray.put(function)
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[ray.ObjectRef[T], ray.ObjectRef[None]]] = []
     for number, item in enumerate(items):
         before = found[number - width][1] if number >= width else None
         found.append(tuple(task.remote(shared, item, before)))
