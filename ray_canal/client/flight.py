@@ -70,7 +70,7 @@ class FlightAddress:
     key: str = ""
 
     @classmethod
-    def of(cls, address: str, username: str, password: str, tls: Any) -> FlightAddress:
+    def of(cls, address: str, username: str, password: str, tls: object) -> FlightAddress:
         """Raises ConfigError: `tls` is no dict of files, or does not belong to the address."""
         files = {} if tls is None else tls
         if not isinstance(files, dict) or set(files) - {"ca", "cert", "key"}:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+
+from ray_canal.source.port import SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +14,9 @@ _WATCH_EVERY_S = 60.0
 
 
 async def watch_purge(
-    destination: str, source_status: Callable[[], Awaitable[Any]], every_s: float = _WATCH_EVERY_S
+    destination: str,
+    source_status: Callable[[], Awaitable[SourceStatus | None]],
+    every_s: float = _WATCH_EVERY_S,
 ) -> None:
     """Log a warning when the server is about to purge what the oldest cursor needs, once each time
     that it becomes so. Runs until it is cancelled."""
