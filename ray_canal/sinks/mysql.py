@@ -1,8 +1,9 @@
 """A mirror in MySQL or MariaDB: statements as text that Arrow made, one transaction a commit.
 
 The target's session has its own sql_mode, so that literals mean one thing; foreign keys are not
-checked, as tables are written one after the other. Text keys get a binary collation: two keys that
-differ at the source never meet here.
+checked, as tables are written one after the other. Text keys get a binary collation, without
+padding where the target has such a one: two keys that differ at the source never meet here, not
+even where they differ by a space at the end.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO',"
     " time_zone = '+00:00', foreign_key_checks = 0"
 )
+_KEY_COLLATIONS = (
+    "SELECT character_set_name, collation_name FROM information_schema.collations"
+    " WHERE collation_name LIKE '%nopad_bin' OR collation_name = 'utf8mb4_0900_bin'"
+)
+"""MariaDB has one for each character set, MySQL since 8.0.17 for utf8mb4 alone. The others take a
+space at the end for none."""
 _STATEMENT_BYTES_MAX = 4 << 20
 _STATEMENT_ROWS_MAX = 5000
 _RETRY = {1205, 1213, 1317, 1053, 1040, 1290, 1836, 2006, 2013, 2055, 3024, 3100, 4031}
@@ -47,6 +54,7 @@ class MySqlDatabase:
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
         self._delete_first: dict[TableName, bool] = {}
+        self._key_collations: dict[str, str] = {}
 
     def connect(self) -> None:
         config = self._config
@@ -67,6 +75,7 @@ class MySqlDatabase:
         self._run(_SESSION)
         ((packet,),) = self._run("SELECT @@max_allowed_packet")
         self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
+        self._key_collations = dict(self._run(_KEY_COLLATIONS))
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -134,14 +143,14 @@ class MySqlDatabase:
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.database)}")
-        lines = [_definition(column) for column in columns]
+        lines = [self._definition(column) for column in columns]
         key = ", ".join(_quoted(column.name) for column in columns if column.is_key)
         lines += [f"PRIMARY KEY ({key})"] if key else []
         body = ", ".join(lines)
         self._run(f"CREATE TABLE IF NOT EXISTS {_named(name)} ({body}) ENGINE=InnoDB")
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self._alter(name, (f"ADD COLUMN {_definition(column)}" for column in columns))
+        self._alter(name, (f"ADD COLUMN {self._definition(column)}" for column in columns))
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         kinds: dict[Any, Any] = dict(
@@ -154,7 +163,7 @@ class MySqlDatabase:
         self._alter(
             name,
             (
-                f"MODIFY COLUMN {_definition(column)}"
+                f"MODIFY COLUMN {self._definition(column)}"
                 for column in columns
                 if column.declared and _shown(kinds[column.name]) != column.declared.lower()
             ),
@@ -204,6 +213,21 @@ class MySqlDatabase:
         for row in zip(*conditions, strict=True):
             self._run(start + b" AND ".join(row) + b" LIMIT 1")
 
+    def _definition(self, column: ColumnSpec) -> str:
+        """A column as CREATE TABLE has it: as the source declares it, NULL allowed but in the
+        key."""
+        kind = column.declared or mysql_type(column.kind, column.is_key)
+        charset = column.charset
+        if not column.declared and kind == _KEY_TEXT:
+            charset = "utf8mb4"
+        is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
+        text = ""
+        if is_text and charset and charset != "binary":
+            text = f" CHARACTER SET {charset}"
+            if column.is_key:
+                text += f" COLLATE {self._key_collations.get(charset, f'{charset}_bin')}"
+        return f"{_quoted(column.name)} {kind}{text} {'NOT NULL' if column.is_key else 'NULL'}"
+
     def _run(self, sql: str | bytes, *values: object) -> Sequence[tuple[Any, ...]]:
         """Run one statement. Raises SinkError."""
         if self._connection is None:
@@ -246,7 +270,7 @@ def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
     column, kind = _quoted(name), values.type
     if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or pa.types.is_list(kind):
         if not pa.types.is_list(kind) or pa.types.is_string(kind.value_type):
-            column = f"CAST({column} AS CHAR) COLLATE utf8mb4_bin"
+            column = f"CAST(CAST({column} AS CHAR) AS BINARY)"  # no collation: a space at the end
     elif pa.types.is_float32(kind):
         values = values.cast(pa.float64())
     start = f"{column} <=> ".encode()
@@ -257,17 +281,7 @@ def _shown(kind: object) -> str:
     return str(kind.decode() if isinstance(kind, bytes) else kind).lower()
 
 
-def _definition(column: ColumnSpec) -> str:
-    """A column as CREATE TABLE has it: as the source declares it, NULL allowed but in the key."""
-    kind = column.declared or mysql_type(column.kind, column.is_key)
-    charset = ""
-    is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
-    if is_text and column.charset and column.charset != "binary":
-        charset = f" CHARACTER SET {column.charset}"
-        charset += f" COLLATE {column.charset}_bin" if column.is_key else ""
-    return f"{_quoted(column.name)} {kind}{charset} {'NOT NULL' if column.is_key else 'NULL'}"
-
-
+_KEY_TEXT = "VARCHAR(255)"
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 
 
@@ -290,4 +304,4 @@ def mysql_type(kind: pa.DataType, is_key: bool = False) -> str:
         return "TIME(6)"
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_list(kind):
         return "VARBINARY(255)" if is_key else "LONGBLOB"
-    return "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if is_key else "LONGTEXT"
+    return _KEY_TEXT if is_key else "LONGTEXT"
