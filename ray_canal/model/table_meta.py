@@ -61,10 +61,11 @@ class TableMeta:
     columns: tuple[ColumnMeta, ...]
     hidden: int = 0
     _hash: int = field(init=False, repr=False, compare=False)
-    _pickle: bytes = field(init=False, repr=False, compare=False, default=b"")
+    _pickle: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.schema, self.table, self.columns)))
+        object.__setattr__(self, "_pickle", b"")
 
     def __hash__(self) -> int:
         return self._hash

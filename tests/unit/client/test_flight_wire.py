@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.flight_wire import (
     METHODS,
     Answer,
@@ -98,6 +99,9 @@ def test_only_calls_of_clients_can_be_made() -> None:
     assert not set(METHODS) & {"stop", "operate", "status", "change_filter", "check_chunks"}
 
 
+EMPTY_HEAD = MessageHead(9, 8)
+
+
 def test_heads() -> None:
     mask = np.array([True, False, True] * 5, np.bool_)
     part = MessagePart("payload", 1, 15, mask, "g", True, OpenTransaction(4, 5, (("a", "b", 6),)))
@@ -112,6 +116,15 @@ def test_heads() -> None:
     assert found.parts[0].open == part.open
     assert (found.parts[1].mask, found.parts[1].tables) == (None, b"\0\1\xff")
     assert replace(found, parts=()) == replace(head, parts=(), lent=False)
+
+
+def test_small_chunks_come_with_their_message() -> None:
+    for _, chunk in decode_chunks(binlog_files()[:1]):
+        small = DecodedChunk(chunk.layout, chunk.arena[:999])
+        sent = Head.of(replace(EMPTY_HEAD, parts=(MessagePart(small, 0, 1, None),)), ["not asked for"])
+        (part,) = Head.model_validate_json(sent.model_dump_json()).message_head().parts
+        assert part.payload.layout == chunk.layout
+        assert part.payload.arena.tobytes() == small.arena.tobytes()
 
 
 def test_errors_keep_their_class() -> None:
