@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
+import pyarrow as pa
 from ray.data import Dataset
 
 from ray_canal.client.joining import connect_ray
 from ray_canal.datasets.batch_source import BatchSource, dataset_of
-from ray_canal.file_parts import PART_BYTES, plan_parts
+from ray_canal.file_parts import PART_BYTES, FilePart, plan_parts
+from ray_canal.malloc import keep_freed_memory
 from ray_canal.offline import ALL_TABLES, PathLike
 
 _ARROW_PER_BINLOG = 2
@@ -47,5 +50,11 @@ def read_binlogs(
     )
     connect_ray()
     size_bytes = sum(part.range.size_bytes for part in parts) * _ARROW_PER_BINLOG
-    source = BatchSource("ReadBinlogs", [part.batches for part in parts], size_bytes)
+    source = BatchSource("ReadBinlogs", [partial(_decoded, part) for part in parts], size_bytes)
     return dataset_of(source, len(parts))
+
+
+def _decoded(part: FilePart) -> Iterator[list[pa.RecordBatch]]:
+    """Return a part's batches, in a worker of Ray's that decodes one part after the other."""
+    keep_freed_memory()
+    return part.batches()

@@ -317,7 +317,8 @@ def _refuse_other_columns(batch: pa.RecordBatch, table: Table) -> None:
     if not is_part_of(common_schema([batch]), table.schema):
         raise ConfigError(
             f"at {place_at(batch, 0)} {table.name} has other columns than the query was begun "
-            "with; start it again, with the same checkpoint: load() then takes the new ones"
+            "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
+            "out .schema(...), or give it the new columns)"
         )
 
 
