@@ -121,7 +121,8 @@ def test_heads() -> None:
 def test_small_chunks_come_with_their_message() -> None:
     for _, chunk in decode_chunks(binlog_files()[:1]):
         small = DecodedChunk(chunk.layout, chunk.arena[:999])
-        sent = Head.of(replace(EMPTY_HEAD, parts=(MessagePart(small, 0, 1, None),)), ["not asked for"])
+        head = replace(EMPTY_HEAD, parts=(MessagePart(small, 0, 1, None),))
+        sent = Head.of(head, ["not asked for"])
         (part,) = Head.model_validate_json(sent.model_dump_json()).message_head().parts
         assert part.payload.layout == chunk.layout
         assert part.payload.arena.tobytes() == small.arena.tobytes()
