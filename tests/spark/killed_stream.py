@@ -17,9 +17,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 PLACE = ("journal_name", "position", "row")
 _APP = "killed_stream"
+NOTHING = "has no change within"
+"""What `load()` says where the log has nothing more for the subscriber."""
 
 
 def append_once(table: str, frame: Any, number: int) -> None:
@@ -35,20 +38,28 @@ def append_once(table: str, frame: Any, number: int) -> None:
     write_deltalake(table, data, mode="append", commit_properties=once)
 
 
+def loaded(reader: Any, schema: Path) -> Any:
+    """Return the stream with the columns of what comes next; those of the last `load()`, kept in
+    the file `schema`, once all is acked."""
+    try:
+        frame = reader.load()
+    except Exception as error:
+        if NOTHING not in str(error) or not schema.exists():
+            raise
+        return reader.schema(StructType.fromJson(json.loads(schema.read_text()))).load()
+    whole = schema.with_suffix(".new")
+    whole.write_text(frame.schema.json())
+    os.replace(whole, schema)
+    return frame
+
+
 def main(options: dict[str, str], folder: str, result: str) -> None:
     session = SparkSession.builder.getOrCreate()
     delta = f"{folder}/delta"
 
     def changes(client_id: int) -> Any:
         reader = session.readStream.format("ray_canal").options(**options)
-        schema = Path(folder, "schema.json")
-        if schema.exists():  # what is acked is in no log to look at
-            reader = reader.schema(_parsed(schema.read_text()))
-        frame = reader.option("client_id", client_id).load()
-        if not schema.exists():
-            whole = schema.with_suffix(".new")
-            whole.write_text(frame.schema.json())
-            os.replace(whole, schema)
+        frame = loaded(reader.option("client_id", client_id), Path(folder, f"{client_id}.schema"))
         return frame.select(*PLACE, "after").writeStream.trigger(availableNow=True)
 
     queries = [
@@ -71,12 +82,6 @@ def main(options: dict[str, str], folder: str, result: str) -> None:
         "delta": [tuple(row[name] for name in PLACE) for row in found],
     }
     Path(result).write_text(json.dumps(rows))
-
-
-def _parsed(text: str) -> Any:
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(text))
 
 
 if __name__ == "__main__":
