@@ -26,7 +26,6 @@ def destination_at(server: Server, folder: Path, **more: Any) -> LocalDestinatio
         "destination": "x",
         "source": {"address": server.address, "username": "root", **more.pop("source", {})},
         "decoders": 0,
-        "snapshot": {"settle_s": 0.5, **more.pop("snapshot", {})},
     }
     config = InstanceConfig.model_validate({**tree, **more})
     return LocalDestination(config, MetaConfig(path=str(folder / "meta.db")))

@@ -19,8 +19,6 @@ class SnapshotConfig(Section):
     chunk_bytes: int = Field(default=8 << 20, ge=64 << 10)
     # Rows that were read and that the subscriber has not acked.
     bytes: int = Field(default=64 << 20, ge=1 << 20)
-    # MySQL without GTIDs: what was written so long ago shows in every SELECT.
-    settle_s: float = Field(default=10.0, gt=0)
     rows_per_s: int = Field(default=0, ge=0)
     hours: str = ""  # "22:00-06:00", UTC: rows are read then only
     # The server is let alone while more threads run, more history waits for a purge, ...

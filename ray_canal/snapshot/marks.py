@@ -1,15 +1,13 @@
 """What was visible before rows were read, and how far the log went after that, by server.
 
-MySQL: before, the GTIDs that it has executed; after, where its log ends. A place in the log would
-not do before: the log has what nobody sees yet. MariaDB says of a read view at which place of the
+MySQL: before, the GTIDs that it has executed (without GTIDs: where its log ends, once all of it
+shows, commits.py); after, where its log ends. A place in the log alone would not do before: the log
+has what nobody sees yet. MariaDB says of a read view at which place of the
 log it is, which is both.
 """
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +17,13 @@ from ray_canal.errors import ConnectionLost, ServerSettingRefused
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition
 from ray_canal.snapshot.changes import Part
+from ray_canal.snapshot.commits import (
+    Ask,
+    PendingCommits,
+    has_gtids,
+    shows_what_is_executed,
+    version_of,
+)
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import query
 
@@ -61,11 +66,8 @@ class Marks(Protocol):
     def stretch(self, part: Part) -> Stretch: ...
 
 
-def marks_of(
-    config: SourceConfig, catalog: Catalog, connection: Any, settle_s: float | None = None
-) -> Marks:
-    """`settle_s`: of a server that cannot tell what is visible, everything is that was written so
-    long ago. Raises ServerSettingRefused: the server cannot tell, and nobody says."""
+def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
+    """Raises ServerSettingRefused: the server cannot tell."""
 
     def ask(sql: str) -> list[dict[str, Any]]:
         return query(connection, config, sql)
@@ -73,27 +75,28 @@ def marks_of(
     if ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_file'"):
         catalog.position()  # says that there is no log
         return _ViewMarks(ask)
-    if (catalog.variable("gtid_mode") or "OFF").upper() != "ON":
-        if settle_s is not None:
-            return _SettledMarks(catalog, ask, settle_s)
-        raise ServerSettingRefused(
-            f"MySQL at {config.address} runs without GTIDs, so it cannot be told what a chunk of "
-            'rows has; set gtid_mode=ON, or read with mode "consistent" and may_lock'
-        )
+    pending = None
+    if not shows_what_is_executed(catalog):
+        pending = PendingCommits(config, catalog, ask)
+        if not has_gtids(catalog):
+            catalog.position()
+            return _PlaceMarks(catalog, ask, pending)
     if (catalog.variable("binlog_order_commits") or "ON").upper() != "ON":
         raise ServerSettingRefused(
             f"MySQL at {config.address}: binlog_order_commits is OFF, so transactions show in "
             "another order than the log's; run: SET GLOBAL binlog_order_commits = ON"
         )
-    return _ExecutedMarks(config, catalog, ask)
+    return _ExecutedMarks(config, catalog, ask, pending)
 
 
 class _ExecutedMarks:
     """Of MySQL with GTIDs."""
 
     def __init__(
-        self, config: SourceConfig, catalog: Catalog, ask: Callable[[str], list[dict[str, Any]]]
+        self, config: SourceConfig, catalog: Catalog, ask: Ask, pending: PendingCommits | None
     ) -> None:
+        """`pending`: what is executed may not show yet."""
+        self._pending = pending
         self._address = config.address
         self._catalog = catalog
         self._ask = ask
@@ -106,11 +109,14 @@ class _ExecutedMarks:
         return EntryPosition(first, BINLOG_START, gtid=executed)
 
     def _executed(self) -> str:
+        """All of it shows."""
         [row] = self._ask("SELECT @@GLOBAL.gtid_executed AS gtids, @@server_uuid AS uuid")
         found = _text(row["uuid"])
         if self._uuid and found != self._uuid:
             raise ConnectionLost(f"MySQL at {self._address} is now another server: {found}")
         self._uuid = found
+        if self._pending is not None:
+            self._pending.wait()
         return _text(row["gtids"]).replace("\n", "")
 
     def low(self) -> ExecutedLow:
@@ -127,7 +133,7 @@ class _ExecutedMarks:
 class _ViewMarks:
     """Of MariaDB: each chunk is read in a transaction, whose place the server tells."""
 
-    def __init__(self, ask: Callable[[str], list[dict[str, Any]]]) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._place = EntryPosition("")
 
@@ -156,39 +162,25 @@ class _ViewMarks:
         return Stretch(GtidSet(), part.end)
 
 
-class _SettledMarks:
-    """Of MySQL without GTIDs: what was written `settle_s` ago can be seen by now."""
+class _PlaceMarks:
+    """Of MySQL without GTIDs."""
 
-    def __init__(
-        self, catalog: Catalog, ask: Callable[[str], list[dict[str, Any]]], settle_s: float
-    ) -> None:
+    def __init__(self, catalog: Catalog, ask: Ask, pending: PendingCommits) -> None:
         self._ask = ask
-        self._settle_s = settle_s
+        self._pending = pending
         self._status = _status_words(catalog)
-        self._places: deque[tuple[float, EntryPosition]] = deque()
 
     def start(self) -> EntryPosition:
         return self.low().place
 
-    def _written(self) -> EntryPosition:
-        [row] = self._ask(self._status)
-        place = EntryPosition(_text(row["File"]), int(row["Position"]))
-        self._places.append((time.monotonic(), place))
-        return place
-
     def low(self) -> PlaceLow:
-        """The newest place that is old enough; the first one is waited for."""
-        self._written()
-        wait_s = self._places[0][0] + self._settle_s - time.monotonic()
-        if wait_s > 0:
-            time.sleep(wait_s)
-        settled = time.monotonic() - self._settle_s
-        while len(self._places) > 1 and self._places[1][0] <= settled:
-            self._places.popleft()
-        return PlaceLow(self._places[0][1])
+        place = self.high()
+        self._pending.wait()
+        return PlaceLow(place)
 
     def high(self) -> EntryPosition:
-        return self._written()
+        [row] = self._ask(self._status)
+        return EntryPosition(_text(row["File"]), int(row["Position"]))
 
     def stretch(self, part: Part) -> Stretch:
         return Stretch(GtidSet(), part.end)
@@ -196,13 +188,8 @@ class _SettledMarks:
 
 def _status_words(catalog: Catalog) -> str:
     words = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
-    return words[0] if _numbers(catalog.version) >= (8, 4) else words[1]
+    return words[0] if version_of(catalog) >= (8, 4) else words[1]
 
 
 def _text(value: Any) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
-
-
-def _numbers(version: str) -> tuple[int, int]:
-    first, second = version.split(".")[:2]
-    return int(first), int(second)

@@ -57,9 +57,7 @@ class SnapshotPlan:
                     f"MySQL at {config.source.address}: binlog_row_image is {image}; run: SET "
                     "GLOBAL binlog_row_image = FULL"
                 )
-            self._marks: Marks = marks_of(
-                config.source, self._catalog, self._connection, config.snapshot.settle_s
-            )
+            self._marks: Marks = marks_of(config.source, self._catalog, self._connection)
         except BaseException:
             self.close()
             raise

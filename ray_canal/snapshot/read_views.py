@@ -3,20 +3,23 @@
 MariaDB (and Percona Server) say with each read view at which place of the log it is. MySQL says
 only what is executed. So there a view is opened between two questions, and the log itself is asked
 whether it had, where it ended after the view was opened, anything beyond what was executed before:
-if not, the view has exactly that. Beside many writers this takes tries; and none, under a lock that
-lasts some milliseconds, for who may lock.
+if not, the view has exactly that. MySQL 5.6, and MySQL without GTIDs, do not even say what shows:
+there the log must not grow from before all of it shows (commits.py) until the view is open. Beside
+many writers this takes tries; and none, under a lock that lasts some milliseconds, for who may
+lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ServerSettingRefused, SourceError
 from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot.commits import PendingCommits, shows_what_is_executed
 from ray_canal.snapshot.log_watch import LogWatch
 from ray_canal.snapshot.session import close
 from ray_canal.source.catalog import Catalog
@@ -26,6 +29,10 @@ from ray_canal.source.gtid_sets import missing_gtids, union
 _TRY_S = 30.0
 _OLD_STATEMENT_S = 2
 """A statement that runs for so long would keep a lock waiting, and the lock all writers."""
+_Tries = Callable[
+    [InstanceConfig, Catalog, Sequence[Any], contextlib.ExitStack],
+    Iterator[EntryPosition | None],
+]
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 
 
@@ -37,7 +44,7 @@ def open_views(
     with contextlib.ExitStack() as cleanup:
         if may_lock:
             return _locked(config, catalog, connections)
-        tries = _told if _tells_its_place(config, connections[0]) else _watched
+        tries = _way(config, catalog, connections[0])
         for place in tries(config, catalog, connections, cleanup):
             if place is not None:
                 return place
@@ -48,8 +55,10 @@ def open_views(
     )
 
 
-def _tells_its_place(config: InstanceConfig, connection: Any) -> bool:
-    return bool(_snapshot_status(config, connection))
+def _way(config: InstanceConfig, catalog: Catalog, connection: Any) -> _Tries:
+    if _snapshot_status(config, connection):
+        return _told
+    return _watched if shows_what_is_executed(catalog) else _settled
 
 
 def _snapshot_status(config: InstanceConfig, connection: Any) -> dict[str, str]:
@@ -95,11 +104,7 @@ def _watched(
     connections: Sequence[Any],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
-    if (catalog.variable("gtid_mode") or "OFF").upper() != "ON":
-        raise ServerSettingRefused(
-            f"MySQL at {config.source.address} runs without GTIDs: which place of the log a read "
-            "view is cannot be told; allow a short lock (may_lock, --may-lock), or set gtid_mode=ON"
-        )
+    """Of MySQL whose `gtid_executed` has what shows."""
     began = _executed(catalog)
     watch = LogWatch(config, began, catalog.binlogs()[0][0])
     cleanup.callback(watch.close)
@@ -115,6 +120,24 @@ def _watched(
             yield None
         else:
             yield EntryPosition(place.journal_name, place.position, gtid=executed)
+
+
+def _settled(
+    config: InstanceConfig,
+    catalog: Catalog,
+    connections: Sequence[Any],
+    cleanup: contextlib.ExitStack,
+) -> Iterator[EntryPosition | None]:
+    """Of MySQL otherwise."""
+    pending = PendingCommits(config.source, catalog, catalog.rows)
+    deadline = time.monotonic() + _TRY_S
+    while time.monotonic() < deadline:
+        before = catalog.position()
+        pending.wait()
+        for connection in connections:
+            query(connection, config.source, _BEGIN)
+        after = catalog.position()
+        yield after if after == before else None
 
 
 def _executed(catalog: Catalog) -> str:

@@ -65,9 +65,7 @@ class RowReader:
         self._connection: Any = None
         try:
             self._connection = open_session(config.source, self._catalog)
-            self._marks: Marks = marks_of(
-                config.source, self._catalog, self._connection, config.snapshot.settle_s
-            )
+            self._marks: Marks = marks_of(config.source, self._catalog, self._connection)
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:

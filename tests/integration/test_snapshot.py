@@ -26,12 +26,17 @@ from ray_canal.errors import ConfigError, PrivilegeMissing, SourceError, TableMe
 from ray_canal.offline import decode_chunks
 from ray_canal.snapshot.consistent import ConsistentSnapshot
 from ray_canal.snapshot.read import Snapshot, read_snapshot
+from ray_canal.snapshot.read_views import open_views
+from ray_canal.snapshot.session import open_session
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import query
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.integration.test_differential import RandomTable
 from tests.servers import Server
 
 SEEDS = 6
+VIEWS = 25
 ROWS = 8
 
 
@@ -344,6 +349,33 @@ def test_beside_writers_it_is_one_place_of_the_log(
                 found.append((snapshot, rows))
     for snapshot, rows in found:
         assert replayed(server, snapshot, rows, schema_sql) == held_now(server)
+
+
+@pytest.mark.parametrize("server", ["mysql56"], indirect=True)
+def test_a_read_view_has_all_that_lies_before_its_place(server: Server, database: None) -> None:
+    """Also what is in the log, but is not committed in InnoDB yet, when the view is opened: MySQL
+    5.6 counts it as executed."""
+    server.execute("flush binary logs", *CREATE)
+    config = config_of(server).destination("snap")
+    catalog, found = Catalog(config.source), []
+    connection = open_session(config.source, catalog)
+    with server.with_global("sync_binlog", "1"), Writers(server, 2, pause_s=0.02).running():
+        for _ in range(VIEWS):
+            place = open_views(config, catalog, [connection])
+            [row] = query(connection, config.source, "SELECT COUNT(*) AS rows_now FROM snap.bag")
+            query(connection, config.source, "COMMIT")
+            found.append((place.journal_name, place.position, int(row["rows_now"])))
+    catalog.close()
+    connection.close()
+    last = server.binlogs()[-1]
+    inserted = [
+        at
+        for batch in canal.decode_files([last], tables=r"snap\.bag")
+        for at in batch.column("position").to_pylist()
+    ]
+    for name, position, count in found:
+        assert name == last.name
+        assert count == sum(at < position for at in inserted)
 
 
 def test_the_command_reads_and_says_where_to_go_on(

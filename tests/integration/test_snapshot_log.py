@@ -19,6 +19,8 @@ from tests.snapshot_runs import CLIENT, Taker, destination_at
 __all__ = ["keyed"]
 pytestmark = pytest.mark.soak  # `make soak-snapshot`
 TABLES = r"keyed\..*"
+ROWS = 12_000
+"""Four seconds of reading, for what has to come in the midst of it."""
 INITIAL = Subscription(snapshot="initial")
 ONE = pytest.mark.parametrize("server", ["mysql97"], indirect=True)
 """The others run in test_snapshot_torture.py."""
@@ -174,7 +176,8 @@ def test_pause_resume_cancel(mysql97: Server, tmp_path: Path) -> None:
 async def paused(server: Server, folder: Path) -> None:
     server.execute(
         "drop database if exists keyed", "create database keyed", *CREATE,
-        f"insert into keyed.n values {', '.join(f'({k}, {k})' for k in range(3000))}",
+        f"insert into keyed.n values {', '.join(f'({k}, {k})' for k in range(ROWS))}",
+        "analyze table keyed.n",
     )  # fmt: skip
     destination = destination_at(
         server, folder, snapshot={"chunk_bytes": 65536, "readers": 1, "rows_per_s": 3000}
@@ -187,6 +190,7 @@ async def paused(server: Server, folder: Path) -> None:
     await destination.api.snapshot(CLIENT, "pause")
     await taker.drain()
     held = taker.judge.read
+    assert held < ROWS
     assert not await taker.take(1.0)
     assert (await taker.state())["state"] == "paused"
     await destination.api.snapshot(CLIENT, "resume")
@@ -210,7 +214,7 @@ def test_ddl_of_a_table_that_is_read(server: Server, keyed: Path) -> None:
 async def altered(server: Server, folder: Path) -> None:
     rows = ", ".join(f"({number}, {number})" for number in range(1000, 5000))
     server.execute(f"insert into keyed.n values {rows}")
-    small = {"chunk_bytes": 65536, "readers": 1, "bytes": 1 << 20, "rows_per_s": 4000}
+    small = {"chunk_bytes": 65536, "readers": 1, "bytes": 1 << 20, "rows_per_s": 1500}
     destination = destination_at(server, folder, snapshot=small)
     await destination.wait_running(60)
     await destination.subscribe(CLIENT, r"keyed\.n", wishes=INITIAL)
@@ -234,7 +238,6 @@ async def altered(server: Server, folder: Path) -> None:
     while (await taker.state())["rows"] < 300:
         await taker.take(0.5, size=16)
     server.execute("rename table keyed.n to keyed.old, keyed.m to keyed.n")
-    taker.judge.rows["n"].clear()
     ended = await taker.until_ended()
     await destination.stop()
     assert ended["state"] == "done", ended
