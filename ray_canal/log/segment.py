@@ -28,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 
 from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
-from ray_canal.errors import InstanceError
+from ray_canal.errors import InstanceRestarted
 from ray_canal.log.spill_folder import SpillFolder
 from ray_canal.log.transaction_buffer import LogChunk
 
@@ -145,7 +145,7 @@ class SegmentFolder:
             self._folder.close()
 
     def read_log_chunk(self, segment: Segment) -> LogChunk:
-        """Return what the log needs of the chunk. Raises InstanceError: it is damaged or gone."""
+        """Return what the log needs of the chunk. Raises InstanceRestarted: it is damaged or gone."""
         try:
             with self._reading(segment) as file:
                 lengths, signatures = _header(file, segment)
@@ -158,7 +158,7 @@ class SegmentFolder:
         return found
 
     def read_decoded(self, segment: Segment) -> DecodedChunk:
-        """The chunk itself. Raises InstanceError: it is damaged or gone."""
+        """The chunk itself. Raises InstanceRestarted: it is damaged or gone."""
         try:
             with self._reading(segment) as file:
                 lengths, signatures = _header(file, segment)
@@ -193,8 +193,9 @@ def _header(file: IO[bytes], segment: Segment) -> tuple[tuple[int, int, int], tu
     return (log, layout, arena), (log_signature, signature)
 
 
-def _lost(segment: Segment, why: str) -> InstanceError:
-    return InstanceError(
+def _lost(segment: Segment, why: str) -> InstanceRestarted:
+    """For the log, which starts over, and for who was detached while it read a message."""
+    return InstanceRestarted(
         f"a chunk of the log cannot be read back from {segment.path} at {segment.offset}: {why}; "
-        "the destination starts over, nothing is lost"
+        "what was not acked comes again, nothing is lost"
     )

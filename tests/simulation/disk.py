@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from ray_canal.errors import InstanceNotRunning
+from ray_canal.errors import InstanceNotRunning, InstanceRestarted
 from tests.simulation.processes import Outside, Payload
 
 
@@ -67,7 +67,10 @@ class SimulatedSpill:
         return OnDisk(self, segment)
 
     def read(self, segment: DiskSegment) -> Payload:
-        payload: Payload = self._segment(segment.number)[1]
+        """What a client has of a log from which its subscriber was detached meanwhile is gone."""
+        if segment.number not in self._segments:
+            raise InstanceRestarted("a chunk on disk is gone: what was not acked comes again")
+        payload: Payload = self._segments[segment.number][1]
         return payload
 
     def drop(self, segments: Any) -> None:
