@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ray_canal.binlog.chunk import EVENT, ChunkLayout, DecodedChunk
-from ray_canal.sinks.messages import joined, message_ids
+from ray_canal.config.queue import MessageConfig, RoutingConfig
+from ray_canal.sinks.messages import MessageMaker, joined
 from ray_canal.views.routed import by_place
 
 
@@ -26,7 +27,8 @@ def test_ids_name_the_entry_and_rise_within_its_event() -> None:
     chunk = DecodedChunk(layout, events.view(np.uint8))
     changes: Any = SimpleNamespace(chunk=chunk, message=SimpleNamespace(timeline=2))
     found = joined([b"x"] * 4, topic="t", partition=5, entries=[0, 1, 2, 3], rows=[1] * 4)
-    assert list(message_ids(changes, found)) == [
+    maker = MessageMaker(MessageConfig(), RoutingConfig())
+    assert list(maker.ids(changes, found)) == [
         "2:b.000007:100:0:0:5",
         "2:b.000007:100:0:1:5",
         "2:b.000007:250:0:0:5",
