@@ -58,7 +58,8 @@ class Scene:
 
     async def restart(self, *meanwhile: str) -> None:
         await self.destination.stop()
-        await self.execute(*meanwhile)
+        if meanwhile:
+            await self.execute(*meanwhile)
         self.destination = self._begin()
 
     async def redrive(self) -> None:
@@ -290,6 +291,7 @@ def main(names: list[str]) -> None:
                 "grant select, replication slave, replication client on *.* to cdc@'%'",
                 "set global binlog_expire_logs_seconds = 3600",
                 "set global binlog_checksum = none",
+                "set global binlog_row_metadata = minimal",
                 "create database q",
                 "create table q.light (a int)",
             )

@@ -125,9 +125,10 @@ FIRES = {
     "the destination does not answer": {"CanalNoAnswer", "CanalDown"},
     "the disk is full": {"CanalDiskFailing"},
     "an event cannot be decoded": {"CanalDeadLetters"},
+    "a subscriber reads too slowly": {"CanalLogNearlyFull"},
 }
-"""In each recorded outage (tests/record_outages.py). There is none of quarantine and a log that is
-nearly full; the test above has their values made up."""
+"""In each recorded outage (tests/record_outages.py). There is none of quarantine; the test above
+has its values made up."""
 LASTS = {
     "the disk is full": {"CanalDiskFailing"},  # recorded when a failure was kept until a write
     "an event cannot be decoded": {"CanalDeadLetters"},  # the damage goes on
