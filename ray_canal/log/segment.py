@@ -145,7 +145,7 @@ class SegmentFolder:
             self._folder.close()
 
     def read_log_chunk(self, segment: Segment) -> LogChunk:
-        """Return what the log needs of the chunk. Raises InstanceRestarted: it is damaged or gone."""
+        """Return what the log needs of the chunk. Raises InstanceRestarted: damaged, or gone."""
         try:
             with self._reading(segment) as file:
                 lengths, signatures = _header(file, segment)

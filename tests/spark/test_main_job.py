@@ -86,7 +86,7 @@ def test_parquet_equals_select(
             writer.start()
             # Each batch costs a Spark job for each table, so a few large ones.
             progress = canal_spark.run(
-                connector, spark, sink, batch_size=2048, timeout=3.0, until=drained
+                connector, spark, sink, batch_size=1024, timeout=3.0, until=drained
             )
             writer.join()
     finally:
