@@ -93,7 +93,7 @@ soak-tcp: setup
 soak-console: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
 
-## make soak-sinks  mirrors and a Delta table whose sink is killed 100 times at random steps, RabbitMQ too
+## make soak-sinks  mirrors and a Delta table whose sink is killed KILLS=100 times at random steps, RabbitMQ too
 soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py $(PYTEST_ARGS)
 

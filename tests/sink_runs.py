@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,11 @@ def killed(
     return [line.split()[1] for line in done.stdout.splitlines()]
 
 
-def random_steps(*methods: str, kills: int = 100, calls_max: int = 3) -> list[str]:
-    """Return steps at which to kill, the same in each run of a test: at one of the first calls of
-    one of the methods, which each commit makes. (A moment would come after a fast sink's end.)"""
+def random_steps(*methods: str, calls_max: int = 3) -> list[str]:
+    """Return KILLS (100) steps at which to kill, the same in each run of a test: at one of the
+    first calls of one of the methods, which each commit makes. (A moment would come after a fast
+    sink's end.)"""
+    kills = int(os.environ.get("KILLS", "100"))
     generator = random.Random(kills)
     return [
         f"{generator.choice(methods)}:{generator.randint(1, calls_max)}"
@@ -97,6 +100,8 @@ def main(folder: str, sink: str, instance: str, *steps: str) -> None:
             try:
                 run(Path(folder), config, options, step)
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(code)

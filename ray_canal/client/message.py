@@ -44,10 +44,11 @@ ALTER = "ALTER"
 @dataclass(frozen=True, slots=True)
 class TableChange:
     """What a DDL made of a table. `arrow_schema` is that of its batches from here on; None where
-    the table is gone, or where its columns are not known (`problem` says why).
+    the table is gone, or where its columns are not known (`problem` says why). `retyped`: columns
+    that had another type.
 
-    `kind`: ALTER (it has other columns, or is new), TRUNCATE, ERASE (it is gone, or has the name
-    `renamed_to`), RENAME (it had the name `renamed_from`)."""
+    `kind`: ALTER (it has other columns, or `is_new`: it was made), TRUNCATE, ERASE (it is gone, or
+    has the name `renamed_to`), RENAME (it had the name `renamed_from`)."""
 
     journal_name: str
     position: int
@@ -58,6 +59,8 @@ class TableChange:
     kind: str = ALTER
     renamed_from: str = ""
     renamed_to: str = ""
+    is_new: bool = False
+    retyped: tuple[str, ...] = ()
 
 
 @dataclass
@@ -277,35 +280,53 @@ def _table_changes(
     seen: list[TableEvent],
     transform: Transform | None,
 ) -> list[TableChange]:
-    """Of a chunk, by position; what happened to a table as a whole, if it may be seen, says how."""
+    """Of a chunk: what happens to tables as a whole, as far as it may be seen, and other columns;
+    those of one statement in its own order."""
     positions = chunk.events["position"]
-    of_tables = {
-        (int(positions[event.entry]), event.effect.schema, event.effect.table): event.effect
-        for event in chunk.layout.table_events
-        if event.effect.kind != STATEMENT
-    }
+    altered = {(change.position, change.schema, change.table): change for change in changes}
+    events = [event for event in chunk.layout.table_events if event.effect.kind != STATEMENT]
+    told = {_at(positions, event): event.effect.kind for event in events}
     visible = {(event.entry, event.number) for event in seen}
-    hidden = {
-        (int(positions[event.entry]), event.effect.schema, event.effect.table)
-        for event in chunk.layout.table_events
-        if (event.entry, event.number) not in visible
-    }
-    named = {(change.position, change.schema, change.table): change for change in changes}
-    for at in of_tables:
-        position, schema, table = at
-        effect = of_tables[at]
-        if at not in named:  # it keeps its columns, or nobody follows schemas here
-            meta = effect.meta if effect.kind == TRUNCATE else None
-            named[at] = SchemaChange(position, schema, table, meta)
-    return [
-        _table_change(chunk.layout.journal_name, named[at], of_tables.get(at), transform)
-        for at in sorted(named, key=lambda at: at[0])
-        if at not in hidden
-    ]
+    hidden = {_at(positions, e) for e in events if (e.entry, e.number) not in visible}
+    found = [
+        _of_effect(chunk.layout.journal_name, int(positions[event.entry]), event.effect,
+                   altered.get(_at(positions, event)), transform)
+        for event in sorted(seen, key=lambda e: (int(positions[e.entry]), e.effect.ordinal))
+        if event.effect.kind != STATEMENT
+    ]  # fmt: skip
+    for at, change in altered.items():  # a table that was replaced is gone, and made
+        replaced = told.get(at) == ERASE and change.meta is not None
+        if at not in hidden and (at not in told or replaced):
+            found.append(_table_change(chunk.layout.journal_name, change, transform))
+    return sorted(found, key=lambda change: change.position)
+
+
+def _at(positions: Any, event: TableEvent) -> tuple[int, str, str]:
+    return int(positions[event.entry]), event.effect.schema, event.effect.table
+
+
+def _of_effect(
+    journal_name: str,
+    position: int,
+    effect: TableEffect,
+    change: SchemaChange | None,
+    transform: Transform | None,
+) -> TableChange:
+    """`change`: what the table is after the statement, where it is followed."""
+    if change is None or effect.kind == ERASE:
+        meta = effect.meta if effect.kind == TRUNCATE else None
+        change = SchemaChange(position, effect.schema, effect.table, meta)
+    other = "" if effect.other is None else ".".join(effect.other)
+    return replace(
+        _table_change(journal_name, change, transform),
+        kind=effect.kind,
+        renamed_from=other if effect.kind == RENAME else "",
+        renamed_to=other if effect.kind == ERASE else "",
+    )
 
 
 def _table_change(
-    journal_name: str, change: SchemaChange, effect: TableEffect | None, transform: Transform | None
+    journal_name: str, change: SchemaChange, transform: Transform | None
 ) -> TableChange:
     shape, problem = None, change.problem
     if change.meta is not None:
@@ -314,13 +335,5 @@ def _table_change(
             shape = shape if transform is None else transform.schema(shape)
         except UnsupportedEvent as error:
             problem = str(error)
-    found = TableChange(journal_name, change.position, change.schema, change.table, shape, problem)
-    if effect is None:
-        return found
-    other = "" if effect.other is None else ".".join(effect.other)
-    return replace(
-        found,
-        kind=effect.kind,
-        renamed_from=other if effect.kind == RENAME else "",
-        renamed_to=other if effect.kind == ERASE else "",
-    )
+    at = journal_name, change.position, change.schema, change.table
+    return TableChange(*at, shape, problem, is_new=change.is_new, retyped=change.retyped)

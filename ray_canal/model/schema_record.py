@@ -131,10 +131,13 @@ class QuarantinedChunk:
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
     """A DDL at `position` gave a table other columns. `meta` is None where the table is gone, or
-    where its columns are not known (then `problem` says why)."""
+    where its columns are not known (then `problem` says why). `is_new`: the table was made.
+    `retyped`: columns that had another type before."""
 
     position: int
     schema: str
     table: str
     meta: TableMeta | None
     problem: str = ""
+    is_new: bool = False
+    retyped: tuple[str, ...] = ()

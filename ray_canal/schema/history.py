@@ -130,6 +130,10 @@ class SchemaHistory:
     def has_snapshot(self) -> bool:
         return self._snapshot is not None
 
+    def has_all_at(self, place: Place) -> bool:
+        """Return whether every table that there is at a place is known."""
+        return self._snapshot is not None and self._snapshot <= self._order.key(place)
+
     def known_names(self) -> list[Name]:
         """Every table that there is, or was at a place that is not forgotten."""
         return list(self._tables)

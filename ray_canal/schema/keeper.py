@@ -26,9 +26,10 @@ from ray_canal.model.schema_record import (
     SchemaChange,
     SchemaRecord,
 )
+from ray_canal.schema.ddl.apply_ddl import created_table
 from ray_canal.schema.fit import misfit_of_state
-from ray_canal.schema.history import FileOrder, Key, SchemaHistory, place_of
-from ray_canal.schema.names import Names
+from ray_canal.schema.history import FileOrder, Key, Place, SchemaHistory, place_of
+from ray_canal.schema.names import Name, Names
 from ray_canal.schema.prescan import oldest_snapshot, reaching_back
 from ray_canal.schema.records import (
     compacted,
@@ -304,11 +305,27 @@ class SchemaKeeper:
                     self._read_anew(name, head, position, lambda _: True)
             self._compact()
         changes = []
-        for (schema, table), state in self.history.changed_at(place).items():
+        before = place_of(head.journal_name, position - 1)
+        new = self._new_table(before, sql, session)
+        for name, state in self.history.changed_at(place).items():
             meta = None if state is None or state.problem else state.meta
             problem = "" if state is None else state.problem
-            changes.append(SchemaChange(position, schema, table, meta, problem))
+            is_new = state is not None and name == new
+            retyped = _retyped(self.history.tracked(name, before), state)
+            changes.append(SchemaChange(position, *name, meta, problem, is_new, retyped))
         return tuple(changes)
+
+    def _new_table(self, before: Place, sql: str, session: Session) -> Name | None:
+        """Return the table that a statement makes, which was not there before it. (IF NOT EXISTS
+        is in the log in any case; of a table that may have been there, it is taken to have been.)
+        """
+        made = created_table(sql, session)
+        if made is None:
+            return None
+        name, maybe = self.names.pair(made[0]), made[1]
+        is_known = self.history.has_all_at(before)
+        is_old = maybe and (not is_known or self.history.tracked(name, before) is not None)
+        return None if is_old else name
 
     def _forget_before_last(self, head: ChunkHead) -> None:
         """Forget what held only before the last chunk with a statement; this chunk has one."""
@@ -351,6 +368,14 @@ class SchemaKeeper:
         self.history.put(place_of(head.journal_name, position), state)
         self._new.append(table_record(self.server, time.time(), head.journal_name, position, state))
         return True
+
+
+def _retyped(old: TableState | None, new: TableState | None) -> tuple[str, ...]:
+    """Return the columns that both versions have, with different types."""
+    if old is None or new is None or old.problem or new.problem:
+        return ()
+    types = {column.name: column.mysql_type for column in old.columns}
+    return tuple(c.name for c in new.columns if types.get(c.name, c.mysql_type) != c.mysql_type)
 
 
 def _is_gtid_set(text: str) -> bool:

@@ -34,6 +34,7 @@ from ray_canal.views.row_places import Place, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
+_SOURCE = "ray_canal.source"
 _PARTS = ("timeline", "file", "position", "row")
 
 
@@ -94,6 +95,7 @@ class DeltaFile:
         self._app = app
         self._options = storage_options
         self._table: DeltaTable | None = None
+        self._noted: dict[str, str] = {}  # properties of a table that is not made yet
         with _translated(uri), contextlib.suppress(TableNotFoundError):
             self._table = DeltaTable(uri, storage_options=storage_options)
 
@@ -117,14 +119,31 @@ class DeltaFile:
     def has_rows(self) -> bool:
         return self._table is not None and bool(self._opened.file_uris())
 
+    @property
+    def source(self) -> str:
+        """The source's table whose rows it has, if that was noted."""
+        if self._table is None:
+            return self._noted.get(_SOURCE, "")
+        return str(self._table.metadata().configuration.get(_SOURCE) or "")
+
+    def note_source(self, source: str) -> None:
+        self._noted = {_SOURCE: source}
+        if self._table is not None:
+            with _translated(self._uri):
+                self._table.alter.set_table_properties(self._noted, raise_if_not_exists=False)
+
+    def _make(self, schema: pa.Schema) -> DeltaTable:
+        return DeltaTable.create(
+            self._uri, schema, mode="ignore", storage_options=self._options,
+            configuration=self._noted or None, raise_if_key_not_exists=False,
+        )  # fmt: skip
+
     def create(self, schema: pa.Schema) -> None:
         """Make the table, or one of these columns of a table that was dropped."""
         schema = pa.schema([(f.name, lake_type(f.type, True)) for f in schema])
         with _translated(self._uri):
             if self._table is None:
-                self._table = DeltaTable.create(
-                    self._uri, schema, mode="ignore", storage_options=self._options
-                )
+                self._table = self._make(schema)
         if self._version("dropped"):
             self._overwrite(schema.empty_table().to_reader(), self.place, dropped=False)
 
@@ -166,9 +185,7 @@ class DeltaFile:
         rows = lake_table(rows, True)
         with _translated(self._uri):
             if self._table is None:
-                self._table = DeltaTable.create(
-                    self._uri, rows.schema, mode="ignore", storage_options=self._options
-                )
+                self._table = self._make(rows.schema)
             self._write(rows, upto, schema_mode="merge")
 
     def empty(self, upto: Place, *, dropped: bool = False) -> None:
@@ -311,6 +328,10 @@ class DeltaLake:
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self.file(name).add(pa.schema([(column.name, column.kind) for column in columns]))
 
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        schema = self.file(name).schema
+        return [c for c in columns if schema.field(c.name).type != lake_type(c.kind, True)]
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Parquet files keep their types: the table is written again."""
         schema = self.file(name).schema
@@ -325,7 +346,13 @@ class DeltaLake:
         schema = self.file(name).schema
         self.file(name).rewrite(pa.schema([f for f in schema if f.name not in columns]), self.now)
 
-    def rename(self, name: TableName, to: TableName) -> None:
+    def source_of(self, name: TableName) -> str:
+        return self.file(name).source
+
+    def note_source(self, name: TableName, source: str) -> None:
+        self.file(name).note_source(source)
+
+    def move(self, name: TableName, to: TableName) -> None:
         self.file(to).copy_from(self.file(name), self.now)
 
     def empty(self, name: TableName) -> None:

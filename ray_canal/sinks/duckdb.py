@@ -7,7 +7,7 @@ are made without keys: DuckDB's unique indexes refuse a key that goes and comes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ray_canal.sinks.mirror import close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.table_moves import in_order
 
 _ROWS = "canal_rows"
 
@@ -32,6 +33,7 @@ class DuckDatabase:
         self._path = path
         self._cursor_schema = config.cursor_database
         self._catalog = ""
+        self._sink = ""
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def connect(self) -> None:
@@ -54,6 +56,10 @@ class DuckDatabase:
     def _cursors(self) -> str:
         return f"{self._catalog}.{_quoted(self._cursor_schema)}.canal_cursor"
 
+    @property
+    def _sources(self) -> str:
+        return f"{self._catalog}.{_quoted(self._cursor_schema)}.canal_table"
+
     def _named(self, name: TableName) -> str:
         return f"{self._catalog}.{_quoted(name.database)}.{_quoted(name.table)}"
 
@@ -61,10 +67,15 @@ class DuckDatabase:
         self._run(f"CREATE SCHEMA IF NOT EXISTS {self._catalog}.{_quoted(name)}")
 
     def take_over(self, sink: str) -> tuple[int, str]:
+        self._sink = sink
         self._make_schema(self._cursor_schema)
         self._run(
             f"CREATE TABLE IF NOT EXISTS {self._cursors}"
             " (sink VARCHAR, epoch BIGINT, place VARCHAR, written TIMESTAMPTZ)"
+        )
+        self._run(
+            f"CREATE TABLE IF NOT EXISTS {self._sources}"
+            " (sink VARCHAR, of_database VARCHAR, of_table VARCHAR, source VARCHAR)"
         )
         if not self._run(f"SELECT 1 FROM {self._cursors} WHERE sink = ?", sink):
             self._run(f"INSERT INTO {self._cursors} VALUES (?, 0, '', now())", sink)
@@ -92,7 +103,8 @@ class DuckDatabase:
     def find(self, name: TableName) -> Found | None:
         columns = self._run(
             "SELECT column_name FROM information_schema.columns"
-            " WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position",
+            " WHERE lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
+            " ORDER BY ordinal_position",
             *name,
         )
         return Found(tuple(str(column) for (column,) in columns), None) if columns else None
@@ -106,18 +118,52 @@ class DuckDatabase:
         for column, kind in self._types(columns).items():
             self._run(f"ALTER TABLE {self._named(name)} ADD COLUMN {_quoted(column)} {kind}")
 
-    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         described = self._run(f"DESCRIBE {self._named(name)}")
         found = {str(row[0]): str(row[1]) for row in described}
+        wanted = self._types(columns)
+        return [column for column in columns if found[column.name] != wanted[column.name]]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         for column, kind in self._types(columns).items():
-            if found[column] != kind:
-                self._run(f"ALTER TABLE {self._named(name)} ALTER {_quoted(column)} TYPE {kind}")
+            self._run(f"ALTER TABLE {self._named(name)} ALTER {_quoted(column)} TYPE {kind}")
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         for column in columns:
             self._run(f"ALTER TABLE {self._named(name)} DROP COLUMN {_quoted(column)}")
 
-    def rename(self, name: TableName, to: TableName) -> None:
+    def has_rows(self, name: TableName) -> bool:
+        return bool(self._run(f"SELECT 1 FROM {self._named(name)} LIMIT 1"))
+
+    def source_of(self, name: TableName) -> str:
+        """Names that differ in the case of letters alone are one to DuckDB."""
+        rows = self._run(
+            f"SELECT source FROM {self._sources} WHERE sink = ? AND of_database = lower(?)"
+            " AND of_table = lower(?)",
+            self._sink,
+            *name,
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def note_source(self, name: TableName, source: str) -> None:
+        self._run(
+            f"DELETE FROM {self._sources} WHERE sink = ? AND of_database = lower(?)"
+            " AND of_table = lower(?)",
+            self._sink,
+            *name,
+        )
+        values = self._sink, *name, source
+        self._run(f"INSERT INTO {self._sources} VALUES (?, lower(?), lower(?), ?)", *values)
+
+    def has_renamed(self, where: str) -> bool:
+        return False  # what is not committed is not done
+
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        free = TableName(self._cursor_schema, "canal_free")
+        for name, to in in_order(pairs, free):
+            self._rename(name, to)
+
+    def _rename(self, name: TableName, to: TableName) -> None:
         if to.database == name.database:
             self._run(f"ALTER TABLE {self._named(name)} RENAME TO {_quoted(to.table)}")
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
 from ray_canal.views.row_places import Place
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
+_SOURCE = "ray_canal.source"
 _HOURS = 168
 
 
@@ -44,6 +46,8 @@ class IcebergLake:
         self._config = config
         self._catalog: Catalog | None = None
         self._tables: dict[TableName, Table | None] = {}
+        self._noted: dict[TableName, str] = {}  # of tables that are not made yet
+        self._making = threading.Lock()  # two threads may miss the same namespace
         self.now = Place(0, 0, 0, 0)
 
     def open(self) -> None:
@@ -133,6 +137,10 @@ class IcebergLake:
                 update.union_by_name(_fields(columns))
             self._load(name)
 
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        known = schema_to_pyarrow(self._known(name).schema(), include_field_ids=False)
+        return [c for c in columns if known.field(c.name).type != lake_type(c.kind, False)]
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Widen types; Iceberg refuses what is not wider."""
         with _translated(str(name)):
@@ -147,10 +155,29 @@ class IcebergLake:
                     update.delete_column(column)
             self._load(name)
 
-    def rename(self, name: TableName, to: TableName) -> None:
+    def source_of(self, name: TableName) -> str:
+        table = self._find(name)
+        properties = {_SOURCE: self._noted.get(name)} if table is None else table.properties
+        return str(properties.get(_SOURCE) or "")
+
+    def note_source(self, name: TableName, source: str) -> None:
+        table = self._find(name)
+        self._noted[name] = source
+        if table is not None:
+            with _translated(str(name)), table.transaction() as transaction:
+                transaction.set_properties({_SOURCE: source})
+            self._load(name)
+
+    def move(self, name: TableName, to: TableName) -> None:
+        """By the catalog, behind a commit of the place: what was moved is not moved once more. The
+        source's table is to be noted again."""
         with _translated(str(name)):
+            with self._known(name).transaction() as transaction:
+                transaction.set_properties(
+                    {self._property: json.dumps([*self.now]), _SOURCE: ""}
+                )
             self._opened.create_namespace_if_not_exists(to.database)
-            if self._find(to) is not None:  # it has no rows
+            if self._find(to) is not None:
                 self._opened.drop_table(tuple(to))
             self._opened.rename_table(tuple(name), tuple(to))
         self._tables.clear()
@@ -205,10 +232,13 @@ class IcebergLake:
         return table
 
     def _make(self, name: TableName, schema: pa.Schema) -> None:
-        with _translated(str(name)):
+        noted = {_SOURCE: self._noted[name]} if name in self._noted else {}
+        if self.now.position:  # what came before the table was made is not its own
+            noted[self._property] = json.dumps([*self.now])
+        with _translated(str(name)), self._making:
             self._opened.create_namespace_if_not_exists(name.database)
             self._tables[name] = self._opened.create_table(
-                tuple(name), schema, properties=_NO_RETRIES
+                tuple(name), schema, properties={**_NO_RETRIES, **noted}
             )
 
     @contextlib.contextmanager

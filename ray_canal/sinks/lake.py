@@ -8,20 +8,20 @@ whatever is repeated, by whom ever.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-from ray_canal.client.message import ALTER
-from ray_canal.config.sink import LakeConfig
+from ray_canal.client.message import ALTER, TableChange
+from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
-from ray_canal.model.table_event import RENAME
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+from ray_canal.sinks.table_moves import in_order
 from ray_canal.views.row_places import Place, place_at, rows_above
 
 _PLACE = ("timeline", "journal_name", "position", "row")
@@ -30,7 +30,7 @@ _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gti
 
 class Lake(Tables, Protocol):
     """A kind of table format. Every change of a table that is given no place of its own, but for
-    `create` and `add`, is committed with `now`."""
+    `create`, `add` and `note_source`, is committed with `now`."""
 
     now: Place
 
@@ -50,7 +50,10 @@ class Lake(Tables, Protocol):
         """Commit rows, in a table that is made or gets columns as they need them."""
         ...
 
-    def has_rows(self, name: TableName) -> bool: ...
+    def move(self, name: TableName, to: TableName) -> None:
+        """Give a table's rows another name; what is there goes."""
+        ...
+
     def names(self) -> list[TableName]:
         """Return the tables that there are. Raises SinkError: they cannot be listed."""
         ...
@@ -80,10 +83,8 @@ class LakeSink:
         self._config = config
         self._lake = lake
         self._appends = config.mode == "append"
-        self._follower = SchemaFollower(config, lake)
+        self._follower = LakeFollower(config, lake)
         self._runs: dict[TableName, list[_Run]] = defaultdict(list)
-        self._at: tuple[int, str, int] = (-1, "", -1)
-        self._done_there: Counter[TableName] = Counter()
 
     def open(self) -> Cursor | None:
         """Tables have places of their own: there is none of all."""
@@ -104,11 +105,14 @@ class LakeSink:
         self._follower.forget()
 
     def write(self, changes: Changes) -> None:
-        for step in changes.steps():
-            if isinstance(step, Changed):
+        for step in changes.statements():
+            if isinstance(step, list):
                 self._flush()
-                with naming(step.change.schema, step.change.table):
-                    self._follow(step, changes.message.timeline)
+                if self._appends:
+                    self._note(step, changes.message.timeline)
+                    continue
+                with naming(step[0].change.schema, step[0].change.table):
+                    self._follower.follow(step, changes.message.timeline)
             else:
                 with naming(step.schema, step.table):
                     self._stage(step)
@@ -132,7 +136,9 @@ class LakeSink:
             return
         batch = rows.batch.slice(rows.batch.num_rows - count)
         columns: list[str] = []
-        if not self._appends:
+        if self._appends:
+            self._follower.claim(name, rows.schema, rows.table)
+        else:
             _, columns = self._follower.columns(rows)
         runs = self._runs[name]
         if runs and runs[-1].schema == batch.schema:
@@ -164,45 +170,85 @@ class LakeSink:
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _follow(self, step: Changed, timeline: int) -> None:
-        change = step.change
-        name = self._follower.name(change.schema, change.table)
-        at = timeline, change.journal_name, change.position
-        if at != self._at:
-            self._at = at
-            self._done_there.clear()
-        ordinal = self._done_there[name]  # one statement may drop a table and make it
-        self._done_there[name] += 1
-        number = journal_key(change.journal_name)[1]
-        now = Place(timeline, number, change.position, ordinal, change.journal_name)
-        self._lake.now = now
-        if self._appends:
-            if change.kind != ALTER and self._is_new(name, now):
+    def _note(self, statement: Sequence[Changed], timeline: int) -> None:
+        """Append what a statement did to tables as a whole."""
+        done_there = Counter[TableName]()  # one statement may drop a table and make it
+        for step in statement:
+            change = step.change
+            name = self._follower.name(change.schema, change.table)
+            with naming(change.schema, change.table):
+                self._follower.claim(name, change.schema, change.table)
+            now = place_of_change(change, timeline, done_there[name])
+            done_there[name] += 1
+            if change.kind != ALTER and is_new(self._lake, name, now):
                 self._lake.append(name, _change_of_table(now, change.kind), now)
-        elif change.kind == RENAME and self._config.schema_change in ("add", "evolve"):
-            self._rename(change.renamed_from, name, now)
-        elif self._is_new(name, now):
-            self._follower.follow(step)
 
-    def _is_new(self, name: TableName, now: Place) -> bool:
-        place = self._lake.place(name)
-        return place is None or place.key < now.key
 
-    def _rename(self, renamed_from: str, name: TableName, now: Place) -> None:
-        """Copy the rows, then empty the table that had them: files of a lake do not move. Each half
-        is left out where it was done before."""
-        schema, _, table = renamed_from.partition(".")
-        old = self._follower.name(schema, table)
-        self._follower.forget()
-        if old == name:
-            return
-        if self._is_new(name, now) and self._lake.find(old) is not None:
-            if self._lake.has_rows(name):
-                text = f"{old} was renamed to {name}, which has rows in the target already"
-                raise SinkError(text, "schema")
-            self._lake.rename(old, name)
-        if self._lake.find(old) is not None and self._is_new(old, now):
-            self._lake.drop(old)
+def is_new(lake: Lake, name: TableName, now: Place) -> bool:
+    """Return whether a table has not come to a place yet."""
+    place = lake.place(name)
+    return place is None or place.key < now.key
+
+
+def place_of_change(change: TableChange, timeline: int, ordinal: int) -> Place:
+    number = journal_key(change.journal_name)[1]
+    return Place(timeline, number, change.position, ordinal, change.journal_name)
+
+
+class LakeFollower(SchemaFollower):
+    """What a statement does to each table is left out where that table has it already: a lake has
+    no transaction over tables."""
+
+    def __init__(self, policy: TablePolicy, lake: Lake) -> None:
+        super().__init__(policy, lake)
+        self._lake = lake
+        self._change: TableChange | None = None
+        self._timeline = 0
+        self._ordinal = 0
+
+    def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
+        self._change, self._timeline, self._ordinal = statement[0].change, timeline, 0
+        super().follow(statement, timeline)
+
+    def _is_due(self, name: TableName) -> bool:
+        """Whether the statement's next step is still to be done to a table."""
+        if self._change is None:
+            return False
+        self._lake.now = place_of_change(self._change, self._timeline, self._ordinal)
+        return is_new(self._lake, name, self._lake.now)
+
+    def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
+        """Copy the rows, then empty the table that had them: files of a lake do not move. A table
+        that is under the new name belongs to one that the source has no more."""
+        try:
+            steps = in_order(named)
+        except ValueError:
+            names = ", ".join(f"{old} to {new}" for old, new in named.items())
+            raise SinkError(
+                f"the statement at {where} swaps the names of tables ({names}), which cannot be "
+                "done once and only once to tables of a lake: swap them there, and go on behind "
+                "the statement with `ray-canal sink seek`",
+                "schema",
+            ) from None
+        for old, new in steps:
+            if self._is_due(new):
+                if self._lake.find(old) is not None:
+                    self._lake.move(old, new)
+                elif self._lake.find(new) is not None:
+                    self._lake.drop(new)
+            if self._is_due(old) and self._lake.find(old) is not None:
+                self._lake.drop(old)
+            self._ordinal += 1
+
+    def _drop(self, name: TableName) -> None:
+        if self._is_due(name):
+            super()._drop(name)
+        self._ordinal += 1
+
+    def _follow(self, step: Changed) -> None:
+        if self._is_due(self.name(step.change.schema, step.change.table)):
+            super()._follow(step)
+        self._ordinal += 1
 
 
 def _changes_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:

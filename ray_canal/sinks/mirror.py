@@ -8,7 +8,7 @@ written in a transaction, and who may write.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
+from ray_canal.config.sink import TablePolicy
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
-from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
 
 
@@ -44,6 +45,15 @@ class Database(Tables, Protocol):
         ...
     def commit(self, sink: str, place: str) -> None: ...
     def rollback(self) -> None: ...
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        """Give tables the names of each other, or names that are free. `where` is the statement's
+        place; where tables change outside of the transaction, it is kept with the change."""
+        ...
+
+    def has_renamed(self, where: str) -> bool:
+        """Return whether the statement there was done before, and its place not yet committed."""
+        ...
+
     def delete(self, name: TableName, keys: pa.Table) -> None: ...
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None: ...
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
@@ -63,6 +73,26 @@ class _Run:
     batches: list[pa.RecordBatch]
 
 
+class DatabaseFollower(SchemaFollower):
+    """Names are given away all at once."""
+
+    def __init__(
+        self, policy: TablePolicy, database: Database, begin: Callable[[], None]
+    ) -> None:
+        super().__init__(policy, database, begin)
+        self._database = database
+
+    def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
+        if self._database.has_renamed(where):
+            return
+        present = {old: new for old, new in named.items() if self._tables.find(old) is not None}
+        for name in set(named.values()) - set(present):
+            self._drop(name)
+        if present:
+            self._begin()
+            self._database.rename(present, where)
+
+
 class Mirror:
     """A sink into a database: exactly once."""
 
@@ -71,7 +101,7 @@ class Mirror:
     def __init__(self, sink: str, config: MirrorConfig, database: Database) -> None:
         self._sink = sink
         self._database = database
-        self._follower = SchemaFollower(config, database, self._begin_ddl)
+        self._follower = DatabaseFollower(config, database, self._begin_ddl)
         self._epoch = 0
         self._begun = False
         self._runs: list[_Run] = []
@@ -106,10 +136,10 @@ class Mirror:
         self._follower.forget()
 
     def write(self, changes: Changes) -> None:
-        for step in changes.steps():
-            if isinstance(step, Changed):
-                with naming(step.change.schema, step.change.table):
-                    self._follower.follow(step)
+        for step in changes.statements():
+            if isinstance(step, list):
+                with naming(step[0].change.schema, step[0].change.table):
+                    self._follower.follow(step, changes.message.timeline)
             else:
                 with naming(step.schema, step.table):
                     self._stage(step)

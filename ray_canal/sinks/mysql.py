@@ -9,7 +9,9 @@ even where they differ by a space at the end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +20,10 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.mirror import close_quietly
-from ray_canal.sinks.mysql_literals import literals, tuples
+from ray_canal.sinks.mysql_literals import comparable, tuples
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.connection import connect
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,10 @@ class MySqlDatabase:
     def __init__(self, config: MirrorConfig) -> None:
         self._config = config
         self._cursors = _quoted(config.cursor_database) + ".canal_cursor"
+        self._sources = _quoted(config.cursor_database) + ".canal_table"
+        self._sink = ""
+        self._folds_case = False
+        self._renamed = ""
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
         self._delete_first: dict[TableName, bool] = {}
@@ -76,6 +83,7 @@ class MySqlDatabase:
         ((packet,),) = self._run("SELECT @@max_allowed_packet")
         self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
         self._key_collations = dict(self._run(_KEY_COLLATIONS))
+        self._folds_case = self._run("SELECT @@lower_case_table_names")[0][0] != 0
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -84,12 +92,8 @@ class MySqlDatabase:
     # --- the cursor ------------------------------------------------------------------------------
 
     def take_over(self, sink: str) -> tuple[int, str]:
-        database = _quoted(self._config.cursor_database)
-        if not self._run(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
-            self._config.cursor_database,
-            "canal_cursor",
-        ):
+        self._sink, database = sink, _quoted(self._config.cursor_database)
+        if not self._has_own("canal_table"):
             self._run(f"CREATE DATABASE IF NOT EXISTS {database}")
             self._run(
                 f"CREATE TABLE IF NOT EXISTS {self._cursors} ("
@@ -97,6 +101,13 @@ class MySqlDatabase:
                 " epoch BIGINT NOT NULL, place TEXT CHARACTER SET utf8 NOT NULL,"
                 " written TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
                 ") ENGINE=InnoDB"
+            )
+            names = "VARCHAR(64) CHARACTER SET utf8 COLLATE utf8_bin NOT NULL"
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._sources} ("
+                f"sink VARCHAR(190) CHARACTER SET ascii COLLATE ascii_bin, of_database {names},"
+                f" of_table {names}, source VARCHAR(130) CHARACTER SET utf8 COLLATE utf8_bin"
+                " NOT NULL, PRIMARY KEY (sink, of_database, of_table)) ENGINE=InnoDB"
             )
         self._run("START TRANSACTION")  # else another runner's epoch might be read as this one's
         self._run(
@@ -116,6 +127,9 @@ class MySqlDatabase:
     def commit(self, sink: str, place: str) -> None:
         self._run(f"UPDATE {self._cursors} SET place = %s WHERE sink = %s", place, sink)
         self._run("COMMIT")
+        if self._renamed:
+            self._run(f"DROP TABLE IF EXISTS {self._own(self._renamed)}")
+            self._renamed = ""
 
     def rollback(self) -> None:
         if self._connection is not None:
@@ -152,7 +166,7 @@ class MySqlDatabase:
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._alter(name, (f"ADD COLUMN {self._definition(column)}" for column in columns))
 
-    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds: dict[Any, Any] = dict(
             self._run(
                 "SELECT column_name, column_type FROM information_schema.columns"
@@ -160,14 +174,15 @@ class MySqlDatabase:
                 *name,
             )
         )
-        self._alter(
-            name,
-            (
-                f"MODIFY COLUMN {self._definition(column)}"
-                for column in columns
-                if column.declared and _shown(kinds[column.name]) != column.declared.lower()
-            ),
-        )
+        return [
+            column
+            for column in columns
+            if column.declared
+            and canonical_type(_shown(kinds[column.name])) != canonical_type(column.declared)
+        ]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._alter(name, (f"MODIFY COLUMN {self._definition(c)}" for c in columns))
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns))
@@ -177,8 +192,56 @@ class MySqlDatabase:
         if text:
             self._run(f"ALTER TABLE {_named(name)} {text}")
 
-    def rename(self, name: TableName, to: TableName) -> None:
-        self._run(f"RENAME TABLE {_named(name)} TO {_named(to)}")
+    def has_rows(self, name: TableName) -> bool:
+        return bool(self._run(f"SELECT 1 FROM {_named(name)} LIMIT 1"))
+
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        """One statement, which also renames a table of the sink's own: by that the next run sees
+        that it was done, where this one ends before its commit."""
+        mark = self._mark(where)
+        free = TableName(self._config.cursor_database, mark.replace("moved", "free"))
+        ready = free._replace(table=mark.replace("moved", "ready"))
+        self._run(f"CREATE TABLE IF NOT EXISTS {_named(ready)} (none INT) ENGINE=InnoDB")
+        for database in {new.database for new in pairs.values()}:
+            self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
+        steps = [*in_order(pairs, free), (ready, free._replace(table=mark))]
+        self._run(f"RENAME TABLE {', '.join(f'{_named(a)} TO {_named(b)}' for a, b in steps)}")
+        self._renamed = mark
+
+    def has_renamed(self, where: str) -> bool:
+        mark = self._mark(where)
+        if self._has_own(mark):
+            self._renamed = mark
+            return True
+        return False
+
+    def _mark(self, where: str) -> str:
+        return f"canal_moved_{sha256(f'{self._sink} {where}'.encode()).hexdigest()[:16]}"
+
+    def _own(self, table: str) -> str:
+        return _named(TableName(self._config.cursor_database, table))
+
+    def _has_own(self, table: str) -> bool:
+        found = "WHERE table_schema = %s AND table_name = %s"
+        database = self._config.cursor_database
+        return bool(self._run(f"SELECT 1 FROM information_schema.tables {found}", database, table))
+
+    def source_of(self, name: TableName) -> str:
+        rows = self._run(
+            f"SELECT source FROM {self._sources}"
+            " WHERE sink = %s AND of_database = %s AND of_table = %s",
+            self._sink,
+            *self._compared(name),
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def note_source(self, name: TableName, source: str) -> None:
+        values = self._sink, *self._compared(name), source
+        self._run(f"REPLACE INTO {self._sources} VALUES (%s, %s, %s, %s)", *values)
+
+    def _compared(self, name: TableName) -> TableName:
+        """A name as the server tells tables apart."""
+        return TableName(name.database.lower(), name.table.lower()) if self._folds_case else name
 
     def empty(self, name: TableName) -> None:
         self._run(f"TRUNCATE TABLE {_named(name)}")
@@ -191,7 +254,7 @@ class MySqlDatabase:
     def delete(self, name: TableName, keys: pa.Table) -> None:
         columns = ", ".join(_quoted(column) for column in keys.column_names)
         start = f"DELETE FROM {_named(name)} WHERE ({columns}) IN ("
-        for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX):
+        for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX, comparable):
             self._run(start.encode() + values + b")")
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
@@ -265,16 +328,30 @@ def _named(name: TableName) -> str:
 
 
 def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
-    """A condition for each row. Text is compared as bytes, a FLOAT as the DOUBLE that it is
-    exactly, and JSON, which equals no text, as its text."""
-    column, kind = _quoted(name), values.type
-    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or pa.types.is_list(kind):
-        if not pa.types.is_list(kind) or pa.types.is_string(kind.value_type):
-            column = f"CAST(CAST({column} AS CHAR) AS BINARY)"  # no collation: a space at the end
-    elif pa.types.is_float32(kind):
-        values = values.cast(pa.float64())
+    """A condition for each row. Text is compared as bytes (a collation may pad it with spaces), and
+    JSON, which equals no text, as its text."""
+    column, kind, end = _quoted(name), values.type, b""
+    is_set = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
     start = f"{column} <=> ".encode()
-    return [start + literal for literal in literals(values).to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or is_set:
+        start, end = f"CAST(CAST({column} AS CHAR) AS BINARY) <=> CAST(".encode(), b" AS BINARY)"
+    return [start + text + end for text in comparable(values).to_pylist()]
+
+
+_SYNONYMS = {
+    "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
+    "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
+}  # fmt: skip
+
+
+def canonical_type(declared: str) -> str:
+    """Return a type's text as servers show it, so far as numbers have several names."""
+    text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
+    word = re.match(r"[a-z]+(?: precision)?", text)
+    if word is not None:
+        text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
+    text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
+    return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
 
 
 def _shown(kind: object) -> str:

@@ -6,7 +6,7 @@ needs care, and instants are written in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,17 @@ from ray_canal.views.texts import BYTES, scalar, wrapped
 def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return SQL literals, as bytes; NULL where a value is null."""
     return pc.fill_null(_literals(plain(values)), b"NULL")
+
+
+def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return SQL expressions that equal a column's values exactly, as bytes; NULL for null. (A
+    decimal as text would be compared as a DOUBLE, and a FLOAT is the DOUBLE that it is exactly.)"""
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        cast = f"' AS DECIMAL({kind.precision},{kind.scale}))".encode()
+        texts = plain(values).cast(pa.string()).cast(BYTES)
+        return pc.fill_null(wrapped(texts, b"CAST('", cast), b"NULL")
+    return literals(values.cast(pa.float64()) if pa.types.is_float32(kind) else values)
 
 
 def _literals(array: pa.Array) -> pa.Array:
@@ -43,11 +54,16 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return wrapped(texts, b"'", b"'")
 
 
-def tuples(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[bytes]:
+def tuples(
+    table: pa.Table,
+    bytes_max: int,
+    rows_max: int,
+    texts: Callable[[pa.ChunkedArray], pa.Array] = literals,
+) -> Iterator[bytes]:
     """Yield the rows as `(…),(…)`, in pieces of at most so many bytes (or one row) and rows."""
     if not table.num_rows:
         return
-    columns: Sequence[pa.Array] = [literals(column) for column in table.columns]
+    columns: Sequence[pa.Array] = [texts(column) for column in table.columns]
     listed = columns[0]
     if len(columns) > 1:
         listed = pc.binary_join_element_wise(*columns, scalar(b","))

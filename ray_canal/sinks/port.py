@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Literal, Protocol
 
 import numpy as np
@@ -131,10 +132,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Changed:
-    """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now."""
+    """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now.
+    `end`: the position behind the statement."""
 
     change: TableChange
     meta: TableMeta | None
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,17 @@ class Changes:
         found = self._view.schema_changes
         return [change for change in found if (change.schema, change.table) not in self.aside]
 
+    def statements(self) -> Iterator[Rows | list[Changed]]:
+        """Yield the same as `steps`, what one statement changes together."""
+        for is_ddl, run in groupby(self.steps(), lambda step: isinstance(step, Changed)):
+            steps = list(run)
+            if not is_ddl:
+                yield from (step for step in steps if isinstance(step, Rows))
+                continue
+            changes = [step for step in steps if isinstance(step, Changed)]
+            for _, statement in groupby(changes, lambda step: step.change.position):
+                yield list(statement)
+
     def steps(self) -> Iterator[Rows | Changed]:
         """Yield rows and DDL as they follow each other in the log."""
         metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
@@ -262,7 +276,9 @@ class Changes:
         low = -1
         for change in self.schema_changes:
             yield from _within(batches, low, change.position)
-            yield Changed(change, news.get((change.position, change.schema, change.table)))
+            meta = news.get((change.position, change.schema, change.table))
+            at = int(np.searchsorted(self.chunk.events["position"], change.position))
+            yield Changed(change, meta, change.position + int(self.chunk.events["length"][at]))
             low = change.position
         yield from _within(batches, low, None)
 

@@ -7,7 +7,7 @@ that hangs keeps the lock on the sink's row from nobody for long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from ray_canal.sinks.mirror import close_quietly
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.postgres_text import copy_text, postgres_type
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.table_moves import in_order
 
 _SSL_MODES = {
     "disabled": "disable", "preferred": "prefer", "required": "require",
@@ -46,6 +47,7 @@ class PostgresDatabase:
         self._staging: dict[tuple[TableName, tuple[str, ...]], str] = {}
         self._filled: set[str] = set()
         self._staged = 0
+        self._sink = ""
         self._delete_first: dict[TableName, bool] = {}
 
     def connect(self) -> None:
@@ -89,13 +91,22 @@ class PostgresDatabase:
     def _cursors(self) -> str:
         return f"{_quoted(self._config.cursor_database)}.canal_cursor"
 
+    @property
+    def _sources(self) -> str:
+        return f"{_quoted(self._config.cursor_database)}.canal_table"
+
     def take_over(self, sink: str) -> tuple[int, str]:
-        if not self._run("SELECT to_regclass(%s) IS NOT NULL", self._cursors)[0][0]:
+        self._sink = sink
+        if not self._run("SELECT to_regclass(%s) IS NOT NULL", self._sources)[0][0]:
             self._make_schema(self._config.cursor_database)
             self._run(
                 f"CREATE TABLE IF NOT EXISTS {self._cursors} (sink text PRIMARY KEY,"
                 " epoch bigint NOT NULL, place text NOT NULL,"
                 " written timestamptz NOT NULL DEFAULT now())"
+            )
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._sources} (sink text, of_database text,"
+                " of_table text, source text NOT NULL, PRIMARY KEY (sink, of_database, of_table))"
             )
         rows = self._run(
             f"INSERT INTO {self._cursors} AS c (sink, epoch, place) VALUES (%s, 1, '')"
@@ -162,7 +173,7 @@ class PostgresDatabase:
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._alter(name, (f"ADD COLUMN {_definition(column)}" for column in columns))
 
-    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds = dict(
             self._run(
                 "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
@@ -170,12 +181,14 @@ class PostgresDatabase:
                 _named(name),
             )
         )
+        return [c for c in columns if kinds[c.name] != postgres_type(c.kind, c.declared)]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         parts = []
         for column in columns:
             kind, text = postgres_type(column.kind, column.declared), _quoted(column.name)
-            if kinds[column.name] != kind:
-                collation = _collation(column, kind)
-                parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {text}::{kind}")
+            collation = _collation(column, kind)
+            parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {text}::{kind}")
         self._alter(name, parts)
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
@@ -192,14 +205,44 @@ class PostgresDatabase:
             kind: Kind = "schema" if error.kind == "poison" else error.kind
             raise SinkError(str(error), kind) from None
 
-    def rename(self, name: TableName, to: TableName) -> None:
+    def has_rows(self, name: TableName) -> bool:
+        return bool(self._run(f"SELECT 1 FROM {_named(name)} LIMIT 1"))
+
+    def source_of(self, name: TableName) -> str:
+        rows = self._run(
+            f"SELECT source FROM {self._sources}"
+            " WHERE sink = %s AND of_database = %s AND of_table = %s",
+            self._sink,
+            *name,
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def note_source(self, name: TableName, source: str) -> None:
+        self._run(
+            f"INSERT INTO {self._sources} VALUES (%s, %s, %s, %s) ON CONFLICT"
+            " (sink, of_database, of_table) DO UPDATE SET source = excluded.source",
+            self._sink,
+            *name,
+            source,
+        )
+
+    def has_renamed(self, where: str) -> bool:
+        return False  # what is not committed is not done
+
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        free = TableName(self._config.cursor_database, "canal_free")
+        for name, to in in_order(pairs, free):
+            self._rename(name, to)
+
+    def _rename(self, name: TableName, to: TableName) -> None:
         self._drop_staging(name)
         self._make_schema(to.database)
-        now = TableName(to.database, name.table)
-        if to.database != name.database:
+        if to.database != name.database:  # by way of a name that is free in both
+            self._run(f"ALTER TABLE {_named(name)} RENAME TO canal_moving")
+            name = name._replace(table="canal_moving")
             self._run(f"ALTER TABLE {_named(name)} SET SCHEMA {_quoted(to.database)}")
-        if to.table != name.table:
-            self._run(f"ALTER TABLE {_named(now)} RENAME TO {_quoted(to.table)}")
+            name = name._replace(database=to.database)
+        self._run(f"ALTER TABLE {_named(name)} RENAME TO {_quoted(to.table)}")
 
     def empty(self, name: TableName) -> None:
         self._run(f"TRUNCATE TABLE {_named(name)}")

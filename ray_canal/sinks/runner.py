@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.config import SinkConfig
@@ -202,12 +204,12 @@ class Runner:
             if error.kind != "poison":
                 raise
             self._sink.abort()
-            if len(run) == 1 and len(run[0]) == 1:
+            halves = _halves(run)
+            if not halves:
                 self._set_aside(run[0], error)
                 self._commit(upto)
-            else:
-                for half in _halves(run):
-                    self._write(half, told)
+            for half in halves:
+                self._write(half, told)
             return upto
         self.status.rows += sum(changes.row_count for changes in run)
         return upto
@@ -253,12 +255,17 @@ class Runner:
         logger.error("sink %s: set aside %s: %s", self._config.name, changes.cursor, error)
 
 
-def _halves(run: Sequence[Changes]) -> tuple[Sequence[Changes], Sequence[Changes]]:
+def _halves(run: Sequence[Changes]) -> Sequence[Sequence[Changes]]:
+    """Return two halves; nothing where all is of one event, whose entries stay together."""
     if len(run) > 1:
         middle = len(run) // 2
         return run[:middle], run[middle:]
-    part = run[0].part
-    middle = (part.first + part.last) // 2
+    part, events = run[0].part, run[0].chunk.events[["position", "inner"]]
+    same = events[part.first : part.last]
+    cuts = part.first + 1 + np.flatnonzero(same[1:] != same[:-1])
+    if not len(cuts):
+        return ()
+    middle = int(cuts[np.abs(cuts - (part.first + part.last) // 2).argmin()])
     return [run[0].between(part.first, middle)], [run[0].between(middle, part.last)]
 
 

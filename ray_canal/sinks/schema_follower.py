@@ -6,7 +6,7 @@ What targets differ in is `Tables`; databases (mirror.py) and lakes (lake.py) sh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -15,7 +15,8 @@ from ray_canal.client.message import TableChange
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.sinks.port import Changed, Rows, SinkError
+from ray_canal.sinks.port import Changed, Rows, SinkError, naming
+from ray_canal.sinks.table_moves import Moves, Name, moves_of
 from ray_canal.views.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
@@ -54,18 +55,30 @@ class Tables(Protocol):
     def find(self, name: TableName) -> Found | None: ...
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None: ...
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None: ...
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        """Return those that have another type than a table that is made here gets."""
+        ...
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Give columns these types."""
         ...
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None: ...
-    def rename(self, name: TableName, to: TableName) -> None: ...
+    def has_rows(self, name: TableName) -> bool: ...
+    def source_of(self, name: TableName) -> str:
+        """Return the source's table that was noted for one of the target's; "": none."""
+        ...
+
+    def note_source(self, name: TableName, source: str) -> None:
+        """Note of which of the source's tables this one has the rows."""
+        ...
+
     def empty(self, name: TableName) -> None: ...
     def drop(self, name: TableName) -> None: ...
 
 
 class SchemaFollower:
-    """`fit` before rows are written, `follow` at each DDL. `begin` is called before a table is
+    """`columns` before rows are written, `follow` at each DDL. `begin` is called before a table is
     made or changed."""
 
     def __init__(
@@ -78,10 +91,12 @@ class SchemaFollower:
         self._tables = tables
         self._begin = begin
         self._fits: dict[tuple[TableName, pa.Schema], list[str]] = {}
+        self._sources: dict[TableName, str] = {}
 
     def forget(self) -> None:
         """Look at the target's tables again."""
         self._fits.clear()
+        self._sources.clear()
 
     def leaves_out(self, rows: Rows) -> bool:
         """Return whether rows are not written by policy. Raises SinkError: they cannot be known."""
@@ -99,11 +114,33 @@ class SchemaFollower:
         """Make the target's table take these rows. Returns its name, and the columns that are to be
         written. Raises SinkError: they do not fit, and the policy does not change that."""
         name, schema = self.name(rows.schema, rows.table), rows.batch.schema
+        self.claim(name, rows.schema, rows.table)
         columns = self._fits.get((name, schema))
         if columns is None:
             columns = self._fit(name, _specs(schema, rows.meta, rows.key), rows.key)
             self._fits[name, schema] = columns
         return name, columns
+
+    def claim(self, name: TableName, schema: str, table: str) -> None:
+        """Note that a table of the target has the rows of this one. Raises SinkError: it has those
+        of another one."""
+        source = f"{schema}.{table}"
+        found = self._sources.get(name)
+        if found is None:
+            found = self._tables.source_of(name)
+            if found != source and (not found or self._tables.find(name) is None):
+                self._begin()
+                self._tables.note_source(name, source)
+                found = source
+            self._sources[name] = found
+        if found != source:
+            section = self._policy.section
+            raise SinkError(
+                f"the rows of {source} would get mixed with those of {found} in {name}: let "
+                f"{section}.database or {section}.table tell them apart by {{schema}}, or leave "
+                f"one of them out of `tables`. If {found} is gone for good, drop {name}",
+                "schema",
+            )
 
     def name(self, schema: str, table: str) -> TableName:
         named = {"schema": schema, "table": table}
@@ -163,57 +200,143 @@ class SchemaFollower:
         self._begin()
         self._tables.add(name, missing)
 
-    def follow(self, step: Changed) -> None:
-        """Do to the target's table what a DDL did to the source's."""
-        change, policy = step.change, self._policy.schema_change
-        name = self.name(change.schema, change.table)
+    def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
+        """Do to the target's tables what one statement did to the source's. Raises SinkError."""
+        first, policy = statement[0].change, self._policy.schema_change
+        where = f"{timeline}:{first.journal_name}:{first.position}"
         if policy == "ignore":
             return
         if policy == "stop":
             raise SinkError(
-                f"{change.kind} of {change.schema}.{change.table} at {change.journal_name}:"
-                f'{change.position}: {self._policy.section}.schema_change is "stop"',
+                f"{first.kind} of {first.schema}.{first.table} at {first.journal_name}:"
+                f'{first.position}: {self._policy.section}.schema_change is "stop"',
                 "schema",
             )
-        self._fits.clear()
-        self._begin()
-        found = self._tables.find(name)
+        self.forget()
+        moves = moves_of([step.change for step in statement])
+        for (schema, table), old in moves.foreign.items():
+            if self._is_due(self.name(schema, table)):
+                with naming(schema, table):
+                    self._refuse(f"{schema}.{table}", ".".join(old), statement[0])
+        self._move(moves, where)
+        for step in statement:
+            with naming(step.change.schema, step.change.table):
+                self._follow(step)
+
+    def _is_due(self, name: TableName) -> bool:
+        """Return whether a table of the target has not come to the statement yet."""
+        return True
+
+    def _refuse(self, table: str, old: str, step: Changed) -> None:
+        """Raises SinkError."""
+        change, name = step.change, self.name(*table.split(".", 1))
+        raise SinkError(
+            f"at {change.journal_name}:{change.position} {table} became the name of {old}, which is"
+            f" not in this sink's tables, so its rows are not in {name}: load them there as they "
+            "are at that place, and go on behind it with `ray-canal sink seek NAME "
+            f"{change.journal_name}:{step.end}`. A sink whose `tables` admit both names follows "
+            "such a statement",
+            "schema",
+        )
+
+    def _move(self, moves: Moves, where: str) -> None:
+        """Give the target's tables their new names. Raises SinkError: a name is another's."""
+        for new in moves.renamed.values():
+            with naming(*new):
+                self.claim(self.name(*new), *new)
+        pairs = [each for each in moves.renamed.items() if self._is_own(each[0])]
+        named = {self.name(*old): self.name(*new) for old, new in pairs}
+        named = {old: new for old, new in named.items() if old != new}
+        if named:
+            self._rename(named, where)
+            self._sources.clear()
+        for old in moves.gone if self._policy.schema_change == "evolve" else ():
+            if self.name(*old) not in named.values() and self._is_own(old):
+                self._drop(self.name(*old))
+
+    def _is_own(self, source: Name) -> bool:
+        """Return whether the target's table of its name has the rows of no other one."""
+        return self._tables.source_of(self.name(*source)) in ("", ".".join(source))
+
+    def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
+        """Do what the statement at `where` did to names. A table that is under one of the new ones
+        belongs to one that the source has no more."""
+        raise NotImplementedError
+
+    def _drop(self, name: TableName) -> None:
+        if self._tables.find(name) is not None:
+            self._begin()
+            self._tables.drop(name)
+
+    def _follow(self, step: Changed) -> None:
+        change = step.change
+        name = self.name(change.schema, change.table)
+        if change.kind == ERASE or (change.kind == RENAME and step.meta is None):
+            return
+        self.claim(name, change.schema, change.table)
         if change.kind == TRUNCATE:
-            if found is not None:
+            if self._tables.find(name) is not None:
+                self._begin()
                 self._tables.empty(name)
-        elif change.kind == ERASE:
-            if policy == "evolve" and found is not None and not change.renamed_to:
-                self._tables.drop(name)
-        elif change.kind == RENAME:
-            self._rename(change, name, found)
         elif step.meta is not None and change.arrow_schema is not None:
-            self._alter(name, found, step.meta, change.arrow_schema)
+            self._alter(name, step.meta, change)
 
-    def _rename(self, change: TableChange, name: TableName, found: Found | None) -> None:
-        schema, _, table = change.renamed_from.partition(".")
-        old = self.name(schema, table)
-        if old == name or self._tables.find(old) is None:
-            logger.info("%s is not here, so it is not renamed to %s", old, name)
-        elif found is not None:
-            text = f"{old} was renamed to {name}, which is in the target already"
-            raise SinkError(text, "schema")
-        else:
-            self._tables.rename(old, name)
-
-    def _alter(
-        self, name: TableName, found: Found | None, meta: TableMeta, schema: pa.Schema
-    ) -> None:
+    def _alter(self, name: TableName, meta: TableMeta, change: TableChange) -> None:
         key = [column.name for column in meta.columns if column.is_key]
-        columns = _specs(schema, meta, key)
+        columns = _specs(change.arrow_schema, meta, key)
+        found = self._tables.find(name)
+        if change.is_new and found is not None and self._tables.has_rows(name):
+            found = self._emptied(name, found, columns)
         if not key and self._policy.without_key != "rows":
             return  # what to do is decided when rows come
         self._fit(name, columns, key)
-        if found is None or self._policy.schema_change != "evolve":
+        if found is None:
+            return
+        if self._policy.schema_change != "evolve":
+            self._refuse_rounding(name, [c for c in columns if c.name in found.columns], change)
             return
         gone = [each for each in found.columns if each not in {c.name for c in columns}]
         if gone:
             self._tables.remove(name, gone)
-        self._tables.change(name, [c for c in columns if c.name in found.columns])
+        left = [column for column in columns if column.name in found.columns]
+        if differing := self._tables.differing(name, left):
+            self._tables.change(name, differing)
+
+    def _refuse_rounding(
+        self, name: TableName, columns: Sequence[ColumnSpec], change: TableChange
+    ) -> None:
+        """Raises SinkError: a column has a type now whose values a target may round without a word
+        to fit the type that it has there. (Others are refused when they come.)"""
+        kinds = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal)
+        retyped = [
+            column
+            for column in columns
+            if column.name in change.retyped and any(is_one(column.kind) for is_one in kinds)
+        ]
+        differing = self._tables.differing(name, retyped) if retyped else ()
+        for column in differing:
+            raise SinkError(
+                f"at {change.journal_name}:{change.position} column {column.name} of "
+                f"{change.schema}.{change.table} became {column.declared or column.kind}, and in "
+                f"{name} it has another type, to which values might be rounded: change it there, "
+                f'or set {self._policy.section}.schema_change = "evolve", and start again',
+                "schema",
+            )
+
+    def _emptied(
+        self, name: TableName, found: Found, columns: Sequence[ColumnSpec]
+    ) -> Found | None:
+        """Take away the rows of a table that the source has no more, so that the one that has its
+        name now can take its place. Returns it; None if it was not fit for that."""
+        key = {column.name for column in columns if column.is_key}
+        self._begin()
+        fits = set(found.columns) == {c.name for c in columns} and set(found.key or key) == key
+        fits = fits and not self._tables.differing(name, columns)
+        if not fits and self._policy.create_tables:
+            self._tables.drop(name)
+            return None
+        self._tables.empty(name)
+        return found
 
 
 def _specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:

@@ -366,6 +366,6 @@ def test_killed_at_every_step_each_message_is_there_once(
 
 
 @pytest.mark.soak
-def test_killed_at_100_random_steps(real: str, tmp_path: Path, sender: str) -> None:
+def test_killed_at_random_steps(real: str, tmp_path: Path, sender: str) -> None:
     steps = random_steps("write", "commit")
     run_killed(real, tmp_path, sender, steps, batch_size=1)

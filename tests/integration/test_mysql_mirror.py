@@ -36,7 +36,8 @@ class Shop:
     def run(self, *statements: str) -> None:
         self.server.execute(f"USE {self.source}", *statements)
 
-    def mirror(self, **mirror: Any) -> Runner:
+    def mirror(self, tables: str = ".*", **mirror: Any) -> Runner:
+        """`tables`: which of the source database's, as a pattern."""
         settings = {
             "address": self.server.address,
             "username": "root",
@@ -44,10 +45,10 @@ class Shop:
             "cursor_database": f"{self.copy}_canal",
             **mirror,
         }
-        tables = rf"{self.source}\..*"
+        tables = rf"{self.source}\.{tables}"
         return runner_of(sink_config("mysql", mirror=settings, tables=tables))
 
-    def destination(self) -> Any:
+    def destination(self, tables: str = "") -> Any:
         source = {
             "address": self.server.address,
             "username": "root",
@@ -56,7 +57,10 @@ class Shop:
             "position": self.start[1],
         }
         return destination(
-            self.folder, source=source, filter={"tables": rf"{self.source}\..*"}, tsdb={}
+            self.folder,
+            source=source,
+            filter={"tables": tables or rf"{self.source}\..*"},
+            tsdb={},
         )
 
     def rows(self, where: str, table: str) -> Any:
@@ -146,6 +150,57 @@ def all_types(shop: Shop) -> None:
         until(lambda: shop.is_mirrored("kinds", "pairs", "keyless", "spaces", "bare"))
 
 
+KEYS = {
+    "texts": ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE {nopad}", "'a'", "'a '", "'b'"),
+    "padded": ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_general_ci", "'a'", "'b '", "'c'"),
+    "decimals": ("DECIMAL(40,10)", "12345678901234567890.0000000001",
+                 "12345678901234567890.0000000002", "0.0000000001"),
+    "floats": ("FLOAT", "0.1", "16777217", "-3.4e38"),
+    "doubles": ("DOUBLE", "0.1", "1e300", "-1.7976931348623157e308"),
+    "binaries": ("BINARY(4)", "x'01'", "x'0100FF'", "x''"),
+    "times": ("TIME(3)", "'-12:00:00.5'", "'00:00:00.001'", "'800:00:00'"),
+    "moments": ("DATETIME(6)", "'2026-01-01'", "'2026-01-01 00:00:00.000001'", "'1000-01-01'"),
+    "stamps": ("TIMESTAMP(2)", "'2026-01-01'", "'2026-01-01 00:00:00.01'", "'1999-01-01'"),
+    "bits": ("BIT(9)", "b'1'", "b'100000000'", "b'0'"),
+    "enums": ("ENUM('x','y','z')", "'x'", "'y'", "'z'"),
+    "sets": ("SET('x','y','z')", "'x'", "'x,z'", "''"),
+    "years": ("YEAR", "1901", "2000", "2155"),
+}  # fmt: skip
+
+
+FOUND_IN_ALL_WAYS = ("texts", "decimals", "floats", "binaries")
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+def test_keys_of_each_type_find_their_row(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Rows are found by key, one and several columns, and by all their values."""
+    server = request.getfixturevalue(kind)
+    nopad = "utf8mb4_0900_ai_ci" if kind == "mysql97" else "utf8mb4_general_nopad_ci"
+    with contextlib.contextmanager(shop_of)(server, tmp_path) as shop:
+        tables = []
+        for name, (declared, *values) in KEYS.items():
+            column = f"k {declared.format(nopad=nopad)} NOT NULL"
+            keys = {name: "k", f"{name}_two": "i, k", f"{name}_none": ""}
+            for table, key in list(keys.items())[: 3 if name in FOUND_IN_ALL_WAYS else 1]:
+                tables.append(table)
+                end = f", PRIMARY KEY ({key})" if key else ""
+                shop.run(f"CREATE TABLE {table} ({column}, i INT{end})")
+                shop.run(f"INSERT INTO {table} VALUES ({'),('.join(f'{v},1' for v in values)})")
+        with shop.destination(), running(shop.mirror(without_key="rows")):
+            until(lambda: shop.is_mirrored(*tables))
+            for table in tables:
+                first, second, third = KEYS[table.split("_")[0]][1:]
+                shop.run(
+                    f"DELETE FROM {table} WHERE k = {third}",
+                    f"UPDATE {table} SET i = 2 WHERE k = {second}",
+                    f"DELETE FROM {table} WHERE ABS(i) = 1",
+                    f"UPDATE {table} SET k = {first} WHERE i = 2",
+                )
+            until(lambda: shop.is_mirrored(*tables))
+
+
 def test_tables_follow_the_source(any_shop: Shop) -> None:
     shop = any_shop
     json_type = "TEXT" if shop.server.kind == "mysql56" else "JSON"
@@ -186,6 +241,23 @@ def test_a_renamed_column_stops_the_sink_until_it_is_renamed_in_the_target(shop:
         with pytest.raises(SinkError, match="rename"), running(runner):
             until(lambda: runner.status.state == "failed")
         shop.server.execute(f"ALTER TABLE {shop.copy}.t CHANGE v w INT")
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+
+
+def test_a_type_that_would_round_values_stops_the_sink(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(9))",
+             "INSERT INTO t VALUES (1,1,'a')")  # fmt: skip
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+            shop.run("ALTER TABLE t MODIFY w VARCHAR(90)", "INSERT INTO t VALUES (2,2,'b')")
+            until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t MODIFY v DECIMAL(10,2)", "INSERT INTO t VALUES (3,1.25,'c')")
+        runner = shop.mirror()
+        with pytest.raises(SinkError, match="rounded"), running(runner):
+            until(lambda: runner.status.state == "failed")
+        shop.server.execute(f"ALTER TABLE {shop.copy}.t MODIFY v DECIMAL(10,2)")
         with running(shop.mirror()):
             until(lambda: shop.is_mirrored("t"))
 

@@ -35,7 +35,8 @@ class Shop:
     def run(self, *statements: str) -> None:
         self.server.execute(f"USE {self.source}", *statements)
 
-    def mirror(self, **mirror: Any) -> Runner:
+    def mirror(self, tables: str = ".*", **mirror: Any) -> Runner:
+        """`tables`: which of the source database's, as a pattern."""
         settings = {
             "address": self.postgres.address,
             "username": "postgres",
@@ -43,7 +44,7 @@ class Shop:
             "cursor_database": self.cursors,
             **mirror,
         }
-        tables = rf"{self.source}\..*"
+        tables = rf"{self.source}\.{tables}"
         return runner_of(sink_config("postgres", mirror=settings, tables=tables))
 
     def destination(self) -> Any:

@@ -206,7 +206,7 @@ def test_a_killed_sink_loses_nothing(rabbitmq_server: RabbitServer, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_killed_at_100_random_steps(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
+def test_killed_at_random_steps(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
     steps = random_steps("write", "commit")
     found = run_killed(rabbitmq_server, tmp_path, steps, batch_size=1)
     assert without_repeats(found) == expected()

@@ -66,7 +66,6 @@ TESTED_ELSEWHERE = {
     "actors/notifier": "tests/integration/test_cli_cluster.py",
     "source/start/canal_cursors": "tests/integration/test_log_identity.py",
     "sinks/kafka_place": "tests/integration/test_kafka.py",
-    "sinks/mirror": "tests/integration/test_mysql_mirror.py",
     "sinks/postgres": "tests/integration/test_postgres_mirror.py",
     "kernels/rows/cells": "tests/unit/binlog/test_decode.py",
     "kernels/rows/columns": "tests/unit/binlog/test_decode.py",

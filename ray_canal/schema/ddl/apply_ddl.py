@@ -135,16 +135,24 @@ def is_ddl(sql: str) -> bool:
     return statement(sql).peek() in _VERBS
 
 
+def created_table(sql: str, session: Session) -> tuple[Name, bool] | None:
+    """Return the table that a CREATE TABLE makes, and if it says IF NOT EXISTS; None: the statement
+    is none, or the table is temporary."""
+    words = statement(sql, session.dialect)
+    return _create_name(words, session) if words.peek() == "CREATE" else None
+
+
 def _create(words: Words, session: Session, effects: Effects) -> None:
     ahead = 3 if words.peek(1) == "OR" else 1
     if words.peek(ahead) in ("DATABASE", "SCHEMA"):
         _database(words, session, effects, created=True)
         return
     rest = words.rest()
-    name = _create_name(Words(rest), session)
-    if name is None:
+    made = _create_name(Words(rest), session)
+    if made is None:
         _create_index(Words(rest), session, effects)
         return
+    name, _ = made
     try:
         create = read_create(Words(rest), session)
     except DdlNotApplied as error:
@@ -170,14 +178,14 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
     effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
 
 
-def _create_name(words: Words, session: Session) -> Name | None:
-    """The table of a CREATE TABLE that is not temporary."""
+def _create_name(words: Words, session: Session) -> tuple[Name, bool] | None:
+    """The table of a CREATE TABLE that is not temporary, and if it says IF NOT EXISTS."""
     words.skip()
     words.take("OR", "REPLACE")
     if not words.take_any("TABLE", "SEQUENCE"):
         return None
-    words.take("IF", "NOT", "EXISTS")
-    return words.name(session.schema)
+    maybe = words.take("IF", "NOT", "EXISTS")
+    return words.name(session.schema), maybe
 
 
 def _create_index(words: Words, session: Session, effects: Effects) -> None:

@@ -117,12 +117,15 @@ class RowEffects:
 def with_effects(
     records: Sequence[QueryRecord], effects: Sequence[TableEffect]
 ) -> list[QueryRecord]:
-    """The records of a statement, each with the effects on its table; the first with the rest."""
+    """The records of a statement, each with the effects on its table, of RENAME with those of its
+    pair of names; the first with the rest."""
     mine: list[list[TableEffect]] = [[] for _ in records]
     tables = [(record.schema, record.table) for record in records]
+    pairs = [{table, record.renamed_from} for table, record in zip(tables, records, strict=True)]
     for effect in effects:
         names = ((effect.schema, effect.table), effect.other)
-        found = [k for k, table in enumerate(tables) if table in names]
+        found = [k for k, pair in enumerate(pairs) if effect.other and pair == {*names}]
+        found += [k for k, table in enumerate(tables) if table in names]
         mine[found[0] if found else 0].append(effect)
     return [replace(r, effects=tuple(of_it)) for r, of_it in zip(records, mine, strict=True)]
 

@@ -120,6 +120,29 @@ def test_statements_that_come_again_give_the_same_changes_and_no_records() -> No
     }  # fmt: skip
 
 
+def test_tables_that_are_made_and_columns_of_another_type_are_named() -> None:
+    """IF NOT EXISTS is in the log whether the table was there or not."""
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    found = []
+    for number, sql in enumerate(
+        ("create table if not exists t (a int)", "create table u (a int)", "drop table t",
+         "create table if not exists t (a int, c int)", "alter table t modify a double, add d int",
+         "create or replace table u (a date)", "create table v like t", "rename table v to w",
+         "create index i on t (a)", "create temporary table x (a int)")
+    ):  # fmt: skip
+        at = 600 + 100 * number
+        for _ in range(2):  # a chunk may come again
+            changes = keeper.applied(head(at, at + 100), at, sql, SESSION)
+        found.append(" ".join(f"{c.table}{'*' * c.is_new}{','.join(c.retyped)}" for c in changes))
+    assert found == ["", "u*", "t", "t*", "ta", "u*a", "v*", "v w", "t", ""]
+    unknown = SchemaKeeper(None)  # of files: what was there before is not known
+    sql = "create table if not exists t (a int)"
+    assert [c.is_new for c in unknown.applied(head(1, 2), 1, sql, SESSION)] == [False]
+    sql = "create table v (a int)"
+    assert [c.is_new for c in unknown.applied(head(3, 4), 3, sql, SESSION)] == [True]
+
+
 def test_another_server_or_a_log_that_began_anew_gets_a_snapshot_of_its_own() -> None:
     server = FakeServer("create table db.t (a int)", 500)
     keeper = SchemaKeeper(server)

@@ -84,12 +84,12 @@ def test_tables_change(lakes: list[IcebergLake]) -> None:
         lake.change(NAME, [ColumnSpec("a", pa.int32()), ColumnSpec("b", pa.int32())])
     to = TableName("other", "u")
     lake.now = Place(1, 1, 5, 0)
-    lake.rename(NAME, to)
+    lake.move(NAME, to)
     assert lake.find(NAME) is None
     found = lake.find(to)
     assert found is not None
     assert found.columns == ("a", "b", "n")
-    assert lake.place(to) == Place(1, 1, 1, 0)
+    assert lake.place(to) == lake.now
     assert lake.has_rows(to)
     lake.empty(to)
     assert not lake.has_rows(to)

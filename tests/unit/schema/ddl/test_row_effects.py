@@ -131,6 +131,10 @@ def test_each_record_has_its_tables_effects() -> None:
     found = RowEffects().of(event, Session(schema="db"), lambda _: [])
     records = with_effects(classify(event), found)
     assert [[e.table for e in record.effects] for record in records] == [["a"], ["b"]]
+    event = QueryEvent("db", "rename table a to x, b to a, x to b", 1, 4, 0)
+    found = RowEffects().of(event, Session(schema="db"), lambda _: [])
+    records = with_effects(classify(event), found)
+    assert [[e.table for e in r.effects] for r in records] == [["x", "a"], ["a", "b"], ["b", "x"]]
     event = QueryEvent("db", "drop database db", 1, 4, 0)
     found = RowEffects().of(event, Session(), lambda _: TABLES[:2])
     [record] = with_effects(classify(event), found)

@@ -1,0 +1,188 @@
+"""Tables of a DuckDB file, and of lakes, that follow statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from ray_canal.client.message import TableChange
+from ray_canal.config import MirrorConfig
+from ray_canal.config.sink import LakeConfig
+from ray_canal.model.table_event import ERASE, RENAME
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.ddl.column_type import column_meta
+from ray_canal.sinks.duckdb import DuckDatabase
+from ray_canal.sinks.lake import LakeFollower
+from ray_canal.sinks.mirror import DatabaseFollower
+from ray_canal.sinks.mysql import canonical_type
+from ray_canal.sinks.open import lake_of
+from ray_canal.sinks.port import Changed, SinkError
+from ray_canal.sinks.schema_follower import TableName
+from ray_canal.views.arrow import arrow_schema
+from ray_canal.views.row_places import Place
+from tests.in_process_sink import sink_config
+from tests.unit.sinks.test_lake import options
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[DuckDatabase]:
+    database = DuckDatabase(MirrorConfig(), tmp_path / "shop.duckdb")
+    database.connect()
+    database.take_over("s")
+    yield database
+    database.close()
+
+
+def follower(database: DuckDatabase, **policy: Any) -> DatabaseFollower:
+    return DatabaseFollower(MirrorConfig.model_validate(policy), database, lambda: None)
+
+
+def altered(table: str, types: str = "int", schema: str = "s", **more: Any) -> Changed:
+    """A table whose columns are `id` and, of these types, v0, v1 …"""
+    columns = [column_meta(f"v{n}", kind) for n, kind in enumerate(types.split())]
+    meta = TableMeta(schema, table, (column_meta("id", "int", is_key=True), *columns))
+    return Changed(TableChange("b.1", 4, schema, table, arrow_schema(meta), **more), meta, 99)
+
+
+def renamed(old: str, new: str) -> list[Changed]:
+    gone = TableChange("b.1", 4, "s", old, None, kind=ERASE, renamed_to=f"s.{new}")
+    step = altered(new, kind=RENAME, renamed_from=f"s.{old}")
+    return [step, Changed(gone, None, 99)]
+
+
+def fill(database: DuckDatabase, table: str, value: int) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([value], pa.int32())})
+    database.upsert(TableName("s", table), ["id"], rows)
+
+
+def rows_of(database: DuckDatabase, table: str) -> list[tuple[Any, ...]]:
+    return database._run(f"SELECT * FROM shop.s.{table}")
+
+
+def test_a_new_table_has_no_rows_of_the_old_one(database: DuckDatabase) -> None:
+    shop = follower(database)
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    shop.follow([altered("t")])
+    assert rows_of(database, "t") == [(1, 7)]
+    shop.follow([altered("t", is_new=True)])
+    assert rows_of(database, "t") == []
+    fill(database, "t", 7)
+    shop.follow([altered("t", "double", is_new=True)])
+    assert rows_of(database, "t") == []
+    fill(database, "t", 7)
+    shop.follow([altered("t", "date int", is_new=True)])
+    found = database.find(TableName("s", "t"))
+    assert found is not None
+    assert found.columns == ("id", "v0", "v1")
+    assert rows_of(database, "t") == []
+
+
+def test_renamed_tables_take_the_place_of_those_that_are_gone(database: DuckDatabase) -> None:
+    shop = follower(database)
+    for name, value in (("a", 1), ("b", 2), ("c", 3)):
+        shop.follow([altered(name, is_new=True)])
+        fill(database, name, value)
+    swap = [step for old, new in (("a", "x"), ("b", "a"), ("x", "b")) for step in renamed(old, new)]
+    shop.follow([step for step in swap if step.change.table != "x"])
+    assert rows_of(database, "a") == [(1, 2)]
+    assert rows_of(database, "b") == [(1, 1)]
+    shop.follow(renamed("c", "a"))  # a was dropped, and kept
+    assert rows_of(database, "a") == [(1, 3)]
+    assert database.find(TableName("s", "c")) is None
+    shop.follow(renamed("never", "b"))  # it had no rows for the mirror yet
+    assert rows_of(database, "b") == []
+
+
+def test_rows_that_are_not_known_stop_it(database: DuckDatabase) -> None:
+    shop = follower(database)
+    for name in ("t", "T2"):
+        shop.follow([altered(name, is_new=True)])
+        fill(database, name, 1)
+    with pytest.raises(SinkError, match=r"s\.other, which is not.*seek NAME b\.1:99") as caught:
+        shop.follow(renamed("other", "t")[:1])
+    assert caught.value.kind == "schema"
+    assert caught.value.source_table == ("s", "t")
+    assert rows_of(database, "t") == [(1, 1)]
+    with pytest.raises(SinkError, match=r"mixed with those of s\.T2"):
+        shop.claim(TableName("s", "t2"), "s", "t2")  # the same table for DuckDB
+    merging = MirrorConfig(database="s")
+    again = DatabaseFollower(merging, database, lambda: None)  # another run, and another source
+    with pytest.raises(SinkError, match=r"mixed with those of s\.t in s\.t"):
+        again.follow([altered("t", schema="other", is_new=True)])
+    evolving = MirrorConfig(database="s", schema_change="evolve")
+    gone = TableChange("b.1", 4, "other", "t", None, kind=ERASE)
+    DatabaseFollower(evolving, database, lambda: None).follow([Changed(gone, None, 99)])
+    assert rows_of(database, "t") == [(1, 1)]
+    database.drop(TableName("s", "t"))
+    again.follow([altered("t", schema="other", is_new=True)])
+
+
+def test_a_type_to_which_values_might_be_rounded_stops_it(database: DuckDatabase) -> None:
+    shop = follower(database)
+    shop.follow([altered("t", "int bigint", is_new=True)])
+    shop.follow([altered("t", "bigint bigint", retyped=("v0",))])  # refuses what does not fit
+    change = altered("t", "double bigint", retyped=("v0",))
+    with pytest.raises(SinkError, match=r"v0 of s\.t became double"):
+        shop.follow([change])
+    evolving = follower(database, schema_change="evolve")
+    evolving.follow([change])
+    shop.follow([change])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_of_a_lake_are_renamed_once(kind: str, tmp_path: Path) -> None:
+    def lake() -> Any:
+        found = lake_of(sink_config(kind, lake=options(kind, tmp_path)))
+        found.open()
+        return found
+
+    def rows(table: str) -> list[int]:
+        if kind == "delta":
+            held = DeltaTable(str(tmp_path / "lake" / "s" / table)).to_pyarrow_table()
+        else:
+            held = first._known(TableName("s", table)).scan().to_arrow()
+        found: list[int] = held["v0"].to_pylist()
+        return found
+
+    first = lake()
+    shop = LakeFollower(LakeConfig(), first)
+    shop.follow([altered(name, is_new=True) for name in ("a", "b")])
+    nothing = pa.table({"id": pa.array([], pa.int32())})
+    for name, value in (("a", 1), ("b", 2)):
+        new = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([value], pa.int32())})
+        first.merge(TableName("s", name), ["id"], nothing, new, Place(0, 1, 50, 0, "b.1"))
+    chain = [at(90, step) for step in (*renamed("a", "old"), *renamed("b", "a"))]
+    for _ in range(2):  # the second time by a run that does not know of the first
+        shop.follow(chain)
+        first.open()
+        assert (rows("old"), rows("a")) == ([1], [2])
+        assert first.find(TableName("s", "b")) is None
+        assert first.source_of(TableName("s", "a")) == "s.a"
+        assert first.source_of(TableName("s", "old")) == "s.old"
+        first = lake()
+        shop = LakeFollower(LakeConfig(), first)
+    swap = [step for old, new in (("a", "x"), ("old", "a"), ("x", "old"))
+            for step in renamed(old, new)]  # fmt: skip
+    with pytest.raises(SinkError, match="swaps the names"):
+        shop.follow([at(99, step) for step in swap])
+
+
+def at(position: int, step: Changed) -> Changed:
+    return replace(step, change=replace(step.change, position=position))
+
+
+@pytest.mark.parametrize(
+    ("declared", "shown"),
+    [("NUMERIC (10, 2)", "decimal(10,2)"), ("dec", "decimal(10,0)"), ("FIXED(5)", "decimal(5,0)"),
+     ("DOUBLE PRECISION", "double"), ("real", "double"), ("INTEGER unsigned", "int unsigned"),
+     ("decimal(3,1)", "decimal(3,1)"), ("datetime(6)", "datetime(6)"), ("BOOL", "tinyint(1)")],
+)  # fmt: skip
+def test_canonical_types(declared: str, shown: str) -> None:
+    assert canonical_type(declared) == shown
