@@ -60,7 +60,9 @@ def test_swapped_names_have_each_other_s_rows(any_shop: Shop) -> None:
     assert runner.status.retries == 0
 
 
-def test_a_table_that_comes_into_the_filter_with_rows_stops_the_sink(shop: Shop) -> None:
+def test_a_table_that_comes_into_the_filter_with_rows_stops_the_sink(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)",
              "CREATE TABLE _new (id INT PRIMARY KEY, v INT)",
              "INSERT INTO _new VALUES (2,2)")  # fmt: skip
@@ -74,7 +76,8 @@ def test_a_table_that_comes_into_the_filter_with_rows_stops_the_sink(shop: Shop)
             with running(runner):
                 until(lambda: runner.status.state == "failed")
     [(file, position)] = re.findall(r"sink seek NAME (\S+):(\d+)", str(caught.value))
-    shop.start = file, int(position)
+    shop.start, shop.folder = (file, int(position)), tmp_path / "behind"
+    shop.folder.mkdir()
     shop.server.execute(f"REPLACE INTO {shop.copy}.t VALUES (2,2)",
                         f"DELETE FROM {shop.copy}.t WHERE id = 1")  # fmt: skip
     with shop.destination(), running(shop.mirror("t")):
@@ -161,11 +164,9 @@ def test_a_sink_that_dies_behind_a_rename_does_not_rename_once_more(
     mirror = {"address": mysql97.address, "username": "root", "database": copies[1],
               "cursor_database": copies[2]}  # fmt: skip
     config = sink_config("mysql", mirror=mirror, tables=rf"generations\.{FOLLOWED}")
-    steps = ["rename:1:after", "rename:1:before", "drop:1:after", "rename:2:after", "empty:1:after",
-             "rename:1:after", "note_source:1:after"]  # fmt: skip
+    steps = ["rename:1:after", "rename:1:after", "rename:1:before", "rename:1:after"]
     ends = killed(tmp_path, config, {"files": [str(mysql97.binlogs()[-1])]}, steps)
-    assert ends.count("-9") >= 4
-    assert ends[-1] == "0"
+    assert ends == ["-9"] * len(steps) + ["0"]
     for table in ("t", "d", "r", "a", "old"):
         rows = [sorted(mysql97.execute(f"SELECT * FROM {each}.{table}")) for each in copies[:2]]
         assert rows[0] == rows[1], table
