@@ -26,7 +26,7 @@ from deltalake.exceptions import (
 
 from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, TRUNCATE
-from ray_canal.sinks.lake_types import fitting, lake_table, lake_type
+from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -34,7 +34,6 @@ from ray_canal.views.row_places import Place, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
-_SOURCE = "ray_canal.source"
 _PARTS = ("timeline", "file", "position", "row")
 
 
@@ -123,11 +122,11 @@ class DeltaFile:
     def source(self) -> str:
         """The source's table whose rows it has, if that was noted."""
         if self._table is None:
-            return self._noted.get(_SOURCE, "")
-        return str(self._table.metadata().configuration.get(_SOURCE) or "")
+            return self._noted.get(SOURCE_PROPERTY, "")
+        return str(self._table.metadata().configuration.get(SOURCE_PROPERTY) or "")
 
     def note_source(self, source: str) -> None:
-        self._noted = {_SOURCE: source}
+        self._noted = {SOURCE_PROPERTY: source}
         if self._table is not None:
             with _translated(self._uri):
                 self._table.alter.set_table_properties(self._noted, raise_if_not_exists=False)

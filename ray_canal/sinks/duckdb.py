@@ -7,7 +7,7 @@ are made without keys: DuckDB's unique indexes refuse a key that goes and comes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,24 @@ import duckdb
 import pyarrow as pa
 
 from ray_canal.config import MirrorConfig
-from ray_canal.sinks.mirror import close_quietly
+from ray_canal.sinks.mirror import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.sinks.table_moves import in_order
 
 _ROWS = "canal_rows"
 
 
-class DuckDatabase:
+class DuckDatabase(TransactionalDatabase):
     """A `Database` of mirror.py; its databases are DuckDB's schemas."""
 
-    ddl_in_transaction = True
+    _PARAMETER = "?"
 
     def __init__(self, config: MirrorConfig, path: Path) -> None:
+        super().__init__(config.cursor_database)
         self._path = path
-        self._cursor_schema = config.cursor_database
         self._catalog = ""
-        self._sink = ""
+        self._folds_case = True
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def connect(self) -> None:
@@ -54,11 +53,11 @@ class DuckDatabase:
 
     @property
     def _cursors(self) -> str:
-        return f"{self._catalog}.{_quoted(self._cursor_schema)}.canal_cursor"
+        return f"{self._catalog}.{_quoted(self._cursor_database)}.canal_cursor"
 
     @property
     def _sources(self) -> str:
-        return f"{self._catalog}.{_quoted(self._cursor_schema)}.canal_table"
+        return f"{self._catalog}.{_quoted(self._cursor_database)}.canal_table"
 
     def _named(self, name: TableName) -> str:
         return f"{self._catalog}.{_quoted(name.database)}.{_quoted(name.table)}"
@@ -68,7 +67,7 @@ class DuckDatabase:
 
     def take_over(self, sink: str) -> tuple[int, str]:
         self._sink = sink
-        self._make_schema(self._cursor_schema)
+        self._make_schema(self._cursor_database)
         self._run(
             f"CREATE TABLE IF NOT EXISTS {self._cursors}"
             " (sink VARCHAR, epoch BIGINT, place VARCHAR, written TIMESTAMPTZ)"
@@ -135,33 +134,11 @@ class DuckDatabase:
     def has_rows(self, name: TableName) -> bool:
         return bool(self._run(f"SELECT 1 FROM {self._named(name)} LIMIT 1"))
 
-    def source_of(self, name: TableName) -> str:
-        """Names that differ in the case of letters alone are one to DuckDB."""
-        rows = self._run(
-            f"SELECT source FROM {self._sources} WHERE sink = ? AND of_database = lower(?)"
-            " AND of_table = lower(?)",
-            self._sink,
-            *name,
-        )
-        return str(rows[0][0]) if rows else ""
-
     def note_source(self, name: TableName, source: str) -> None:
-        self._run(
-            f"DELETE FROM {self._sources} WHERE sink = ? AND of_database = lower(?)"
-            " AND of_table = lower(?)",
-            self._sink,
-            *name,
-        )
-        values = self._sink, *name, source
-        self._run(f"INSERT INTO {self._sources} VALUES (?, lower(?), lower(?), ?)", *values)
-
-    def has_renamed(self, where: str) -> bool:
-        return False  # what is not committed is not done
-
-    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
-        free = TableName(self._cursor_schema, "canal_free")
-        for name, to in in_order(pairs, free):
-            self._rename(name, to)
+        key = self._sink, *self._compared(name)
+        same = "sink = ? AND of_database = ? AND of_table = ?"
+        self._run(f"DELETE FROM {self._sources} WHERE {same}", *key)
+        self._run(f"INSERT INTO {self._sources} VALUES (?, ?, ?, ?)", *key, source)
 
     def _rename(self, name: TableName, to: TableName) -> None:
         if to.database == name.database:

@@ -28,13 +28,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 
 from ray_canal.config.sink import LakeConfig
-from ray_canal.sinks.lake_types import fitting, lake_table, lake_type
+from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
 from ray_canal.views.row_places import Place
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
-_SOURCE = "ray_canal.source"
 _HOURS = 168
 
 
@@ -157,15 +156,15 @@ class IcebergLake:
 
     def source_of(self, name: TableName) -> str:
         table = self._find(name)
-        properties = {_SOURCE: self._noted.get(name)} if table is None else table.properties
-        return str(properties.get(_SOURCE) or "")
+        properties = {SOURCE_PROPERTY: self._noted.get(name)} if table is None else table.properties
+        return str(properties.get(SOURCE_PROPERTY) or "")
 
     def note_source(self, name: TableName, source: str) -> None:
         table = self._find(name)
         self._noted[name] = source
         if table is not None:
             with _translated(str(name)), table.transaction() as transaction:
-                transaction.set_properties({_SOURCE: source})
+                transaction.set_properties({SOURCE_PROPERTY: source})
             self._load(name)
 
     def move(self, name: TableName, to: TableName) -> None:
@@ -174,7 +173,7 @@ class IcebergLake:
         with _translated(str(name)):
             with self._known(name).transaction() as transaction:
                 transaction.set_properties(
-                    {self._property: json.dumps([*self.now]), _SOURCE: ""}
+                    {self._property: json.dumps([*self.now]), SOURCE_PROPERTY: ""}
                 )
             self._opened.create_namespace_if_not_exists(to.database)
             if self._find(to) is not None:
@@ -232,7 +231,7 @@ class IcebergLake:
         return table
 
     def _make(self, name: TableName, schema: pa.Schema) -> None:
-        noted = {_SOURCE: self._noted[name]} if name in self._noted else {}
+        noted = {SOURCE_PROPERTY: self._noted[name]} if name in self._noted else {}
         if self.now.position:  # what came before the table was made is not its own
             noted[self._property] = json.dumps([*self.now])
         with _translated(str(name)), self._making:

@@ -20,6 +20,7 @@ from ray_canal.config.sink import TablePolicy
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+from ray_canal.sinks.table_moves import in_order
 
 
 def close_quietly(connection: Any, *errors: type[Exception]) -> None:
@@ -59,6 +60,59 @@ class Database(Tables, Protocol):
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         """Remove, for each of these, one row that has its values."""
         ...
+
+
+class SqlDatabase:
+    """What databases do alike. `canal_table`, next to the cursors, has for each of a sink's tables
+    of which source's table the rows are."""
+
+    _PARAMETER = "%s"
+
+    def __init__(self, cursor_database: str) -> None:
+        self._cursor_database = cursor_database
+        self._sink = ""
+        self._folds_case = False  # names that differ in the case of letters alone are one
+
+    @property
+    def _sources(self) -> str:
+        """The full name of `canal_table`."""
+        raise NotImplementedError
+
+    def _run(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
+        """Run one statement. Raises SinkError."""
+        raise NotImplementedError
+
+    def _compared(self, name: TableName) -> TableName:
+        """Return a name as the database tells tables apart."""
+        return TableName(name.database.lower(), name.table.lower()) if self._folds_case else name
+
+    def source_of(self, name: TableName) -> str:
+        one = self._PARAMETER
+        rows = self._run(
+            f"SELECT source FROM {self._sources}"
+            f" WHERE sink = {one} AND of_database = {one} AND of_table = {one}",
+            self._sink,
+            *self._compared(name),
+        )
+        return str(rows[0][0]) if rows else ""
+
+
+class TransactionalDatabase(SqlDatabase):
+    """One whose tables change in the transaction: what is not committed is not done."""
+
+    ddl_in_transaction = True
+
+    def has_renamed(self, where: str) -> bool:
+        return False
+
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        free = TableName(self._cursor_database, "canal_free")
+        for name, to in in_order(pairs, free):
+            self._rename(name, to)
+
+    def _rename(self, name: TableName, to: TableName) -> None:
+        """Give a table a name that is free."""
+        raise NotImplementedError
 
 
 @dataclass

@@ -19,7 +19,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.mirror import close_quietly
+from ray_canal.sinks.mirror import SqlDatabase, close_quietly
 from ray_canal.sinks.mysql_literals import comparable, tuples
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -46,17 +46,14 @@ _POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 169
 _SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
 
 
-class MySqlDatabase:
+class MySqlDatabase(SqlDatabase):
     """A `Database` of mirror.py."""
 
     ddl_in_transaction = False  # it would commit
 
     def __init__(self, config: MirrorConfig) -> None:
+        super().__init__(config.cursor_database)
         self._config = config
-        self._cursors = _quoted(config.cursor_database) + ".canal_cursor"
-        self._sources = _quoted(config.cursor_database) + ".canal_table"
-        self._sink = ""
-        self._folds_case = False
         self._renamed = ""
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
@@ -91,8 +88,16 @@ class MySqlDatabase:
 
     # --- the cursor ------------------------------------------------------------------------------
 
+    @property
+    def _cursors(self) -> str:
+        return self._own("canal_cursor")
+
+    @property
+    def _sources(self) -> str:
+        return self._own("canal_table")
+
     def take_over(self, sink: str) -> tuple[int, str]:
-        self._sink, database = sink, _quoted(self._config.cursor_database)
+        self._sink, database = sink, _quoted(self._cursor_database)
         if not self._has_own("canal_table"):
             self._run(f"CREATE DATABASE IF NOT EXISTS {database}")
             self._run(
@@ -199,7 +204,7 @@ class MySqlDatabase:
         """One statement, which also renames a table of the sink's own: by that the next run sees
         that it was done, where this one ends before its commit."""
         mark = self._mark(where)
-        free = TableName(self._config.cursor_database, mark.replace("moved", "free"))
+        free = TableName(self._cursor_database, mark.replace("moved", "free"))
         ready = free._replace(table=mark.replace("moved", "ready"))
         self._run(f"CREATE TABLE IF NOT EXISTS {_named(ready)} (none INT) ENGINE=InnoDB")
         for database in {new.database for new in pairs.values()}:
@@ -219,29 +224,16 @@ class MySqlDatabase:
         return f"canal_moved_{sha256(f'{self._sink} {where}'.encode()).hexdigest()[:16]}"
 
     def _own(self, table: str) -> str:
-        return _named(TableName(self._config.cursor_database, table))
+        return _named(TableName(self._cursor_database, table))
 
     def _has_own(self, table: str) -> bool:
         found = "WHERE table_schema = %s AND table_name = %s"
-        database = self._config.cursor_database
+        database = self._cursor_database
         return bool(self._run(f"SELECT 1 FROM information_schema.tables {found}", database, table))
-
-    def source_of(self, name: TableName) -> str:
-        rows = self._run(
-            f"SELECT source FROM {self._sources}"
-            " WHERE sink = %s AND of_database = %s AND of_table = %s",
-            self._sink,
-            *self._compared(name),
-        )
-        return str(rows[0][0]) if rows else ""
 
     def note_source(self, name: TableName, source: str) -> None:
         values = self._sink, *self._compared(name), source
         self._run(f"REPLACE INTO {self._sources} VALUES (%s, %s, %s, %s)", *values)
-
-    def _compared(self, name: TableName) -> TableName:
-        """A name as the server tells tables apart."""
-        return TableName(name.database.lower(), name.table.lower()) if self._folds_case else name
 
     def empty(self, name: TableName) -> None:
         self._run(f"TRUNCATE TABLE {_named(name)}")

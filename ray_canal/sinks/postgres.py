@@ -7,7 +7,7 @@ that hangs keeps the lock on the sink's row from nobody for long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
-from ray_canal.sinks.mirror import close_quietly
+from ray_canal.sinks.mirror import TransactionalDatabase, close_quietly
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.postgres_text import copy_text, postgres_type
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.sinks.table_moves import in_order
 
 _SSL_MODES = {
     "disabled": "disable", "preferred": "prefer", "required": "require",
@@ -36,18 +35,16 @@ _SCHEMA_CLASSES = ("42", "0A", "2B")
 _FATAL = {"42501"}  # a right is missing
 
 
-class PostgresDatabase:
+class PostgresDatabase(TransactionalDatabase):
     """A `Database` of mirror.py; its databases are PostgreSQL's schemas."""
 
-    ddl_in_transaction = True
-
     def __init__(self, config: MirrorConfig) -> None:
+        super().__init__(config.cursor_database)
         self._config = config
         self._connection: psycopg.Connection[Any] | None = None
         self._staging: dict[tuple[TableName, tuple[str, ...]], str] = {}
         self._filled: set[str] = set()
         self._staged = 0
-        self._sink = ""
         self._delete_first: dict[TableName, bool] = {}
 
     def connect(self) -> None:
@@ -89,16 +86,16 @@ class PostgresDatabase:
 
     @property
     def _cursors(self) -> str:
-        return f"{_quoted(self._config.cursor_database)}.canal_cursor"
+        return f"{_quoted(self._cursor_database)}.canal_cursor"
 
     @property
     def _sources(self) -> str:
-        return f"{_quoted(self._config.cursor_database)}.canal_table"
+        return f"{_quoted(self._cursor_database)}.canal_table"
 
     def take_over(self, sink: str) -> tuple[int, str]:
         self._sink = sink
         if not self._run("SELECT to_regclass(%s) IS NOT NULL", self._sources)[0][0]:
-            self._make_schema(self._config.cursor_database)
+            self._make_schema(self._cursor_database)
             self._run(
                 f"CREATE TABLE IF NOT EXISTS {self._cursors} (sink text PRIMARY KEY,"
                 " epoch bigint NOT NULL, place text NOT NULL,"
@@ -208,15 +205,6 @@ class PostgresDatabase:
     def has_rows(self, name: TableName) -> bool:
         return bool(self._run(f"SELECT 1 FROM {_named(name)} LIMIT 1"))
 
-    def source_of(self, name: TableName) -> str:
-        rows = self._run(
-            f"SELECT source FROM {self._sources}"
-            " WHERE sink = %s AND of_database = %s AND of_table = %s",
-            self._sink,
-            *name,
-        )
-        return str(rows[0][0]) if rows else ""
-
     def note_source(self, name: TableName, source: str) -> None:
         self._run(
             f"INSERT INTO {self._sources} VALUES (%s, %s, %s, %s) ON CONFLICT"
@@ -225,14 +213,6 @@ class PostgresDatabase:
             *name,
             source,
         )
-
-    def has_renamed(self, where: str) -> bool:
-        return False  # what is not committed is not done
-
-    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
-        free = TableName(self._config.cursor_database, "canal_free")
-        for name, to in in_order(pairs, free):
-            self._rename(name, to)
 
     def _rename(self, name: TableName, to: TableName) -> None:
         self._drop_staging(name)
