@@ -33,8 +33,6 @@ class EpochGuard:
 
     async def for_writing(self) -> int:
         """Return this owner's epoch, also before it was at its source. Raises Fenced."""
-        if self.epoch and not self._taking.locked():
-            return self.epoch
         async with self._taking:
             return self.epoch or await self._take()
 
