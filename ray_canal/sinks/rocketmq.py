@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from rocketmq.v5.client import ClientConfiguration, Credentials
@@ -94,30 +95,28 @@ class RocketSink:
         found = self._maker.make(changes)
         ids = list(self._maker.ids(changes, found))
         topics = [name.replace(".", "_") for name in found.topic_names]  # no dots in RocketMQ's
+        group_of = self._groups(found, topics) if self._config.fifo else [""] * len(found)
         groups: dict[Hashable, deque[int]] = {}
-        for number in range(len(found)):
-            groups.setdefault(self._group(found, topics, number), deque()).append(number)
+        for number, group in enumerate(group_of):
+            groups.setdefault(group or number, deque()).append(number)
 
         def send(number: int) -> Future[Any]:
-            topic = topics[found.topics[number]]
-            group = self._group(found, topics, number) if self._config.fifo else ""
-            sent: Future[Any] = producer.send_async(
-                self._message(topic, str(group), ids[number], bytes(found[number]))
-            )
+            topic, body = topics[found.topics[number]], bytes(found[number])
+            message = self._message(topic, group_of[number], ids[number], body)
+            sent: Future[Any] = producer.send_async(message)
             return sent
 
         in_order(groups, send, self._config.in_flight, _TRIES * self._config.timeout_s)
 
-    def _group(self, found: FlatMessages, topics: list[str], number: int) -> Hashable:
-        """Return what is sent one after the other."""
-        if not self._config.fifo:
-            return number
-        topic, partition = topics[found.topics[number]], int(found.partitions[number])
+    def _groups(self, found: FlatMessages, topics: list[str]) -> list[str]:
+        """Return each message's group."""
+        partitions = found.partitions.tolist()
         if found.keys is not None:
             buffer, offsets = found.keys
-            key = buffer[offsets[number] : offsets[number + 1]]
-            partition = zlib.crc32(key.data) % self._config.groups
-        return f"{topic}-{partition}"
+            keys = (buffer[low:high].data for low, high in pairwise(offsets.tolist()))
+            partitions = [zlib.crc32(key) % self._config.groups for key in keys]
+        pairs = zip(found.topics.tolist(), partitions, strict=True)
+        return [f"{topics[topic]}-{partition}" for topic, partition in pairs]
 
     def _message(self, topic: str, group: str, name: str, body: bytes) -> Any:
         message = Message()
@@ -150,16 +149,16 @@ def in_order(
     done: _Done = queue.SimpleQueue()
     ready, running = deque(groups), 0
     failure: SinkError | None = None
-    while running or (ready and failure is None):
+    while True:
         while ready and running < in_flight and failure is None:
             group = ready.popleft()
             try:
                 sent = send(groups[group].popleft())
             except Exception as error:
                 failure = _error(error)
-                break
-            running += 1
-            sent.add_done_callback(partial(_put, done, group))
+            else:
+                running += 1
+                sent.add_done_callback(partial(_put, done, group))
         if not running:
             break
         try:
