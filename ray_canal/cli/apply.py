@@ -41,8 +41,8 @@ def apply(
     applied(deployment, remove=remove)
     opened = port_lines(open_ports(deployment))
     apply_sinks(deployment, found["sinks"], remove=remove)
-    if not as_json:
-        answer(None, *opened, "applied", as_json=False)
+    for line in () if as_json else (*opened, "applied"):
+        typer.echo(line)
 
 
 def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:

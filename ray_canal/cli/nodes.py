@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
+from ray_canal.cli.answer import answer
 from ray_canal.cli.options import NAMESPACE, AsJson, Namespace
 from ray_canal.model.quantities import size_text
 
@@ -22,11 +20,7 @@ def nodes(
     import ray_canal as canal
 
     found = canal.nodes(namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    for line in lines(found):
-        typer.echo(line)
+    answer(found, *lines(found), as_json=as_json)
 
 
 def lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
+from ray_canal.cli.answer import answer
 from ray_canal.cli.options import AsJson, ConfigPath, Destination
 
 
@@ -29,8 +29,4 @@ def position(
     instance = load(config).destination(destination)
     with log_of(instance) as log:
         found = locate(instance.source, log, place)
-    if as_json:
-        typer.echo(json.dumps(found.as_dict(), indent=2))
-        return
-    for line in told(found, place):
-        typer.echo(line)
+    answer(found.as_dict(), *told(found, place), as_json=as_json)

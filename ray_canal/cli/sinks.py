@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -176,13 +175,9 @@ def status(
     import ray_canal as canal
 
     found = canal.sink_status(name, namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    if not found:
-        typer.echo("no sink runs in this cluster; start one with `ray-canal sink start CONFIG`")
-    for each, told in found.items():
-        typer.echo(sink_line(each, told))
+    none = "no sink runs in this cluster; start one with `ray-canal sink start CONFIG`"
+    lines = [sink_line(each, told) for each, told in found.items()]
+    answer(found, *(lines or [none]), as_json=as_json)
 
 
 @sink_app.command("compact")

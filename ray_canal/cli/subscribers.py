@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -32,13 +31,11 @@ def subscribers(
     from ray_canal.render import subscriber_lines
 
     found = canal.subscribers(destination, config=config, namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
+    lines = []
     for name, records in found.items():
-        typer.echo(f"{name}: {'subscribers' if records else 'no subscriber'}")
-        for line in subscriber_lines(records) if records else ():
-            typer.echo(f"  {line}")
+        lines.append(f"{name}: {'subscribers' if records else 'no subscriber'}")
+        lines += [f"  {line}" for line in subscriber_lines(records)] if records else []
+    answer(found, *lines, as_json=as_json)
 
 
 def unsubscribe(
