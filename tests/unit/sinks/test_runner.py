@@ -109,17 +109,20 @@ def test_what_a_target_cannot_take_is_found_and_set_aside(demo: Path) -> None:
     assert all(line["error"] == "too long" and line["table"] for line in lines)
 
 
+class NoOrders(Target):
+    """It has no room for one table."""
+
+    def write(self, changes: Changes) -> None:
+        for step in changes.steps():
+            name = step.table if isinstance(step, Rows) else step.change.table
+            with naming("shop", name):
+                if name == "orders":
+                    raise SinkError("orders has another key", "schema")
+        super().write(changes)
+
+
 def test_a_table_that_does_not_fit_is_set_aside_alone_also_over_restarts(demo: Path) -> None:
     """What a target says of one table stops no other; its changes are among the dead letters."""
-
-    class NoOrders(Target):
-        def write(self, changes: Changes) -> None:
-            for step in changes.steps():
-                name = step.table if isinstance(step, Rows) else step.change.table
-                with naming("shop", name):
-                    if name == "orders":
-                        raise SinkError("orders has another key", "schema")
-            super().write(changes)
 
     clean, picky = Target(), NoOrders()
     run(clean, client_id=1)
@@ -149,13 +152,8 @@ def test_a_table_that_does_not_fit_is_set_aside_alone_also_over_restarts(demo: P
 def test_what_is_aside_is_told_also_where_a_write_finds_what_cannot_be_taken(demo: Path) -> None:
     """A batch that is halved before its commit has its rows of that table in the dead letters."""
 
-    class Picky(Target):
+    class Picky(NoOrders):
         def write(self, changes: Changes) -> None:
-            for step in changes.steps():
-                name = step.table if isinstance(step, Rows) else step.change.table
-                with naming("shop", name):
-                    if name == "orders":
-                        raise SinkError("orders has another key", "schema")
             super().write(changes)
             if self.refuse in self._staged:
                 raise SinkError("too long", "poison")
