@@ -113,7 +113,8 @@ def _answer(request: Request, status: int, message: str, kind: str) -> Response:
     visitor = None
     with contextlib.suppress(AccessDenied):
         visitor = known_visitor(request)
-    return pages.page(request, "error.html", visitor, status, message=message)
+    of = "" if status == 404 else request.path_params.get("destination", "")
+    return pages.page(request, "error.html", visitor, status, message=message, of=of)
 
 
 async def _login_needed(request: Request, error: Exception) -> Response:

@@ -179,7 +179,7 @@ def test_a_subscriber_is_paused_moved_and_resumed(
         field.submit()
         browser.switch_to.alert.accept()
         wait_for(lambda: has(browser, "That did not work"), 60, "a place that is none")
-        browser.get(where)
+        browser.find_element("link text", f"Back to {NAME}").click()
         wait_for(lambda: has(browser, "Pipeline"), 60, "its page")
         field = one(browser, "input[name=to]")
         field.send_keys(before)
@@ -191,6 +191,47 @@ def test_a_subscriber_is_paused_moved_and_resumed(
         wait_for(lambda: not has(browser, "paused"), 60, "it goes on")
         assert set(ids) <= set(read_ids(connector, until=ids[-1]))
     canal.unsubscribe(NAME, 1001, namespace=NAMESPACE)
+    assert errors(browser) == []
+
+
+def is_refreshed(browser: Any) -> bool:
+    """Whether a refresh of the page replaces what is on it; made now, by the page's own script."""
+    return bool(
+        browser.execute_async_script(
+            "const done = arguments[0], shown = document.querySelector('main h1');"
+            "refresh().then(() => done(!shown.isConnected))"
+        )
+    )
+
+
+def test_a_page_is_left_alone_while_it_is_read_or_filled(site: Site, browser: Any) -> None:
+    """Marked text stays marked, and a field keeps what was typed into it without its focus; then
+    the page goes on."""
+    with canal.connect(NAME, 1002, namespace=NAMESPACE) as connector:
+        connector.subscribe(rf"{NAME}\.t", start="tail")
+    browser.get(f"{site.url}/destinations/{NAME}")
+    wait_for(lambda: has(browser, "1002"), 60, "the subscriber")
+    wait_for(lambda: is_refreshed(browser), 10, "a refresh")
+    browser.execute_script("getSelection().selectAllChildren(document.querySelector('main h1'))")
+    wait_for(lambda: has(browser, "Not refreshed while text is marked"), 10, "it says so")
+    assert not is_refreshed(browser)
+    assert NAME in browser.execute_script("return String(getSelection())")
+    browser.execute_script("getSelection().removeAllRanges()")
+    wait_for(lambda: is_refreshed(browser), 10, "a refresh")
+    one(browser, "input[name=to]").send_keys("mysql-bin")
+    browser.execute_script("document.activeElement.blur()")
+    wait_for(lambda: has(browser, "Not refreshed while a form is being filled"), 10, "it says so")
+    assert not is_refreshed(browser)
+    assert one(browser, "input[name=to]").get_attribute("value") == "mysql-bin"
+    one(browser, "input[name=to]").clear()
+    browser.execute_script("document.activeElement.blur()")
+    wait_for(lambda: is_refreshed(browser), 10, "a refresh")
+    wait_for(lambda: not has(browser, "Not refreshed"), 10, "it says no more")
+    canal.unsubscribe(NAME, 1002, namespace=NAMESPACE)
+    for page in ("tail", "schemas", "quarantine", "schemas?table=none"):
+        browser.get(f"{site.url}/destinations/{NAME}/{page}")
+        browser.find_element("link text", f"Back to {NAME}").click()
+        wait_for(lambda: browser.current_url.endswith(f"/destinations/{NAME}"), 10, "back")
     assert errors(browser) == []
 
 

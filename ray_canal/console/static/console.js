@@ -5,23 +5,40 @@
 const main = document.getElementById("main");
 const freshness = document.getElementById("freshness");
 let lastSeen = Date.now();
+let asking = false;
+let pressed = false;
+
+// What a refresh would take away from whoever reads or types; "" where it takes nothing.
+function kept() {
+  const marked = getSelection();
+  if (!marked.isCollapsed && marked.containsNode(main, true)) return "while text is marked";
+  const fields = [...main.querySelectorAll("input, textarea")];
+  if (fields.some((each) => each.value !== each.defaultValue)) return "while a form is being filled";
+  return "";
+}
 
 function busy() {
   const at = document.activeElement;
-  return document.hidden || (at && main.contains(at) && at.tagName === "INPUT") || document.querySelector("dialog[open]");
+  const types = at && main.contains(at) && (at.tagName === "INPUT" || at.tagName === "TEXTAREA");
+  return document.hidden || pressed || types || kept() !== "";
 }
 
 async function refresh() {
-  if (busy()) return;
+  if (asking || busy()) return;
+  asking = true;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Part": "1" }, cache: "no-store" });
+    const limit = AbortSignal.timeout(10000);
+    const answer = await fetch(location.href, { headers: { "X-Part": "1" }, cache: "no-store", signal: limit });
     if (answer.status === 401) { location.href = "/login"; return; }
+    if (!(answer.headers.get("content-type") || "").startsWith("text/html")) return;  // refused: too busy
     const html = await answer.text();
     if (busy()) return;
     keepPlace(() => { main.innerHTML = html; });
     lastSeen = Date.now();
   } catch (error) {
     // told by `tick`
+  } finally {
+    asking = false;
   }
 }
 
@@ -39,14 +56,21 @@ function keepPlace(change) {
 }
 
 function tick() {
-  const late = Date.now() - lastSeen > 10000 && !document.hidden && !busy();
-  freshness.textContent = late ? "The console does not answer" : "";
+  const why = kept();
+  if (busy()) lastSeen = Date.now();  // nothing was asked
+  const late = Date.now() - lastSeen > 10000;
+  freshness.textContent = late ? "The console does not answer" : (why && `Not refreshed ${why}`);
   freshness.className = late ? "stale" : "";
 }
 
 if (main.dataset.part) {
   setInterval(refresh, 1000 * Number(main.dataset.part));
   setInterval(tick, 1000);
+  // A button that is replaced between press and release is not clicked.
+  main.addEventListener("pointerdown", () => { pressed = true; });
+  for (const name of ["pointerup", "pointercancel"]) {
+    addEventListener(name, () => setTimeout(() => { pressed = false; }, 0));
+  }
 }
 
 document.addEventListener("submit", (event) => {
