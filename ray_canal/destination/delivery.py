@@ -186,7 +186,7 @@ class Delivery:
             self.stages.add("get", time.perf_counter() - asked_s)
             return message
         if state.supervisor.failure is not None and state.supervisor.has_given_up:
-            raise state.supervisor.failure
+            raise state.supervisor.failure.with_traceback(None)
         return MessageHead(EMPTY_BATCH, state.guard.epoch, finished=self._finished(client_id))
 
     def _is_void(self, request: GetRequest, arrivals: int) -> bool:

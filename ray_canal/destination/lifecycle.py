@@ -259,7 +259,7 @@ class Lifecycle:
         supervisor = self._supervisor
         while self._log.pipeline is None:
             if supervisor.failure is not None:
-                raise supervisor.failure
+                raise supervisor.failure.with_traceback(None)  # it is raised again and again
             if supervisor.state == RESTING:
                 known = self._state.subscribers.known
                 wanted |= bool(known or await self._state.records.cursors.load())
@@ -315,7 +315,7 @@ class Lifecycle:
                     f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
                 )
         if self._supervisor.failure is not None:
-            raise self._supervisor.failure
+            raise self._supervisor.failure.with_traceback(None)
 
     async def change_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change keys of the destination's filter, durably; return all of them.

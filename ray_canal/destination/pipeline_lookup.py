@@ -42,7 +42,7 @@ class PipelineLookup:
                 return catch_up.pipeline
             catch_up.run()
             if catch_up.failure is not None:
-                raise catch_up.failure
+                raise catch_up.failure.with_traceback(None)
             await self._state.changed.wait()
 
     def now(self, client_id: int) -> LogPipeline | None:

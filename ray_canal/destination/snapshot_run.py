@@ -151,7 +151,7 @@ class SnapshotRun:
             ledger = self.ledger
             if not ledger.tables:
                 ledger = replace(ledger, tables=await thread.run(plan.wanted, ledger.wishes))
-            ledger = replace(ledger, attempt=ledger.attempt + 1, began=ledger.began or _now_s())
+            ledger = replace(ledger.begun_again(), began=ledger.began or _now_s())
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
             keys = await thread.run(self._find_tables, plan)

@@ -280,7 +280,7 @@ def described(client_id: int, ledger: Ledger, now: dict[str, Any]) -> dict[str, 
         "tables_done": sum(table.finished for table in ledger.tables),
         "table_rows": {
             table.full_name: {
-                "rows": table.rows, "estimate": max(table.estimate, table.rows),
+                "rows": table.acked_rows, "estimate": max(table.estimate, table.acked_rows),
                 "done": table.finished,
             }
             for table in ledger.tables

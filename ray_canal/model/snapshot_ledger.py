@@ -31,7 +31,8 @@ class TableProgress:
     """One table. `where` and `columns` narrow what is read of it. `key`: its key's columns when its
     reading began, and `made`: by which server and when the table was made; `end`: the greatest key
     then. Everything up to `done` was acked; `finished`: all up to `end` was. `estimate`: how many
-    rows it has, about; `rows`: how many were acked."""
+    rows it has, about; `rows`: how many were acked up to `done`, and `part` behind it: these are
+    read again by the next attempt."""
 
     schema: str
     table: str
@@ -42,12 +43,17 @@ class TableProgress:
     end: Border | None = None
     done: Border | None = None
     rows: int = 0
+    part: int = 0
     estimate: int = 0
     finished: bool = False
 
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.table}"
+
+    @property
+    def acked_rows(self) -> int:
+        return self.rows + self.part
 
     def begun(
         self, key: tuple[str, ...], end: Border | None, estimate: int, made: str = ""
@@ -73,8 +79,9 @@ class TableProgress:
         """Return it with the rows behind `done` acked up to this key; None: some of the range up to
         the next border."""
         if upto is None:
-            return replace(self, rows=self.rows + rows)
-        return replace(self, done=upto, rows=self.rows + rows, finished=upto == self.end)
+            return replace(self, part=self.part + rows)
+        rows += self.acked_rows
+        return replace(self, done=upto, rows=rows, part=0, finished=upto == self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +113,21 @@ class Ledger:
 
     @property
     def rows(self) -> int:
-        return sum(table.rows for table in self.tables)
+        return sum(table.acked_rows for table in self.tables)
 
     @property
     def estimate(self) -> int:
         """About how many rows all tables have."""
-        return sum(max(table.estimate, table.rows) for table in self.tables)
+        return sum(max(table.estimate, table.acked_rows) for table in self.tables)
 
     def with_table(self, number: int, table: TableProgress) -> Ledger:
         tables = (*self.tables[:number], table, *self.tables[number + 1 :])
         return replace(self, tables=tables)
+
+    def begun_again(self) -> Ledger:
+        """Return it with the next attempt, which goes on at `done` of each table."""
+        tables = tuple(replace(table, part=0) for table in self.tables)
+        return replace(self, attempt=self.attempt + 1, tables=tables)
 
     def acked(self, number: int, upto: Border | None, rows: int) -> Ledger:
         """Return it with rows of its table `number` acked, up to a key; see TableProgress.acked."""

@@ -7,11 +7,11 @@ from the snapshot's place on, the tables are what SELECT shows.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +63,22 @@ class Writers:
 
     def _write(self, seed: int) -> None:
         r = random.Random(seed)
-        with self._server.connect() as connection, connection.cursor() as cursor:
-            while not self._stopped.is_set():
-                try:
-                    cursor.execute("begin")
-                    for _ in range(r.choice((1, 1, 3))):
-                        cursor.execute(statement(r))
-                    cursor.execute(r.choice(("commit", "commit", "commit", "rollback")))
-                except pymysql.err.MySQLError:
-                    cursor.execute("rollback")
+        while not self._stopped.is_set():
+            # A connection may be killed, by those who disturb a snapshot.
+            with contextlib.suppress(pymysql.err.MySQLError), self._server.connect() as connection:
+                self._change(connection.cursor(), r)
 
-    @contextmanager
+    def _change(self, cursor: Any, r: random.Random) -> None:
+        while not self._stopped.is_set():
+            try:
+                cursor.execute("begin")
+                for _ in range(r.choice((1, 1, 3))):
+                    cursor.execute(statement(r))
+                cursor.execute(r.choice(("commit", "commit", "commit", "rollback")))
+            except pymysql.err.MySQLError:
+                cursor.execute("rollback")
+
+    @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         for thread in self._threads:
             thread.start()

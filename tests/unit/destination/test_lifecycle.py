@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.destination.supervisor import RESTING, STOPPED
 from ray_canal.errors import (
+    CanalError,
     ConfigError,
     InstanceNotRunning,
     InstanceRestarted,
@@ -102,6 +104,23 @@ def test_after_a_stop_every_call_says_so(tmp_path: Path) -> None:
             with pytest.raises(InstanceNotRunning, match="stopped"):
                 await call
         assert (await destination.status())["state"] == STOPPED
+
+    run(story())
+
+
+def test_what_keeps_it_from_its_start_is_told_again_and_again_at_no_cost(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = instance([tmp_path / "none"])
+        destination = new_destination(tmp_path, config)
+        with pytest.raises(CanalError):
+            await destination.wait_running(60)
+        frames = []
+        for _ in range(3):
+            with pytest.raises(CanalError) as caught:
+                await destination.wait_running(60)
+            frames.append(len(traceback.extract_tb(caught.tb)))
+        await destination.stop()
+        assert len(set(frames)) == 1
 
     run(story())
 

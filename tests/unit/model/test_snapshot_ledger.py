@@ -26,6 +26,14 @@ def test_what_is_acked_counts_up_to_the_end() -> None:
     assert found.rows == 6
 
 
+def test_what_is_acked_of_a_range_counts_once_though_it_is_read_again() -> None:
+    found = ledger().acked(0, ("5",), 3).acked(0, None, 2)
+    assert (found.rows, found.tables[0].rows) == (5, 3)
+    again = found.begun_again()
+    assert (again.attempt, again.rows, again.tables[0].done) == (found.attempt + 1, 3, ("5",))
+    assert again.acked(0, None, 2).acked(0, ("9",), 1).rows == 6
+
+
 def test_a_table_that_was_made_again_is_another_one() -> None:
     begun = TABLE.begun(("id",), ("9",), 100, "uuid|2026-01-01 10:00:00")
     assert begun.is_of(("id",), "uuid|2026-01-01 10:00:00")
