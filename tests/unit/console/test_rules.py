@@ -130,7 +130,6 @@ FIRES = {
 }
 """In each recorded outage (tests/record_outages.py)."""
 LASTS = {
-    "the disk is full": {"CanalDiskFailing"},  # recorded when a failure was kept until a write
     "an event cannot be decoded": {"CanalDeadLetters"},  # the damage goes on
 }
 """What has not ended with the recording."""
