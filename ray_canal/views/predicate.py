@@ -50,6 +50,8 @@ def parse(text: str) -> exp.Expression:
     except sqlglot.errors.SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         reason = details[0].get("description") or str(error).split("\n")[0]
+        if reason.startswith("Required keyword"):  # and the name of a class
+            reason = "an operand is missing"
         raise ConfigError(f"where {text!r} is no SQL expression: {reason}") from None
 
 

@@ -112,6 +112,7 @@ def test_what_does_not_fit_a_table_is_told(options: dict[str, Any], message: str
     ("options", "message"),
     [
         ({"where": "after. >"}, "is no SQL expression"),
+        ({"where": "after.total ="}, "is no SQL expression: an operand is missing"),
         ({"where": {"(": "TRUE"}}, "is not a regular expression"),
         ({"mask": {"name": "x", r"shop\..*": {"id": 0}}}, "not both in one option"),
         ({"columns": {r"shop\..*": "id"}}, "expected a list of names"),
