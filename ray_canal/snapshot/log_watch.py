@@ -1,4 +1,4 @@
-"""Which transactions the log had up to a place, beyond those that were executed before.
+"""Names the transactions that a log had up to a place, beyond those that were executed before.
 
 The log has a transaction before anyone can see its rows. So whether rows that were read are those
 of a place of the log is not asked of the server's variables, but of the log itself.
@@ -18,30 +18,37 @@ from ray_canal.model.arrays import Records
 from ray_canal.model.position import BINLOG_START, EntryPosition, journal_key
 from ray_canal.snapshot.session import second_replica
 from ray_canal.source.live import LiveSource
+from ray_canal.source.port import Source
 
 _WAIT_S = 0.2
 
 
-class LogWatch:
-    """A dump of a MySQL server's log from a set of GTIDs on."""
+def open_log_watch(config: InstanceConfig, executed: str, first_file: str) -> LogWatch:
+    """Return a watch of a MySQL server's log from a set of GTIDs on. `first_file`: where the log
+    begins, for a server that has executed nothing. Raises SourceError kinds."""
+    replica = second_replica(config.source, gtid=True)
+    source = LiveSource(config.model_copy(update={"source": replica}))
+    try:
+        source.open(EntryPosition("" if executed else first_file, BINLOG_START, gtid=executed))
+    except BaseException:
+        source.close()
+        raise
+    return LogWatch(source, config.source.read_timeout_s + config.source.connect_timeout_s)
 
-    def __init__(self, config: InstanceConfig, executed: str, first_file: str) -> None:
-        """`first_file`: where the log begins, for a server that has executed nothing."""
-        source = second_replica(config.source, gtid=True)
-        self._source = LiveSource(config.model_copy(update={"source": source}))
-        self._limit_s = config.source.read_timeout_s + config.source.connect_timeout_s
+
+class LogWatch:
+    """Collects the GTIDs of a log, read from an open source, and closes that at the end."""
+
+    def __init__(self, source: Source, limit_s: float) -> None:
+        """`limit_s`: how long the log may take to reach a place."""
+        self._source = source
+        self._limit_s = limit_s
         self._found: list[tuple[str, Records]] = []
         self._head = EntryPosition("")
-        try:
-            start = EntryPosition("" if executed else first_file, BINLOG_START, gtid=executed)
-            self._source.open(start)
-        except BaseException:
-            self._source.close()
-            raise
 
     def up_to(self, place: EntryPosition) -> str:
-        """GTIDs of the log before this place, beyond those that it began with. Raises SourceError
-        kinds; ConnectionLost: the log does not get there."""
+        """Return the GTIDs of the log before this place, beyond those that it began with. Raises
+        SourceError kinds; ConnectionLost: the log does not get there."""
         deadline = time.monotonic() + self._limit_s
         while not self._head.journal_name or self._head < place:
             if time.monotonic() > deadline:

@@ -20,7 +20,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import ServerSettingRefused, SourceError
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.commits import PendingCommits, shows_what_is_executed
-from ray_canal.snapshot.log_watch import LogWatch
+from ray_canal.snapshot.log_watch import open_log_watch
 from ray_canal.snapshot.session import close
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import connect, query
@@ -106,7 +106,7 @@ def _watched(
 ) -> Iterator[EntryPosition | None]:
     """Of MySQL whose `gtid_executed` has what shows."""
     began = _executed(catalog)
-    watch = LogWatch(config, began, catalog.binlogs()[0][0])
+    watch = open_log_watch(config, began, catalog.binlogs()[0][0])
     cleanup.callback(watch.close)
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:

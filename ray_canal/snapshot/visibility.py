@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConnectionLost
 from ray_canal.model.position import EntryPosition
-from ray_canal.snapshot.log_watch import LogWatch
+from ray_canal.snapshot.log_watch import open_log_watch
 from ray_canal.snapshot.marks import ExecutedLow, Marks
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.gtid_sets import missing_gtids, union
@@ -54,7 +54,7 @@ def wait_until_visible(
 def _logged_up_to(
     config: InstanceConfig, catalog: Catalog, executed: str, place: EntryPosition
 ) -> str:
-    watch = LogWatch(config, executed, catalog.binlogs()[0][0])
+    watch = open_log_watch(config, executed, catalog.binlogs()[0][0])
     try:
         return union(executed, watch.up_to(place))
     finally:
