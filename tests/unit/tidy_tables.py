@@ -44,15 +44,6 @@ BANNED_BUT_HERE = {
 
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
-    "destination/after_purge": "tests/integration/test_snapshot_log.py",
-    "snapshot/source_load": "tests/integration/test_snapshot_log.py",
-    "snapshot/visibility": "tests/integration/test_snapshot_log.py",
-    "cli/options": "tests/integration/test_cli.py",
-    "cli/console": "tests/integration/test_console.py",
-    "console/actor": "tests/integration/test_console_actor.py",
-    "console/desk": "tests/unit/console/test_app.py",
-    "demo/make_binlogs": "tests/unit/demo/test_truth.py",
-    "demo/phrases": "tests/unit/demo/test_truth.py",
     "demo/in_spark": "tests/integration/test_cli.py",
     "spark/versions": "tests/spark/test_parquet.py",
     "meta/mysql": "tests/integration/test_meta_servers.py",
@@ -61,10 +52,6 @@ TESTED_ELSEWHERE = {
     "meta/redis_server": "tests/integration/test_meta_servers.py",
     "meta/schema_redis": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
-    "flight/actor": "tests/integration/test_flight.py",
-    "actors/controller": "tests/integration/test_main_job.py",
-    "actors/notifier": "tests/integration/test_cli_cluster.py",
-    "source/start/canal_cursors": "tests/integration/test_log_identity.py",
     "sinks/kafka_place": "tests/integration/test_kafka.py",
     "sinks/postgres": "tests/integration/test_postgres_mirror.py",
     "kernels/rows/cells": "tests/unit/binlog/test_decode.py",
@@ -75,16 +62,7 @@ TESTED_ELSEWHERE = {
     "kernels/render/entry_rows": "tests/golden/test_entries.py",
     "kernels/render/flat_messages": "tests/golden/test_flat.py",
     "views/flat_tables": "tests/golden/test_flat.py",
-    "kernels/render/protobuf": "tests/golden/test_entries.py",
     "kernels/result/rows": "tests/unit/snapshot/test_result.py",
-    "snapshot/log_watch": "tests/integration/test_snapshot.py",
-    "cli/snapshot": "tests/integration/test_snapshot.py",
-    "actors/fetcher": "tests/integration/test_main_job.py",
-    "actors/stages": "tests/integration/test_main_job.py",
-    "actors/standby": "tests/fault/test_spare.py",
-    "actors/standby_pool": "tests/fault/test_spare.py",
-    "actors/store_actor": "tests/integration/test_shared.py",
-    "actors/tcp_server_actor": "tests/integration/test_tcp.py",
 }
 
 WITHOUT_TEST = {

@@ -1,0 +1,62 @@
+"""A standby's life: it lives while it is free or asked for, and becomes a fetcher."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import ray
+
+from ray_canal.actors import standby, standby_record
+from ray_canal.config import kept_secrets
+from ray_canal.model.start import ALL_CURSORS
+from tests.local_destination import binlog_files, instance
+from tests.processes import wait_for
+from tests.unit.actors.small_cluster import NODE, SmallCluster
+
+LEASE_S = 0.6
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set when it has ended itself; its process keeps its class name."""
+    event = threading.Event()
+    SmallCluster(monkeypatch)
+    monkeypatch.setattr(ray, "kill", lambda actor: event.set())
+    monkeypatch.setattr(standby, "load_everything", lambda: None)
+    monkeypatch.setattr(standby, "_LEASE_S", LEASE_S)
+    monkeypatch.setattr(standby, "_CHECK_PERIOD_S", 0.02)
+    name = standby.Fetcher.__name__
+    yield event
+    standby_record.take(NODE)
+    assert event.wait(20), "its thread ends with it"
+    standby.Fetcher.__name__ = name
+
+
+def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None:
+    standby_record.offer(NODE, "spare-1")
+    made = standby.Fetcher("spare-1", NODE)
+    assert standby_record.is_ready(NODE)
+    assert type(made).__name__ == "Spare"
+    assert not ended.wait(2 * LEASE_S)
+    standby_record.kv_delete("ray_canal:spare:" + NODE)
+    assert ended.wait(20)
+
+
+def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Event) -> None:
+    standby_record.offer(NODE, "spare-2")
+    made = standby.Fetcher("spare-2", NODE)
+    given, told = kept_secrets.handed_over(instance(binlog_files()[:1]))
+    made.adopt(given.model_dump_json(), False, told)
+    assert type(made).__name__ == "Fetcher"
+    made.open((), "", (), ALL_CURSORS)
+    assert made.next_raw()[1] is not None, "it is the destination's fetcher"
+    end_s = time.monotonic() + 2 * LEASE_S
+    while time.monotonic() < end_s:
+        made.alive()
+        time.sleep(0.02)
+    assert not ended.is_set()
+    made.close()
+    wait_for(ended.is_set, 20, "nobody asks for it")

@@ -1,0 +1,78 @@
+"""The Flight server's actor as the plain class that it is, and what `serve_flight` is given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyarrow import flight
+
+from ray_canal.config import FlightConfig, load
+from ray_canal.errors import ConfigError
+from ray_canal.flight import actor as module
+from ray_canal.flight.actor import FlightActor, plan_flight, serve_flight
+
+INSTANCE = {"destination": "x", "source": {"address": "db:3306"}}
+
+
+def given(**changed: Any) -> str:
+    return FlightConfig.model_validate(
+        {"host": "127.0.0.1", "port": 0, **changed}
+    ).model_dump_json()
+
+
+@pytest.fixture
+def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[FlightActor]:
+    monkeypatch.setattr(module, "take_up_log_settings", lambda namespace: None)
+    monkeypatch.setattr(module, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(module, "destinations", lambda namespace: ["orders", namespace])
+    made = FlightActor(given(), "ns")
+    yield made
+    made.stop()
+
+
+def test_it_serves_the_destinations_of_its_namespace(actor: FlightActor) -> None:
+    with flight.connect(f"grpc://{actor.address()}") as client:
+        [found] = client.do_action(flight.Action("destinations", b""))
+        assert json.loads(found.body.to_pybytes()) == {"destinations": ["orders", "ns"]}
+
+
+def test_a_destination_is_caught_up_when_its_source_has_no_more(
+    actor: FlightActor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"connected": True, "lag_bytes": 0}
+    monkeypatch.setattr(module, "status", lambda name, namespace: {name: said})
+    assert actor._caught_up("x")
+    for wrong in ({"lag_bytes": 7}, {"lag_bytes": None}, {"connected": False}):
+        said.update({"connected": True, "lag_bytes": 0}, **wrong)
+        assert not actor._caught_up("x"), wrong
+
+
+def test_keys_that_differ_are_named(actor: FlightActor) -> None:
+    assert actor.differs(given()) == []
+    assert actor.differs(given(subscribers_max=7)) == ["subscribers_max"]
+
+
+def test_a_port_that_is_taken_is_an_error_of_the_configuration(actor: FlightActor) -> None:
+    port = int(actor.address().rpartition(":")[2])
+    with pytest.raises(ConfigError, match=str(port)):
+        FlightActor(given(port=port), "ns")
+
+
+def test_a_port_without_its_section_is_refused_before_ray_is_asked() -> None:
+    config = load({"instance": [INSTANCE]})
+    for asked in (serve_flight, plan_flight):
+        with pytest.raises(ConfigError, match=r"no \[flight\] section"):
+            asked(config)
+
+
+def test_no_password_leaves_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the actor is made of lies in Ray's store."""
+    told: list[str] = []
+    monkeypatch.setattr(module, "port_plan", lambda name, text, namespace: told.append(text))
+    user = {"username": "ada", "password": "s3cret", "rights": ["read"]}
+    plan_flight(load({"instance": [INSTANCE], "flight": {"user": [user]}}))
+    assert "s3cret" not in told[0]
+    assert json.loads(told[0])["user"][0]["username"] == "ada"
