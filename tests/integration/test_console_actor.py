@@ -74,6 +74,10 @@ def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
         wait_for(lambda: is_told("state", state="running"), 60, "lines of JSON")
         for stage in ("fetcher", "parser", "transaction buffer"):
             wait_for(lambda at=stage: is_told("stage", stage=at), 60, stage)  # type: ignore[misc]
+        (shown,) = asked(url)
+        assert {each["epoch"] for each in logged() if each.get("event") == "generation"} == {
+            shown["status"]["epoch"]  # what joins a page and the logs
+        }
         canal.start_sinks(str(config))
         wait_for(lambda: is_told("sink", sink="lines", state="begun"), 60, "the sink's line")
         canal.stop_sink("lines", namespace=NAMESPACE)

@@ -349,6 +349,9 @@ def test_the_live_tail_keeps_a_screenful(site: Site, browser: Any, mysql97: Serv
     shoot(browser, "tail")
     one(browser, "#pause").click()
     assert has(browser, "Paused")
+    browser.execute_script("form.dataset.events = '/api/v1/destinations/gone/tail'")
+    one(browser, "#tail button[type=submit]").click()
+    wait_for(lambda: has(browser, "no destination 'gone' is running"), 20, "why it is refused")
     assert errors(browser) == []
 
 

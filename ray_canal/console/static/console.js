@@ -67,7 +67,7 @@ if (main.dataset.part) {
   setInterval(refresh, 1000 * Number(main.dataset.part));
   setInterval(tick, 1000);
   // A button that is replaced between press and release is not clicked.
-  main.addEventListener("pointerdown", () => { pressed = true; });
+  main.addEventListener("pointerdown", (event) => { pressed = event.button === 0; });
   for (const name of ["pointerup", "pointercancel"]) {
     addEventListener(name, () => setTimeout(() => { pressed = false; }, 0));
   }
@@ -131,6 +131,20 @@ function line(row) {
   return made;
 }
 
+// An event source does not say why it was refused.
+async function refusal(url) {
+  const left = new AbortController();
+  try {
+    const answer = await fetch(url, { signal: left.signal });
+    if (answer.ok) return "The connection ended: follow again";
+    return (await answer.json()).message;
+  } catch (error) {
+    return "The console does not answer";
+  } finally {
+    left.abort();
+  }
+}
+
 function follow() {
   const rows = document.getElementById("rows");
   const state = document.getElementById("tail-state");
@@ -156,12 +170,13 @@ function follow() {
     rows.replaceChildren();
     count = skipped = 0;
     const query = new URLSearchParams(new FormData(form));
-    source = new EventSource(form.dataset.events + "?" + query);
+    const url = form.dataset.events + "?" + query;
+    source = new EventSource(url);
     pause.disabled = false;
     state.textContent = "Connecting …";
     source.onopen = tell;
     source.onerror = () => {
-      if (source && source.readyState === EventSource.CLOSED) stop("Refused: a condition may not name a hidden column");
+      if (source && source.readyState === EventSource.CLOSED) refusal(url).then(stop);
       else state.textContent = "Connecting again …";
     };
     source.addEventListener("rows", (message) => {
