@@ -16,7 +16,9 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,11 +30,38 @@ from ray_canal.model.subscription import Subscription
 from ray_canal.snapshot import row_reader
 from ray_canal.snapshot.changes import touched_keys
 from ray_canal.snapshot.marks import PlaceLow
-from tests.integration.test_snapshot_keyed import CREATE, KEYS, Judge, Writers, held_now, literal
+from tests.integration.test_snapshot_keyed import (
+    CREATE,
+    KEYS,
+    Judge,
+    Writers,
+    held_now,
+    literal,
+    statement,
+)
 from tests.servers import Server, start
 from tests.snapshot_runs import CLIENT, Taker, destination_at
 
 TABLES = r"keyed\..*"
+_QUICK = {"reconnect_max_s": 0.5}
+ALL_KEYS = {**KEYS, "r": ("k",)}
+"""A fourth table has a key of a random type."""
+KINDS = {
+    "bigint unsigned": lambda r: str(r.choice((r.randrange(90), (1 << 64) - 1 - r.randrange(90)))),
+    "bigint": lambda r: str(r.choice((-1, 1)) * r.randrange(1 << 62, (1 << 62) + 90)),
+    "char(36) character set latin1": lambda r: f"'{uuid.UUID(int=r.randrange(150) << 90)}'",
+    "binary(16)": lambda r: f"X'{r.randrange(150) << 100:032x}'",
+    "decimal(20,5)": lambda r: str(Decimal(r.randrange(-90, 90)) / 8),
+    "datetime(6)": lambda r: f"'2026-01-01 00:00:{r.randrange(60):02}.{r.randrange(3):06}'",
+    "varchar(20) character set utf8mb4 collate utf8mb4_general_ci": lambda r: (
+        f"'{r.choice(('a', 'A', 'ä', 'é', 'ß', '日'))}{r.randrange(20)}'"
+    ),
+    "varchar(20) character set utf8mb4 collate utf8mb4_bin": lambda r: (
+        f"'{r.choice(('a', 'A', 'ä', 'é', 'ß', '日'))}{r.randrange(20)}'"
+    ),
+    "varchar(20) character set gbk": lambda r: f"'{r.choice('中文a')}{r.randrange(40)}'",
+}  # fmt: skip
+"""Type of the key: its literals."""
 RULES = ("low is what is executed", "both images", "touched keys")
 PLACER = "ray_canal.destination.snapshot_placer"
 LIMIT_S = 120.0
@@ -74,30 +103,52 @@ def without(rule: str) -> Iterator[None]:
         yield
 
 
-def make_tables(server: Server, r: random.Random) -> None:
-    server.execute("drop database if exists keyed", "create database keyed", *CREATE)
+def say_of(kind: str) -> Callable[[random.Random], str]:
+    """Statements of all tables, of which the fourth has a key of this type."""
+
+    def say(r: random.Random) -> str:
+        if r.random() < 0.7:
+            return statement(r)
+        key, other, value = KINDS[kind](r), KINDS[kind](r), r.randrange(1 << 30)
+        return r.choice((
+            f"insert into keyed.r values ({key}, {value}) on duplicate key update v = {value}",
+            f"replace into keyed.r values ({key}, {value})",
+            f"update keyed.r set k = {other}, v = {value} where k = {key}",
+            f"delete from keyed.r where k = {key}",
+        ))
+
+    return say
+
+
+def make_tables(server: Server, r: random.Random, kind: str) -> None:
+    server.execute(
+        "drop database if exists keyed", "create database keyed", *CREATE,
+        f"create table keyed.r (k {kind} not null primary key, v int)",
+    )  # fmt: skip
     rows = ", ".join(f"({number}, {r.randrange(1 << 30)})" for number in range(200, 1000))
     statements = [f"insert into keyed.n values {rows}"]
     for _ in range(200):
         name = r.choice(tuple(KEYS))
         _, values = literal(r, name)
         statements.append(f"replace into keyed.{name} values {values.format(r.randrange(1 << 30))}")
-    server.execute("begin", *statements, "commit")
+        statements.append(f"replace into keyed.r values ({KINDS[kind](r)}, {r.randrange(1 << 30)})")
+    server.execute("begin", *statements, "commit", "analyze table keyed.n")
 
 
 async def one_run(server: Server, folder: Path, seed: int, *, calm: bool = False) -> dict[str, int]:
     """Take a snapshot beside writers, with up to three disturbances. Raises Wrong."""
     r = random.Random(seed)
-    make_tables(server, r)
+    kind = r.choice(tuple(KINDS))
+    make_tables(server, r, kind)
     settings = {
         "chunk_bytes": 65536, "readers": r.choice((1, 2, 3)), "bytes": 1 << 20,
         "rows_per_s": r.choice((0, 1500, 4000)),
     }  # fmt: skip
-    destination = destination_at(server, folder, snapshot=settings)
+    destination = destination_at(server, folder, snapshot=settings, source=_QUICK)
     await destination.wait_running(60)
-    judge, done = Judge(), {"restarts": 0, "kills": 0, "pauses": 0, "ddl": 0}
+    judge, done = Judge(ALL_KEYS), {"restarts": 0, "kills": 0, "crashes": 0, "pauses": 0, "ddl": 0}
     left = 0 if calm else r.randrange(4)
-    with Writers(server, r.choice((1, 3, 6)), seed).running():
+    with Writers(server, r.choice((1, 3, 6)), seed, say_of(kind)).running():
         await destination.subscribe(CLIENT, TABLES, wishes=Subscription(snapshot="initial"))
         taker = Taker(destination)
         taker.judge = judge
@@ -109,17 +160,21 @@ async def one_run(server: Server, folder: Path, seed: int, *, calm: bool = False
             if left and r.random() < 0.15:
                 left -= 1
                 judge.repeats = True
-                what = r.choice(("restarts", "restarts", "kills", "pauses", "ddl"))
+                what = r.choice(("restarts", "restarts", "kills", "crashes", "pauses", "ddl"))
                 done[what] += 1
                 if what == "restarts":
                     await taker.take(0.1, ack=False)
                     await destination.stop()
-                    destination = destination_at(server, folder, snapshot=settings)
+                    destination = destination_at(server, folder, snapshot=settings, source=_QUICK)
                     await destination.wait_running(60)
                     taker.destination = destination
                     await destination.subscribe(CLIENT, TABLES)
                 elif what == "kills":
                     kill_connections(server)
+                elif what == "crashes":
+                    server.kill()
+                    server.start()
+                    server.execute("set global sync_binlog = 1")
                 elif what == "pauses":
                     await pause(taker)
                 else:
@@ -128,9 +183,9 @@ async def one_run(server: Server, folder: Path, seed: int, *, calm: bool = False
             raise Wrong(f"seed {seed}: {now}")
     await taker.drain()
     await destination.stop()
-    held = held_now(server)
+    held = held_now(server, ALL_KEYS)
     if judge.rows != held:
-        name = next(name for name in KEYS if judge.rows[name] != held[name])
+        name = next(name for name in ALL_KEYS if judge.rows[name] != held[name])
         wrong = set(judge.rows[name].items()) ^ set(held[name].items())
         raise Wrong(f"seed {seed}: {name}: {sorted(map(str, wrong))[:6]}")
     return {**done, "read": judge.read}

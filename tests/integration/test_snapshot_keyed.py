@@ -11,7 +11,7 @@ import contextlib
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,19 @@ def literal(r: random.Random, table: str) -> tuple[str, str]:
     return f"k = X'{key}' and t = '{text}'", f"({{}}, X'{key}', '{text}')"
 
 
+def _of_three(r: random.Random) -> str:
+    return statement(r)
+
+
 class Writers:
     """Clients that insert, change, delete and rename keys until they are stopped."""
 
-    def __init__(self, server: Server, count: int, seed: int) -> None:
+    def __init__(
+        self, server: Server, count: int, seed: int, say: Callable[[random.Random], str] = _of_three
+    ) -> None:
+        """`say`: makes a statement."""
         self._server = server
+        self._say = say
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._write, args=(seed + number,), daemon=True)
@@ -73,7 +81,7 @@ class Writers:
             try:
                 cursor.execute("begin")
                 for _ in range(r.choice((1, 1, 3))):
-                    cursor.execute(statement(r))
+                    cursor.execute(self._say(r))
                 cursor.execute(r.choice(("commit", "commit", "commit", "rollback")))
             except pymysql.err.MySQLError:
                 cursor.execute("rollback")
@@ -109,15 +117,16 @@ def statement(r: random.Random) -> str:
 class Judge:
     """Holds what comes."""
 
-    def __init__(self) -> None:
-        self.rows: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in KEYS}
+    def __init__(self, keys: Mapping[str, tuple[str, ...]] = KEYS) -> None:
+        self.keys = keys
+        self.rows: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in keys}
         self.read = 0
         self.repeats = False
         """Something may come again: what is held may be newer."""
 
     def take(self, batch: pa.RecordBatch) -> None:
         name = batch.schema.metadata[b"canal.table"].decode()
-        if name in KEYS:
+        if name in self.keys:
             for row in batch.to_pylist():
                 self._row(name, row)
 
@@ -151,7 +160,7 @@ class Judge:
         self.read += row["event_type"] == "READ"
 
     def _key(self, name: str, row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[column] for column in KEYS[name])
+        return tuple(row[column] for column in self.keys[name])
 
 
 def judged(server: Server, chunk_bytes: int) -> tuple[Judge, Snapshot]:
@@ -176,9 +185,11 @@ def go_on(server: Server, judge: Judge, snapshot: Snapshot, schema_sql: Path) ->
         judge.take(batch.filter(pa.array(keep, pa.bool_())))
 
 
-def held_now(server: Server) -> dict[str, dict[tuple[Any, ...], int]]:
+def held_now(
+    server: Server, keys: Mapping[str, tuple[str, ...]] = KEYS
+) -> dict[str, dict[tuple[Any, ...], int]]:
     found = {}
-    for name, key in KEYS.items():
+    for name, key in keys.items():
         rows = server.execute(f"select {', '.join(key)}, v from keyed.{name}")
         found[name] = {row[:-1]: row[-1] for row in rows}
     return found
