@@ -6,6 +6,7 @@ here. Rows come out as pieces: whole packets in the buffer, and where each of th
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Generator
 from typing import Any, NamedTuple
@@ -78,12 +79,25 @@ class ResultReader:
     def pieces(self, sql: str, selection: Selection) -> Generator[Piece, None, None]:
         """Run a statement; its rows. Raises SourceError kinds, TableMetaMismatch, CorruptEvent:
         the connection can be used again after what the server said, and after no other error."""
-        with translated(self._config, logged_in=True):
-            selection.check(self._execute(sql))
-            yield from self._rows(selection)
-            self._command(_COM_STMT_CLOSE, self._statement)
+        try:
+            with translated(self._config, logged_in=True):
+                selection.check(self._execute(sql))
+                yield from self._rows(selection)
+                self._command(_COM_STMT_CLOSE, self._statement)
+        finally:
+            self._give_back_the_socket()
+
+    def _give_back_the_socket(self) -> None:
+        """PyMySQL sets a timeout only where it is not what it set last, and knows nothing of ours:
+        with one of milliseconds left, the next statement would be a lost connection."""
+        connection = self._connection
+        if connection._sock is not None:
+            with contextlib.suppress(OSError):  # it is closed
+                connection._sock.settimeout(connection._read_timeout)
+            connection._current_timeout = connection._read_timeout
 
     def _command(self, code: int, body: bytes) -> None:
+        self._give_back_the_socket()
         self._connection._execute_command(code, body)
         self._at = self._end = 0
 

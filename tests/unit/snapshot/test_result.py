@@ -87,6 +87,8 @@ class Server:
     def __init__(self, answer: bytes) -> None:
         self._sock, self._far = socket.socketpair()
         self._answer = answer
+        self._read_timeout, self._current_timeout = 15.0, 15.0
+        self._sock.settimeout(self._read_timeout)
 
     def _execute_command(self, code: int, body: bytes) -> None:
         if code == 0x16:
@@ -130,6 +132,15 @@ def test_values_are_in_their_places() -> None:
     }  # fmt: skip
     assert set(texts[1].values()) == {"8", "None"}
     assert (texts[2]["price"], texts[2]["wide"][:4], texts[2]["old"]) == ("0.05", "-0.5", "€")
+
+
+def test_the_connection_keeps_its_timeout() -> None:
+    """Else whatever it is asked next would have milliseconds."""
+    server, wanted = Server(head() + row_of(ROW) + END), selection(META)
+    reader = ResultReader(server, SourceConfig(address="127.0.0.1:1", username="root"))
+    assert [piece.rows for piece in reader.pieces("SELECT 1", wanted)] == [1]
+    assert server._sock.gettimeout() == server._current_timeout == 15.0
+    server.close()
 
 
 def test_rows_larger_and_smaller_than_the_buffer() -> None:
