@@ -77,7 +77,7 @@ class Taker:
             await self.take(0.2)
         return now
 
-    async def drain(self) -> None:
-        """Take what is left."""
-        while await self.take(2.0):
+    async def drain(self, seconds: float = 2.0) -> None:
+        """Take what is left, until nothing comes for so long."""
+        while await self.take(seconds):
             pass

@@ -82,6 +82,14 @@ class InstanceConfig(Section):
             return self
         return self.model_copy(update={"source": self.source.at(address)})
 
+    @property
+    def rows_source(self) -> SourceConfig:
+        """The server whose rows a snapshot reads: the source's, or a replica of it."""
+        address = self.snapshot.address
+        if not address:
+            return self.source
+        return self.source.model_copy(update={"address": address, "standby": ()})
+
     @model_validator(mode="after")
     def _a_name(self) -> InstanceConfig:
         if not self.destination.strip("."):
@@ -106,6 +114,17 @@ class InstanceConfig(Section):
                 f"time_zone {name!r}: no such zone; as Asia/Shanghai, or UTC"
             ) from None
         return name
+
+    @model_validator(mode="after")
+    def _signals_are_read(self) -> InstanceConfig:
+        schema, _, table = self.snapshot.signal_table.partition(".")
+        wanted = self.filter.event_filter()
+        if table and (wanted.dml_insert or not wanted.wants_rows(schema, table)):
+            raise ValueError(
+                f"snapshot.signal_table {schema}.{table}: [instance.filter] leaves its rows out, "
+                "so no signal would ever be seen"
+            )
+        return self
 
     @model_validator(mode="after")
     def _decoders_positive(self) -> InstanceConfig:

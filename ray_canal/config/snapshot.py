@@ -6,7 +6,7 @@ import re
 
 from pydantic import Field, model_validator
 
-from ray_canal.config.section import Section
+from ray_canal.config.section import Section, host_port_of
 
 _HOURS = re.compile(r"(\d{2}):(\d{2})-(\d{2}):(\d{2})")
 _MINUTES_MAX = 24 * 60
@@ -15,6 +15,8 @@ _MINUTES_MAX = 24 * 60
 class SnapshotConfig(Section):
     """Settings of [instance.snapshot]. A limit of 0 is none."""
 
+    address: str = ""  # a replica whose rows are read; empty: the source's own
+    signal_table: str = ""  # "shop.canal_signal": its rows start, pause, ... snapshots
     readers: int = Field(default=2, ge=1, le=64)
     chunk_bytes: int = Field(default=8 << 20, ge=64 << 10)
     # Rows that were read and that the subscriber has not acked.
@@ -24,12 +26,20 @@ class SnapshotConfig(Section):
     # The server is let alone while more threads run, more history waits for a purge, ...
     threads_running: int = Field(default=25, ge=0)
     history_list: int = Field(default=1_000_000, ge=0)
-    # ... a replica's lag or the destination's own is longer.
+    # ... a replica is further behind, ...
     replica_lag_s: float = Field(default=5.0, ge=0)
+    # ... a row takes so many times as long to read as it did at first, ...
+    slower: float = Field(default=3.0, ge=0)
+    # ... the destination's own log is so far behind that rows that were read wait longer.
+    backlog_s: float = Field(default=10.0, ge=0)
 
     @model_validator(mode="after")
-    def _hours_are_some(self) -> SnapshotConfig:
+    def _hours_and_address_are_some(self) -> SnapshotConfig:
         _ = self.minutes
+        if self.signal_table and not re.fullmatch(r"[^.]+\.[^.]+", self.signal_table):
+            raise ValueError(f"signal_table {self.signal_table!r}: expected schema.table")
+        if self.address:
+            host_port_of(self.address, 3306, "snapshot.address")
         return self
 
     @property

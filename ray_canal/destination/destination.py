@@ -31,6 +31,7 @@ from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
 from ray_canal.destination.publish import publish_metrics
 from ray_canal.destination.purge_watch import watch_purge
+from ray_canal.destination.snapshot_signals import SnapshotSignals
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.destination.status_report import StatusReport
@@ -64,6 +65,7 @@ class Destination:
         stats = LogStats(state, catch_ups, attendance)
         departures = Departures(state, catch_ups, lifecycle, arrivals)
         snapshots = Snapshots(state, lookup)
+        lifecycle.before_delivery = SnapshotSignals(state, snapshots).note
         self._service = SubscriberService(
             state,
             lifecycle=lifecycle,

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ray_canal.destination.activity import Activity
@@ -61,6 +61,7 @@ class Lifecycle:
         self._log = state.log
         self._second_look = SecondLook(state.config.now.source)
         self._changing = asyncio.Lock()
+        self.before_delivery: Callable[[LogChunk, Payload], Awaitable[None]] = _nothing
         self._wanted = self._deserted = False
         self._pumping: asyncio.Task[None] | None = None
 
@@ -246,6 +247,7 @@ class Lifecycle:
         known = self._state.subscribers.known
         await records.schemas.keep(info, lambda: oldest_cursor(known, self._log.start))
         await records.timeline.reach(records.cursors, self._state.guard.epoch, info.head)
+        await self.before_delivery(chunk, payload)
         await pipeline.put(chunk, payload)
         self._activity.note_chunk(info)
         await self._state.changed.wake()
@@ -347,3 +349,7 @@ class Lifecycle:
                 await records.cursors.run(records.start.forget, epoch)
         await self._supervisor.set(STOPPED, InstanceNotRunning("the instance was stopped"))
         await records.close()
+
+
+async def _nothing(chunk: LogChunk, payload: Payload) -> None:
+    """There is nothing to do before a chunk goes into the log."""

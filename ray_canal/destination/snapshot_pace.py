@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from statistics import median
 
 from ray_canal.config import SnapshotConfig
 from ray_canal.snapshot.governor import Governor
 from ray_canal.snapshot.row_reader import RangeRead
 
 _WINDOW_S = 10.0
+_CHUNK_S = 1.0
+"""A chunk's read view and its locks last no longer, if that can be."""
+_FIRST, _LAST = 8, 3
+"""So many chunks of a table say how long a row takes at first, and now."""
+_PART_MIN = 16
+"""A chunk is not cut for its time to less than this part of what its bytes allow."""
 
 
 class Pace:
@@ -21,9 +28,37 @@ class Pace:
         self.in_flight = 0
         self._acked: deque[tuple[float, int]] = deque()
         self._free_at_s = 0.0
+        self._first: list[float] = []  # seconds by row, of this table
+        self._last: deque[float] = deque(maxlen=_LAST)
+
+    def begin_table(self) -> None:
+        """Another table's rows come: they take another time."""
+        self._first.clear()
+        self._last.clear()
+
+    def rows_of(self, by_bytes: int) -> int:
+        """How many rows the next range may have, if its bytes allow so many."""
+        if not self._last:
+            return by_bytes
+        in_time = int(_CHUNK_S / max(self._last[-1], 1e-9))
+        return max(min(by_bytes, in_time), by_bytes // _PART_MIN, 1)
+
+    def take_slower(self) -> float | None:
+        """How many times as long a row takes as at first; None: not known. What it is known of
+        counts once."""
+        if len(self._first) < _FIRST or len(self._last) < _LAST:
+            return None
+        found = median(self._last) / max(median(self._first), 1e-9)
+        self._last.clear()
+        return found
 
     def read(self, read: RangeRead) -> None:
         """A range was read."""
+        if read.rows:
+            by_row_s = read.seconds / read.rows
+            if len(self._first) < _FIRST:
+                self._first.append(by_row_s)
+            self._last.append(by_row_s)
         limit = self._config.rows_per_s
         if limit:
             now_s = time.monotonic()

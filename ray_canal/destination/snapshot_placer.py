@@ -67,6 +67,7 @@ class _Waiting:
     planned: PlannedRange
     reader: RowReaderHandle
     size_bytes: int
+    since_s: float
 
 
 class SnapshotPlacer:
@@ -93,6 +94,12 @@ class SnapshotPlacer:
     def waiting(self) -> int:
         """Number of chunks that wait for their place."""
         return len(self._waiting)
+
+    @property
+    def backlog_s(self) -> float:
+        """For how long the first of these has waited."""
+        since_s = min((each.since_s for each in self._waiting.values()), default=None)
+        return 0.0 if since_s is None else time.monotonic() - since_s
 
     @property
     def remembered(self) -> int:
@@ -156,7 +163,9 @@ class SnapshotPlacer:
 
     async def add(self, planned: PlannedRange, reader: RowReaderHandle, read: RangeRead) -> None:
         """A range was read. Ranges come in the order in which their reading was begun."""
-        self._waiting[read.number] = _Waiting(planned, reader, read.size_bytes)
+        self._waiting[read.number] = _Waiting(
+            planned, reader, read.size_bytes, time.monotonic()
+        )
         name = planned.order.table.meta.full_name
         self._sequencer.read(Rows(read.number, name, read.low, read.high))
         async with self.log.placing:

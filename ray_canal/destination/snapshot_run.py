@@ -213,7 +213,7 @@ class SnapshotRun:
         await self._unless_void(placer, thread.run(plan.wait_until_visible, begin, placer.is_void))
         await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
         readers = [self._runtime.row_reader(config) for _ in range(config.snapshot.readers)]
-        governing = asyncio.create_task(self._govern(config))
+        governing = asyncio.create_task(self._govern(config, placer))
         try:
             rows = _Rows(self, placer, plan, thread, readers, config)
             await self._unless_void(placer, rows.read())
@@ -225,13 +225,16 @@ class SnapshotRun:
         self.waits_for = "the subscriber, to ack its rows"
         await self._until(placer, lambda: self.ledger.is_over)
 
-    async def _govern(self, config: InstanceConfig) -> None:
-        """Ask the server each second what it has to do."""
-        load, thread = SourceLoad(config.source), BackendThread("snapshot governor")
+    async def _govern(self, config: InstanceConfig, placer: SnapshotPlacer) -> None:
+        """Look each second what the server, and the log, have to do."""
+        load, thread = SourceLoad(config.rows_source), BackendThread("snapshot governor")
         try:
             while True:
                 with contextlib.suppress(SourceError):  # who reads rows tells it
-                    self.pace.governor.observe(await thread.run(load.read), time.monotonic())
+                    found = await thread.run(load.read)
+                    slower, backlog_s = self.pace.take_slower(), placer.backlog_s
+                    found = replace(found, slower=slower, backlog_s=backlog_s)
+                    self.pace.governor.observe(found, time.monotonic())
                 await asyncio.sleep(_GOVERN_S)
         finally:
             await thread.close(load.close)
@@ -334,6 +337,7 @@ class _Rows:
         if progress.end is None:
             progress = await self._thread.run(plan.begin, number, progress)
             run.ledger = run.ledger.with_table(number, progress)
+        run.pace.begin_table()
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
         while (planned := await self._thread.run(_next, ranges)) is not None:
             await self._room()
@@ -345,7 +349,8 @@ class _Rows:
             run.pace.in_flight = len(self._reading)
 
     def _rows_of(self, number: int) -> int:
-        return max(self._chunk_bytes // self._plan.row_bytes(number), 1)
+        by_bytes = max(self._chunk_bytes // self._plan.row_bytes(number), 1)
+        return self._run.pace.rows_of(by_bytes)
 
     async def _room(self) -> None:
         """Return when another range may be read."""

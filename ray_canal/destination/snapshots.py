@@ -121,12 +121,32 @@ class Snapshots:
         """Start, pause, resume or cancel a subscriber's snapshot, or show it; return how it goes.
         Durable when it returns. Start is idempotent by id. Raises NotSubscribed, ConfigError:
         there is none, or another one goes on; Fenced, MetaUnavailable."""
+        return await self._operated(client_id, action, wishes, snapshot_id)
+
+    async def signalled(
+        self, client_id: int, action: str, wishes: Sequence[SnapshotWish], signal_id: str
+    ) -> None:
+        """Do what a signal asks for, once. Raises as `operate`."""
+        await self._operated(
+            client_id, action, wishes, signal_id if action == "start" else "", signal_id
+        )
+
+    async def _operated(
+        self,
+        client_id: int,
+        action: str,
+        wishes: Sequence[SnapshotWish],
+        snapshot_id: str,
+        signal_id: str = "",
+    ) -> dict[str, Any]:
         if action not in ACTIONS:
             raise ConfigError(f"{action!r} is nothing to do: expected {', '.join(ACTIONS)}")
         table = self._state.subscribers
         async with table.turn(client_id):
             known = table.get(client_id)
             ledger = self._newest(known)
+            if ledger is not None and signal_id and signal_id in ledger.signals:
+                return self._described(client_id, ledger)
             if action == "start":
                 now = self._started(client_id, ledger, wishes, snapshot_id)
             elif ledger is None:
@@ -135,6 +155,8 @@ class Snapshots:
                 ).at(destination=self._state.destination)
             else:
                 now = _after_action(ledger, action)
+            if signal_id:
+                now = now.signalled(signal_id)
             if now != ledger:
                 if ledger is not None and ledger.state == RUNNING and action != "start":
                     self._end(client_id)
@@ -164,7 +186,8 @@ class Snapshots:
             ).at(destination=self._state.destination)
         for wish in wishes:
             TableFilter(wish.tables)  # refused before anything is written
-        return new_ledger(wishes, snapshot_id)
+        signals = () if ledger is None else ledger.signals
+        return dataclasses.replace(new_ledger(wishes, snapshot_id), signals=signals)
 
     def _newest(self, known: SubscriberMeta) -> Ledger | None:
         ledger, found = _ledger(known), self._runs.get(known.client_id)

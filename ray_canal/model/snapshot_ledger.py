@@ -22,6 +22,7 @@ FAILED: State = "failed"
 CANCELLED: State = "cancelled"
 ENDED = (DONE, FAILED, CANCELLED)
 
+_SIGNALS_MAX = 32
 Border = tuple[str, ...]
 """A key as SQL literals, one for each of its columns."""
 
@@ -90,7 +91,7 @@ class Ledger:
     so. `attempt` rises each time that its reading begins or goes on: row ids of an earlier one are
     lower. Times are in seconds since the epoch, 0: not yet. `place`: of the log, at
     which what the subscriber has is what the tables hold. `error`: why it failed. `reason`: why it
-    was taken, for people."""
+    was taken, for people. `signals`: the last ones of the signal table that were done."""
 
     id: str
     wishes: tuple[SnapshotWish, ...]
@@ -102,6 +103,7 @@ class Ledger:
     place: str = ""
     error: str = ""
     reason: str = ""
+    signals: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -123,6 +125,10 @@ class Ledger:
     def with_table(self, number: int, table: TableProgress) -> Ledger:
         tables = (*self.tables[:number], table, *self.tables[number + 1 :])
         return replace(self, tables=tables)
+
+    def signalled(self, signal_id: str) -> Ledger:
+        """Return it with a signal that was done."""
+        return replace(self, signals=(*self.signals, signal_id)[-_SIGNALS_MAX:])
 
     def begun_again(self) -> Ledger:
         """Return it with the next attempt, which goes on at `done` of each table."""
@@ -152,6 +158,7 @@ class Ledger:
             tables = tuple(_table(each) for each in tree.pop("tables"))
             wishes = tuple(_wish(each) for each in tree.pop("wishes"))
             rest = {name: value for name, value in tree.items() if name in known}
+            rest["signals"] = tuple(rest.get("signals", ()))
             return cls(tables=tables, wishes=wishes, **rest)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"a snapshot's record cannot be read ({error})") from None

@@ -15,11 +15,15 @@ _RISE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LoadReading:
-    """What a server says of itself; None: it does not say."""
+    """What a server says of itself; None: it does not say. `slower`: how many times as long a row
+    takes to read as it did at first; `backlog_s`: for how long rows that were read wait until the
+    log comes to their place."""
 
     threads_running: int | None = None
     history_list: int | None = None
     replica_lag_s: float | None = None
+    slower: float | None = None
+    backlog_s: float | None = None
 
 
 class Governor:
@@ -54,4 +58,11 @@ class Governor:
         lag_s = reading.replica_lag_s or 0.0
         if config.replica_lag_s and lag_s > config.replica_lag_s:
             return f"the replica that is read, {lag_s:.0f} s behind (snapshot.replica_lag_s)"
+        if config.slower and (reading.slower or 0.0) > config.slower:
+            return f"the server: a row takes {reading.slower:.1f} times as long as at first " + (
+                "(snapshot.slower)"
+            )
+        backlog_s = reading.backlog_s or 0.0
+        if config.backlog_s and backlog_s > config.backlog_s:
+            return f"the log, which is {backlog_s:.0f} s behind the rows (snapshot.backlog_s)"
         return ""

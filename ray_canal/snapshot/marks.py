@@ -8,6 +8,7 @@ log it is, which is both.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +27,10 @@ from ray_canal.snapshot.commits import (
 )
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import query
+from ray_canal.source.gtid_sets import missing_gtids
+
+_SOURCE_LIMIT_S = 30.0
+_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +71,17 @@ class Marks(Protocol):
     def stretch(self, part: Part) -> Stretch: ...
 
 
-def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
-    """Raises ServerSettingRefused: the server cannot tell."""
+def marks_of(
+    config: SourceConfig, catalog: Catalog, connection: Any, streamed: Catalog | None = None
+) -> Marks:
+    """`streamed`: the server whose log counts, where rows are read from a replica. Raises
+    ServerSettingRefused: the server cannot tell."""
 
     def ask(sql: str) -> list[dict[str, Any]]:
         return query(connection, config, sql)
 
+    if streamed is not None:
+        return _replica_marks(config, catalog, ask, streamed)
     if ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_file'"):
         catalog.position()  # says that there is no log
         return _ViewMarks(ask)
@@ -81,12 +91,30 @@ def marks_of(config: SourceConfig, catalog: Catalog, connection: Any) -> Marks:
         if not has_gtids(catalog):
             catalog.position()
             return _PlaceMarks(catalog, ask, pending)
+    return _executed_marks(config, catalog, ask, pending)
+
+
+def _executed_marks(
+    config: SourceConfig, catalog: Catalog, ask: Ask, pending: PendingCommits | None
+) -> _ExecutedMarks:
     if (catalog.variable("binlog_order_commits") or "ON").upper() != "ON":
         raise ServerSettingRefused(
             f"MySQL at {config.address}: binlog_order_commits is OFF, so transactions show in "
             "another order than the log's; run: SET GLOBAL binlog_order_commits = ON"
         )
     return _ExecutedMarks(config, catalog, ask, pending)
+
+
+def _replica_marks(
+    config: SourceConfig, catalog: Catalog, ask: Ask, streamed: Catalog
+) -> _ReplicaMarks:
+    if any(one.is_mariadb or not has_gtids(one) for one in (catalog, streamed)):
+        raise ServerSettingRefused(
+            f"MySQL at {config.address}: rows are read from a replica where it and the source are "
+            "MySQL with gtid_mode = ON; leave snapshot.address out"
+        )
+    pending = None if shows_what_is_executed(catalog) else PendingCommits(config, catalog, ask)
+    return _ReplicaMarks(config, _executed_marks(config, catalog, ask, pending), streamed)
 
 
 class _ExecutedMarks:
@@ -104,11 +132,11 @@ class _ExecutedMarks:
         self._status = _status_words(catalog)
 
     def start(self) -> EntryPosition:
-        executed = self._executed()
+        executed = self.executed()
         first = "" if executed else self._catalog.binlogs()[0][0]
         return EntryPosition(first, BINLOG_START, gtid=executed)
 
-    def _executed(self) -> str:
+    def executed(self) -> str:
         """All of it shows."""
         [row] = self._ask("SELECT @@GLOBAL.gtid_executed AS gtids, @@server_uuid AS uuid")
         found = _text(row["uuid"])
@@ -120,7 +148,7 @@ class _ExecutedMarks:
         return _text(row["gtids"]).replace("\n", "")
 
     def low(self) -> ExecutedLow:
-        return ExecutedLow(GtidSet.parse(self._executed()))
+        return ExecutedLow(GtidSet.parse(self.executed()))
 
     def high(self) -> EntryPosition:
         [row] = self._ask(self._status)
@@ -128,6 +156,39 @@ class _ExecutedMarks:
 
     def stretch(self, part: Part) -> Stretch:
         return Stretch(GtidSet.parse(gtid_set_after("", part.info.gtids)), part.end)
+
+
+class _ReplicaMarks:
+    """Of MySQL whose rows are read from a replica. What those show lies in the source's log before
+    its end of afterwards, as soon as the source has executed all that the replica had. (Where the
+    replica is none of the source but beside it, its last transaction may show a moment before the
+    replica counts it: then it comes once more, by the log.)"""
+
+    def __init__(self, config: SourceConfig, rows: _ExecutedMarks, streamed: Catalog) -> None:
+        self._address = config.address
+        self._rows = rows
+        self._streamed = streamed
+
+    def start(self) -> EntryPosition:
+        return self._rows.start()
+
+    def low(self) -> ExecutedLow:
+        return self._rows.low()
+
+    def high(self) -> EntryPosition:
+        executed = self._rows.executed()
+        deadline = time.monotonic() + _SOURCE_LIMIT_S
+        while ahead := missing_gtids(executed, self._streamed.gtid_executed()):
+            if time.monotonic() > deadline:
+                raise ConnectionLost(
+                    f"MySQL at {self._address} (snapshot.address) has executed {ahead}, and the "
+                    f"source has not: is it a replica of it?"
+                )
+            time.sleep(_PAUSE_S)
+        return self._streamed.position()
+
+    def stretch(self, part: Part) -> Stretch:
+        return self._rows.stretch(part)
 
 
 class _ViewMarks:

@@ -42,22 +42,27 @@ class SnapshotPlan:
         server's log lacks what is needed."""
         self._config = config
         self._within = within
-        self._catalog = Catalog(config.source)
-        self._described = CatalogTables(config.source)
+        self._source = config.rows_source
+        self._catalog = Catalog(self._source)
+        self._streamed = Catalog(config.source)
+        self._described = CatalogTables(self._source)
         self._connection: Any = None
         self._tables: dict[int, SnapshotTable] = {}
         self._numbers = 0
         try:
-            self._connection = open_session(config.source, self._catalog)
+            self._connection = open_session(self._source, self._catalog)
             variable = "server_id" if self._catalog.is_mariadb else "server_uuid"
             self._server = self._catalog.variable(variable) or ""
-            image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
+            image = (self._streamed.variable("binlog_row_image") or "FULL").upper()
             if image != "FULL":
                 raise ServerSettingRefused(
                     f"MySQL at {config.source.address}: binlog_row_image is {image}; run: SET "
                     "GLOBAL binlog_row_image = FULL"
                 )
-            self._marks: Marks = marks_of(config.source, self._catalog, self._connection)
+            replicated = self._streamed if config.snapshot.address else None
+            self._marks: Marks = marks_of(
+                self._source, self._catalog, self._connection, replicated
+            )
         except BaseException:
             self.close()
             raise
@@ -85,7 +90,7 @@ class SnapshotPlan:
 
     def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
         """Return when all that the log has before this place shows."""
-        wait_until_visible(self._config, self._catalog, self._marks, place, stopped)
+        wait_until_visible(self._config, self._streamed, self._marks, place, stopped)
 
     def low(self) -> ExecutedLow | PlaceLow:
         """Return what shows by now. Raises SourceError kinds."""
@@ -133,12 +138,13 @@ class SnapshotPlan:
         return KeyRanges(table, selection(table.meta), self._ask)
 
     def _ask(self, sql: str) -> list[dict[str, Any]]:
-        return query(self._connection, self._config.source, sql)
+        return query(self._connection, self._source, sql)
 
     def close(self) -> None:
         if self._connection is not None:
             close(self._connection)
         self._catalog.close()
+        self._streamed.close()
         self._described.close()
 
 

@@ -60,12 +60,15 @@ class RowReader:
 
     def __init__(self, config: InstanceConfig) -> None:
         """Raises SourceError kinds, ServerSettingRefused."""
-        self._config = config
-        self._catalog = Catalog(config.source)
+        self._source = config.rows_source
+        self._catalog = Catalog(self._source)
+        self._streamed = Catalog(config.source) if config.snapshot.address else None
         self._connection: Any = None
         try:
-            self._connection = open_session(config.source, self._catalog)
-            self._marks: Marks = marks_of(config.source, self._catalog, self._connection)
+            self._connection = open_session(self._source, self._catalog)
+            self._marks: Marks = marks_of(
+                self._source, self._catalog, self._connection, self._streamed
+            )
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:
@@ -87,7 +90,7 @@ class RowReader:
         low = self._marks.low()
         found, rows = _Range(table), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
-        reader = ResultReader(self._connection, self._config.source)
+        reader = ResultReader(self._connection, self._source)
         with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
             for piece in pieces:
                 found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
@@ -116,3 +119,5 @@ class RowReader:
         if self._connection is not None:
             close(self._connection)
         self._catalog.close()
+        if self._streamed is not None:
+            self._streamed.close()

@@ -44,6 +44,7 @@ BANNED_BUT_HERE = {
 
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
+    "destination/snapshot_signals": "tests/integration/test_snapshot_signals.py",
     "demo/in_spark": "tests/integration/test_cli.py",
     "spark/versions": "tests/spark/test_parquet.py",
     "meta/mysql": "tests/integration/test_meta_servers.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,33 @@ def test_a_server_with_too_much_to_do_is_let_alone() -> None:
     pace.governor.observe(LoadReading(99), 1.0)
     assert pace.refuses(0) == ""
     assert "99 threads" in pace.refuses(1)
+
+
+def test_a_chunk_is_as_large_as_a_second_allows() -> None:
+    pace = Pace(SnapshotConfig())
+    assert pace.rows_of(50_000) == 50_000
+    pace.read(READ)  # 10,000 rows a second
+    assert pace.rows_of(50_000) == 10_000
+    assert pace.rows_of(5_000) == 5_000
+    pace.read(replace(READ, seconds=10.0))
+    assert pace.rows_of(50_000) == 50_000 // 16
+    pace.begin_table()
+    assert pace.rows_of(50_000) == 50_000
+
+
+def test_it_says_how_much_slower_a_row_is_than_at_first() -> None:
+    pace = Pace(SnapshotConfig())
+    for _ in range(8):
+        assert pace.take_slower() is None
+        pace.read(READ)
+    assert pace.take_slower() == pytest.approx(1.0)
+    for _ in range(3):
+        assert pace.take_slower() is None  # it counts once
+        pace.read(replace(READ, seconds=0.4))
+    assert pace.take_slower() == pytest.approx(4.0)
+    pace.begin_table()
+    pace.read(READ)
+    assert pace.take_slower() is None
 
 
 @pytest.mark.parametrize(

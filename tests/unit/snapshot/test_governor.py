@@ -20,13 +20,18 @@ def test_it_halves_at_each_breach_and_rises_by_one() -> None:
 
 
 def test_all_signals_have_a_limit_that_zero_takes_away() -> None:
-    loads = (LoadReading(26), LoadReading(3, 1_000_001), LoadReading(3, 0, 5.1))
-    for load, word in zip(loads, ("threads", "purge", "replica"), strict=True):
+    loads = (
+        LoadReading(26), LoadReading(3, 1_000_001), LoadReading(3, 0, 5.1),
+        LoadReading(slower=3.1), LoadReading(backlog_s=10.1),
+    )  # fmt: skip
+    words = ("threads", "purge", "replica", "3.1 times as long", "10 s behind the rows")
+    for load, word in zip(loads, words, strict=True):
         governor = Governor(SnapshotConfig(readers=2))
         governor.observe(load, 1.0)
         assert governor.allowed == 1
         assert word in governor.why
-        unlimited = SnapshotConfig(readers=2, threads_running=0, history_list=0, replica_lag_s=0)
+        none = {"threads_running": 0, "history_list": 0, "replica_lag_s": 0}
+        unlimited = SnapshotConfig(readers=2, slower=0, backlog_s=0, **none)
         governor = Governor(unlimited)
         governor.observe(load, 1.0)
         assert governor.allowed == 2
