@@ -79,7 +79,7 @@ def run(
         )
     if out is not None:
         kept = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-        kept = {"end_to_end": kept["end_to_end"]} if "end_to_end" in kept else {}
+        kept = {name: kept[name] for name in ("end_to_end", "snapshot") if name in kept}
         out.write_text(json.dumps(report | kept, indent=1) + "\n", encoding="utf-8")
         console.print(f"written: {out}")
 

@@ -13,7 +13,8 @@ import java.util.Properties;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** Child: Debezium's embedded engine reads rows: java Embedded.java PORT ROWS WARM_ROWS FOLDER */
+/** Child: Debezium's embedded engine reads rows: java Embedded.java PORT ROWS WARM_ROWS FOLDER [TABLE]:
+ * of the log, or with TABLE an initial snapshot of it. */
 public class Embedded {
     private static long rows;
 
@@ -21,6 +22,11 @@ public class Embedded {
         long wanted = Long.parseLong(arguments[1]);
         long warm = Long.parseLong(arguments[2]);
         Properties settings = settings(arguments[0], new File(arguments[3]));
+        if (arguments.length > 4) {
+            new File(arguments[3], "offsets").delete();
+            settings.setProperty("snapshot.mode", "initial");
+            settings.setProperty("table.include.list", arguments[4]);
+        }
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
             DebeziumEngine.create(ChangeEventFormat.of(Connect.class))
                 .using(settings)

@@ -1,0 +1,1 @@
+"""Reading the rows that tables hold: `python -m benchmarks.snapshot`, see __main__.py."""
