@@ -220,12 +220,11 @@ class AsyncConnector:
         """Yield messages indefinitely, each acked when the loop asks for the next one.
 
         Each has what is there, at most `batch_size` of it (see get_without_ack), and waits for
-        nothing but chunks that are being decoded already and fit, up to 0.1 s. An ack is being made
-        durable while the loop has the next message, and is durable before the one after that. If
-        the loop's body raises, or the loop is left, the message in hand is rolled back: at once
-        within `contextlib.aclosing`, else when asyncio gets to it, or with the next loop's first
-        get. Ends when a source of binlog files is at its end, or within `poll` seconds (1) after
-        `stopped` is set.
+        nothing but chunks that are being decoded already and fit, up to 0.1 s. If the loop's body
+        raises, or the loop is left, the message in hand is rolled back: at once within
+        `contextlib.aclosing`, else when asyncio gets to it, or with the next loop's first get. Ends
+        when a source of binlog files is at its end, or within `poll` seconds (1) after `stopped` is
+        set.
         """
         if poll is None:
             poll = _POLL_S if stopped is None else _POLL_STOPPABLE_S

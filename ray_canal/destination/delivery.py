@@ -23,19 +23,13 @@ from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import stale_batch_error
 from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.loop_acks import LoopAcks
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED
 from ray_canal.destination.wakeup import NEVER
-from ray_canal.errors import (
-    CanalError,
-    InstanceError,
-    InstanceRestarted,
-    NotSubscribed,
-)
+from ray_canal.errors import BatchNotFound, InstanceError, InstanceRestarted, NotSubscribed
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 from ray_canal.model.position import LogPosition
 
@@ -65,36 +59,48 @@ class Delivery:
         self._attendance = attendance
         self._snapshots = snapshots
         self._handed_out = HandedOut()
-        self._loop_acks = LoopAcks(self._ack, state.changed.wake)
         self.stages = Stages()
 
     async def get_without_ack(self, request: GetRequest) -> MessageHead:
         """Return the next batch; see Connector.get_without_ack. What the caller was sent and has
         not received comes again (handed_out.py)."""
         came_s = time.monotonic()
-        await self._loop_acks.written(request)
         await self._take_back(request)
         return await self._get(request, request.timeout, came_s, full=True)
 
     async def get(self, request: GetRequest) -> MessageHead:
         """Return the next batch to a caller that acks it on arrival; see Connector.get."""
         came_s = time.monotonic()
-        await self._loop_acks.written(request)
         await self._take_back(request)
         (await self._lookup.of(request.client_id)).store.refuse_unacked(request.client_id)
         return await self._get(request, request.timeout, came_s, full=True)
 
     async def poll(self, request: PollRequest) -> MessageHead:
-        """Return a batch as soon as there is anything for this subscriber, waiting up to `timeout`.
-        Its batch `done` (id, epoch) is acked: durably before an answer without a batch, and before
-        the answer to the poll after this one (loop_acks.py). It may be acked already, for the call
-        may come twice; if it is void, it comes again. `untracked`: the caller fetches its chunks at
+        """Return a batch as soon as there is anything for this subscriber, waiting up to `timeout`;
+        first its batch `done` (id, epoch) is acked. That may be acked already, for the call may
+        come twice; if it is void, it comes again. `untracked`: the caller fetches its chunks at
         once, so they need not be tracked."""
         came_s = time.monotonic()
         await self._take_back(request)
         timeout = request.timeout or 0.0
-        self._loop_acks.begin(request)
-        return await self._get(request, timeout, came_s, full=False)
+        # The cursor is written while the call waits for rows; the answer comes after both.
+        acking = None if request.done is None else asyncio.create_task(self._ack_done(request))
+        return await self._get(
+            request, timeout, came_s, full=False, untracked=request.untracked, acking=acking
+        )
+
+    async def _ack_done(self, request: PollRequest) -> None:
+        assert request.done is not None
+        batch_id, epoch = request.done
+        ack = AckRequest(
+            client_id=request.client_id, holder=request.holder, batch_id=batch_id, epoch=epoch
+        )
+        try:
+            with contextlib.suppress(InstanceRestarted, BatchNotFound):
+                await self.ack(ack)
+        except BaseException:
+            await self._changed.wake()  # the call that waits tells it
+            raise
 
     async def _take_back(self, request: GetRequest) -> None:
         """Roll back what earlier gets of the caller handed out in vain."""
@@ -125,8 +131,12 @@ class Delivery:
         came_s: float,
         *,
         full: bool,
+        untracked: bool = False,
+        acking: asyncio.Task[None] | None = None,
     ) -> MessageHead:
         client_id, batch_size = request.client_id, request.batch_size
+        if acking is not None:
+            acking.add_done_callback(_seen)
         arrivals = self._arrivals.count(client_id)
         self._catch_ups.come_back(client_id)
         pipeline = await self._read_back(client_id, batch_size)
@@ -145,32 +155,34 @@ class Delivery:
                 waited = True
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
-                waits = waits and not (
-                    self._is_void(request, arrivals) or self._loop_acks.has_failed(request)
-                )
+                waits = waits and not self._is_void(request, arrivals) and not _failed(acking)
                 pipeline = await self._read_back(client_id, batch_size)
             if not full:
                 pipeline = await self._with_decoding(pipeline, client_id, batch_size)
             if waited:
                 came_s = max(came_s, pipeline.pump.chunk_came_s)
             self.stages.add("get", waiting_s=time.monotonic() - began_s)
-        if isinstance(request, PollRequest):
-            is_ready = pipeline.store.ready(client_id, wanted, count_all=True)
-            brings = is_ready and not self._table.is_paused(client_id)
-            await self._loop_acks.written(request, but=int(brings))
+        if acking is not None:
+            await asyncio.shield(acking)
         since_s = min(came_s, time.monotonic())
         pipeline = await self._still_ours(pipeline, client_id, batch_size, since_s)
         self._table.refuse_replaced(client_id, request.holder)
-        if pipeline.lost or self._table.is_paused(client_id) or self._is_void(request, arrivals):
+        if (
+            pipeline.lost
+            or self._table.is_paused(client_id)
+            or self._is_void(request, arrivals)
+        ):
             return MessageHead(EMPTY_BATCH, self._state.guard.epoch)  # nobody waits for this answer
         first = pipeline.store.first_sequence
         try:
-            return self._hand_out(pipeline, request)
+            return self._hand_out(pipeline, request, untracked)
         finally:
             if pipeline.store.first_sequence != first:  # what it let go has made room
                 await self._changed.wake()
 
-    def _hand_out(self, pipeline: LogPipeline, request: GetRequest) -> MessageHead:
+    def _hand_out(
+        self, pipeline: LogPipeline, request: GetRequest, untracked: bool
+    ) -> MessageHead:
         """Take the next batch out of the log. Raises what has ended the destination for good."""
         state, client_id = self._state, request.client_id
         asked_s = time.perf_counter()
@@ -181,7 +193,6 @@ class Delivery:
             state.log.delivered = max(places, key=pipeline.store.order.key)
             pipeline.sweep()
             timeline = state.records.timeline.number
-            untracked = isinstance(request, PollRequest) and request.untracked
             message = pipeline.message(batch, state.guard.epoch, timeline, untracked=untracked)
             self.stages.add("get", time.perf_counter() - asked_s)
             return message
@@ -268,12 +279,9 @@ class Delivery:
 
     async def ack(self, request: AckRequest) -> None:
         """Confirm a batch; the cursor is durable when this returns."""
-        if request.batch_id != EMPTY_BATCH:
-            await self._loop_acks.written(request)
-            await self._ack(request)
-
-    async def _ack(self, request: AckRequest) -> None:
         client_id, batch_id = request.client_id, request.batch_id
+        if batch_id == EMPTY_BATCH:
+            return
         async with self._lookup.turn(client_id) as pipeline:
             self._refuse_void(batch_id, request.epoch)
             self._table.refuse_replaced(client_id, request.holder)
@@ -295,8 +303,6 @@ class Delivery:
     async def rollback(self, request: RollbackRequest) -> None:
         """Give back batches; see Connector.rollback."""
         client_id, batch_id = request.client_id, request.batch_id
-        with contextlib.suppress(CanalError):  # what was not acked comes again
-            await self._loop_acks.written(request)
         async with self._lookup.turn(client_id) as pipeline:
             self._table.refuse_replaced(client_id, request.holder)
             self._arrivals.note(client_id, request.holder)
@@ -307,7 +313,6 @@ class Delivery:
 
     async def list_batch_ids(self, request: ClientRequest) -> list[int]:
         """Return the ids of a subscriber's outstanding batches, smallest first."""
-        await self._loop_acks.written(request)
         pipeline = await self._lookup.of(request.client_id)
         self._table.refuse_replaced(request.client_id, request.holder)
         return pipeline.store.batch_ids(request.client_id)
@@ -315,6 +320,10 @@ class Delivery:
     def _refuse_void(self, batch_id: int, epoch: int | None) -> None:
         if epoch is not None and epoch != self._state.guard.epoch:
             raise stale_batch_error(batch_id).at(destination=self._state.destination)
+
+
+def _failed(acking: asyncio.Task[None] | None) -> bool:
+    return acking is not None and acking.done() and acking.exception() is not None
 
 
 def _seen(acking: asyncio.Task[None]) -> None:

@@ -16,7 +16,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ray_canal.config import MetaConfig
 from ray_canal.destination.backend_thread import BackendThread
-from ray_canal.destination.second_reader import SecondReader
 from ray_canal.errors import (
     Fenced,
     InstanceNotRunning,
@@ -67,8 +66,6 @@ class Ownership:
         self._acquired: int | None = 0  # read and written in the thread alone
         self._confirmed = (0, 0.0)  # an epoch, and when it was the newest one
         self._asking: tuple[int, asyncio.Task[None]] | None = None
-        self._writes = 0  # that are being made, or wait for their turn
-        self._reader = SecondReader(destination, config)
 
     async def open(self) -> None:
         """Before any other call, and again when it is `damaged`: a file that somebody has put back
@@ -157,17 +154,9 @@ class Ownership:
             began_s = time.monotonic()
             return function(manager, self._destination, epoch, *values, **named), began_s
 
-        self._writes += 1
-        try:
-            result, began_s = await self.run(write)
-        finally:
-            self._writes -= 1
-        self._note_confirmed(epoch, began_s)
+        result, began_s = await self.run(write)
+        self._confirmed = (epoch, began_s)
         return result
-
-    def _note_confirmed(self, epoch: int, at_s: float) -> None:
-        known, known_s = self._confirmed
-        self._confirmed = (epoch, max(at_s, known_s) if epoch == known else at_s)
 
     async def keep(
         self,
@@ -192,21 +181,12 @@ class Ownership:
         since_s = max(since_s, time.monotonic() - _FRESH_S)
         while self._confirmed[0] != epoch or self._confirmed[1] < since_s:
             if self._asking is None or self._asking[0] != epoch or self._asking[1].done():
-                task = asyncio.create_task(self._ask(epoch))
+                task = asyncio.create_task(self.write(epoch, MetaManager.refuse_fenced))
                 task.add_done_callback(_seen)
                 self._asking = epoch, task
             asking = self._asking[1]
             await asyncio.wait({asking})
             asking.result()
-
-    async def _ask(self, epoch: int) -> None:
-        """Find out now whether this epoch is the newest; see `confirm`."""
-        if self._writes:  # a write may wait long for the disk
-            began_s = await self._reader.newest_at(epoch)
-            if began_s is not None:
-                self._note_confirmed(epoch, began_s)
-                return
-        await self.write(epoch, MetaManager.refuse_fenced)
 
     def _refuse_own_successor(self, epoch: int) -> None:
         if self._acquired is None:
@@ -220,7 +200,6 @@ class Ownership:
 
     async def close(self) -> None:
         """Release the backend, if it was opened."""
-        await self._reader.close()
         await self._thread.close(lambda: self._opened.close() if self._opened else None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -100,46 +99,6 @@ def test_a_poll_acks_what_the_caller_is_done_with_and_may_come_twice(tmp_path: P
             third = await destination.poll(7, 1, 5.0, done)  # its answer was lost, say
             assert await destination.list_batch_ids(7) == [second.id, third.id]
             assert follow_each_other([first, second, third])
-
-    run(story())
-
-
-def test_a_loop_gets_its_next_batch_while_the_ack_of_the_last_one_is_written(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as destination:
-            await destination.subscribe(7, ALL)
-            first = await destination.poll(7, 1, 5.0)
-            writer = sqlite3.connect(tmp_path / "meta.db", isolation_level=None)
-            writer.execute("begin immediate")  # the disk is slow
-            second = await asyncio.wait_for(destination.poll(7, 1, 5.0, (first.id, first.epoch)), 5)
-            third = asyncio.create_task(destination.poll(7, 1, 5.0, (second.id, second.epoch)))
-            done, _ = await asyncio.wait({third}, timeout=0.3)
-            assert not done  # one ack may be under way, not two
-            writer.execute("rollback")
-            writer.close()
-            assert follow_each_other([first, second, await third])
-            assert await destination.list_batch_ids(7) == [third.result().id]
-            cursor = (await destination.state.records.cursors.load())[7].cursor
-            assert cursor is not None
-            assert cursor.position == second.ack
-
-    run(story())
-
-
-def test_a_loop_is_told_of_an_ack_that_cannot_be_written(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as destination:
-            await destination.subscribe(7, ALL)
-            first = await destination.poll(7, 1, 5.0)
-            with meta_away("save"):
-                second = await destination.poll(7, 1, 5.0, (first.id, first.epoch))
-                with pytest.raises(MetaUnavailable):
-                    await destination.poll(7, 1, 5.0, (second.id, second.epoch))
-            third = await destination.poll(7, 1, 5.0, (second.id, second.epoch))
-            assert follow_each_other([first, second, third])
-            assert await destination.list_batch_ids(7) == [third.id]
 
     run(story())
 
