@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ import ray_canal as canal
 from ray_canal import cli
 from ray_canal.console.niceness import NICENESS
 from ray_canal.console.rest_client import ConsoleClient
+from ray_canal.console.text import count, size
 from ray_canal.errors import ConfigError
-from tests.console_site import Site
+from tests.console_site import PageValues, Site
 from tests.processes import wait_for
 from tests.servers import Server
 
@@ -138,6 +139,96 @@ def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Serv
 def versions(site: Site) -> list[dict[str, Any]]:
     found = site.ask(f"/api/v1/destinations/{NAME}/schemas?table={NAME}.t")["changes"]
     return list(found)
+
+
+def told(*command: str) -> Any:
+    """What the command prints as JSON."""
+    run = CliRunner().invoke(
+        cli.app, [*command, "--json", "--namespace", NAMESPACE], catch_exceptions=False
+    )
+    return json.loads(run.stdout)
+
+
+def figures_told() -> dict[str, Any]:
+    """The command's figures, as people read them on the page."""
+    status, clients = told("status", NAME)[NAME], told("subscribers", NAME)[NAME]
+    store, fetched = status["store"], status["fetched"]
+    facts = {
+        "Behind the server": size(status["lag_bytes"]),
+        "Log": f"{100 * store['fill']:.1f} %",
+        "Rows in all": count(status["rows"]),
+        "Server": status["server"],
+        "Read up to": f"{fetched['journal_name']}:{fetched['position']}",
+        "Server is at": f"{fetched['journal_name']}:{fetched['master_position']}",
+        "GTIDs read": store["gtid_set"],
+        "GTIDs of the server": fetched["server_gtid_set"],
+        "First entry": store["first_position"],
+        "Last entry": store["last_position"],
+        "Entries": f"{count(store['entries'])} in {count(store['chunks'])} chunks",
+        "In memory": size(store["bytes"]),
+        "Epoch, timeline": f"{status['epoch']}, {status['timeline']}",
+    }
+    behind = store["subscribers"]
+    clients_told = [
+        [each["cursor"], size(behind[id_]["bytes_behind"]), count(behind[id_]["entries_behind"]),
+         str(behind[id_]["unacked_batches"]), each["policy"], each["filter"],
+         str(each["paused_at"] is not None)]
+        for each in clients
+        for id_ in [str(each["client_id"])]
+    ]  # fmt: skip
+    return {"state": status["state"], **facts, "subscribers": clients_told}
+
+
+def figures_shown(site: Site, names: Iterable[str]) -> dict[str, Any]:
+    """The same, off the destination's page; of its facts those of these names."""
+    page = PageValues(site.ask(f"/destinations/{NAME}"))
+    shown = {name: page.facts[name] for name in page.facts.keys() & set(names)}
+    rows = [[cell.strip() for cell in row] for row in page.rows if len(row) == 10]
+    clients = [
+        [*cells[1:4], cells[5], cells[7], cells[8].removesuffix("Set"), str("paused" in cells[0])]
+        for cells in rows[1:]
+    ]
+    overview = PageValues(site.ask("/"))
+    (state,) = (row[0].split()[1] for row in overview.rows if row[0].split()[0] == NAME)
+    return {"state": state, **shown, "subscribers": clients}
+
+
+def test_its_figures_are_those_of_the_command(site: Site, mysql97: Server) -> None:
+    """Of a destination at rest, with a subscriber that is behind and one that is paused; then what
+    moves with time."""
+    with canal.connect(NAME, 9, namespace=NAMESPACE) as late:
+        late.subscribe(rf"{NAME}\.t", start="tail")
+        with canal.connect(NAME, 10, namespace=NAMESPACE) as paused:
+            paused.subscribe(start="tail")
+        site.ask(f"/api/v1/destinations/{NAME}/subscribers/10/pause", method="POST")
+        mysql97.execute(*(f"insert into {NAME}.t (id) values ({i})" for i in range(500, 530)))
+        wait_for(lambda: told("subscribers", NAME)[NAME][0]["entries_behind"] >= 30, 60, "rows")
+        assert late.get_without_ack(8).id > 0
+        figures: dict[str, Any] = {}
+
+        def agree() -> bool:
+            figures.update(figures_told())
+            return figures_shown(site, figures) == figures
+
+        try:
+            wait_for(agree, 30, "the same figures")
+        except AssertionError:
+            assert figures_shown(site, figures) == figures
+        assert figures["state"] == "running"
+        assert [each[3] for each in figures["subscribers"]] == ["1", "0"]
+        assert [each[-1] for each in figures["subscribers"]] == ["False", "True"]
+        metrics = site.ask("/metrics")
+        status = told("status", NAME)[NAME]
+        behind = status["store"]["subscribers"]["9"]["bytes_behind"]
+        labels = f'destination="{NAME}"'
+        assert f'ray_canal_subscriber_behind_bytes{{{labels},client_id="9"}} {behind}' in metrics
+        assert f"ray_canal_rows_total{{{labels}}} {status['rows']:g}" in metrics
+        asked = site.ask(f"/api/v1/destinations/{NAME}")["status"]
+        now = told("status", NAME)[NAME]
+        assert asked["uptime_s"] == pytest.approx(now["uptime_s"], abs=5)
+        assert asked["lag_seconds"] == pytest.approx(now["lag_seconds"], abs=5)
+    for client_id in (9, 10):
+        site.ask(f"/api/v1/destinations/{NAME}/subscribers/{client_id}", method="DELETE")
 
 
 def test_the_client_follows_rows_and_finds_places(site: Site, mysql97: Server) -> None:
