@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,17 +27,20 @@ import typer
 from benchmarks.command import console, machine
 from ray_canal.config import MirrorConfig
 from ray_canal.sinks.delta import DeltaFile
+from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.mirror import Database
 from ray_canal.sinks.mysql import MySqlDatabase
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.postgres import PostgresDatabase
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.sinks.sender import Sender, TableWrite
 from ray_canal.views.row_places import Place
 from tests.servers import start
 from tests.servers.postgres import start_postgres
 
 GOALS = {
     ("postgres", "ours", "rows of 1,000"): 4.0,
+    ("postgres", "two senders", "ours"): 1.5,
     ("mysql", "ours", "a statement a row"): 12.0,
     ("mysql", "ours", "rows of 1,000"): 1.7,
     ("delta", "ours", "Parquet written again"): 1.0,
@@ -105,6 +109,31 @@ def ours(database: Database) -> Way:
     return commit
 
 
+def two_senders(make: Callable[[], Database], stack: ExitStack) -> Way:
+    """As a mirror with `senders = 2` and `order = "key"` has them."""
+    senders = [Sender(row, make()) for row in ("two", "two#key/2/1")]
+    pool, source = stack.enter_context(ThreadPoolExecutor(2)), (NAME.database, NAME.table)
+    for sender in senders:
+        sender.open()
+        stack.callback(sender.close)
+
+    def commit(batch: pa.RecordBatch) -> None:
+        net = net_change([batch], KEY, NAMES)
+        parts = (shared_out(rows, KEY, 2) for rows in (net.deletes, net.upserts))
+        writes = [
+            TableWrite(source=source, name=NAME, key=KEY, deletes=deletes, upserts=upserts)
+            for deletes, upserts in zip(*parts, strict=True)
+        ]
+        done = [
+            pool.submit(sender.commit, [write], None)
+            for sender, write in zip(senders, writes, strict=True)
+        ]
+        for each in done:
+            each.result()
+
+    return commit
+
+
 def _fill(database: Database, rows: int) -> None:
     database.connect()
     database.take_over("bench")
@@ -143,13 +172,15 @@ def postgres(rows: int, stack: ExitStack) -> dict[str, Way]:
                 plain.execute(sql.encode(), [value for row in piece for value in row])
             plain.execute("UPDATE ray_canal.canal_cursor SET place = '' WHERE sink = 'bench'")
 
-    return {"ours": ours(database), "rows of 1,000": multi}
+    two = two_senders(lambda: PostgresDatabase(config), stack)
+    return {"ours": ours(database), "rows of 1,000": multi, "two senders": two}
 
 
 def mysql(rows: int, stack: ExitStack) -> dict[str, Way]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     server = stack.enter_context(start("mysql97", folder / "mysql"))
-    database = MySqlDatabase(MirrorConfig(address=server.address, username="root"))
+    config = MirrorConfig(address=server.address, username="root", senders=2, order="key")
+    database = MySqlDatabase(config)
     _fill(database, rows)
     stack.callback(database.close)
     plain = server.connect(autocommit=False)
@@ -180,7 +211,9 @@ def mysql(rows: int, stack: ExitStack) -> dict[str, Way]:
             cursor.execute(cursor_row)
         plain.commit()
 
-    return {"ours": ours(database), "rows of 1,000": multi, "a statement a row": single}
+    two = two_senders(lambda: MySqlDatabase(config), stack)
+    return {"ours": ours(database), "rows of 1,000": multi, "a statement a row": single,
+            "two senders": two}  # fmt: skip
 
 
 def delta(rows: int, stack: ExitStack) -> dict[str, Way]:

@@ -82,7 +82,7 @@ def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -
     sink: Any = make_sink(config)
     if ":" in step:
         method, count, when = step.split(":")
-        target = getattr(sink, "_database", None) or getattr(sink, "_lake", sink)
+        target = type(getattr(sink, "_database", None) or getattr(sink, "_lake", sink))
         setattr(target, method, deadly(getattr(target, method), int(count), when))
     elif step:
         threading.Timer(int(step) / 1000, die).start()

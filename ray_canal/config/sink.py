@@ -28,6 +28,7 @@ _DATABASES = ("mysql", "postgres", "duckdb")
 _LAKES = ("delta", "iceberg")
 _BATCH_SIZE, _LAKE_BATCH_SIZE = 8192, 131_072
 _QUEUES = ("kafka", "rabbitmq", "rocketmq")
+MirrorOrder = Literal["transaction", "table", "key"]
 SchemaChangePolicy = Literal["evolve", "add", "ignore", "stop"]
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TABLE_NAME = re.compile(r"(?:[^{}]|\{schema\}|\{table\})*\{table\}(?:[^{}]|\{schema\}|\{table\})*")
@@ -65,7 +66,9 @@ class TablePolicy(Section):
 
 class MirrorConfig(TablePolicy):
     """A database that follows the source. In PostgreSQL, `database` is a schema of the database
-    `dbname`."""
+    `dbname`. `order`: "transaction": commits hold whole transactions, one after the other; "table",
+    "key": rows of a table, or of a key, keep their order, and `senders` connections write at
+    once."""
 
     address: str = ""
     username: str = ""
@@ -74,6 +77,17 @@ class MirrorConfig(TablePolicy):
     dbname: str = "postgres"
     cursor_database: str = "ray_canal"
     timeout_s: float = Field(default=60.0, gt=0)
+    order: MirrorOrder = "transaction"
+    senders: int = Field(default=1, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _senders(self) -> MirrorConfig:
+        if self.senders > 1 and self.order == "transaction":
+            raise ValueError(
+                f"mirror.senders = {self.senders}: one connection alone keeps the order of "
+                'transactions; with mirror.order "table" or "key" several write at once'
+            )
+        return self
 
 
 class LakeConfig(TablePolicy):
@@ -175,6 +189,8 @@ class SinkConfig(Section):
         }
         if not needed[self.type]:
             raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
+        if self.type == "duckdb" and self.mirror.senders > 1:
+            raise ValueError(f"sink {self.name}: one connection alone writes a DuckDB file")
         self._check_message()
         return self
 

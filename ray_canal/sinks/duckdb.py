@@ -27,6 +27,7 @@ class DuckDatabase(TransactionalDatabase):
     """A `Database` of mirror.py; its databases are DuckDB's schemas."""
 
     _PARAMETER = "?"
+    _LOCKED = ""
 
     def __init__(self, config: MirrorConfig, path: Path) -> None:
         super().__init__(config.cursor_database)

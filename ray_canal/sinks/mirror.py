@@ -8,19 +8,28 @@ written in a transaction, and who may write.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
-from ray_canal.config.sink import TablePolicy
+from ray_canal.config.sink import MirrorOrder, TablePolicy
+from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+from ray_canal.sinks.sender import Sender, TableWrite
 from ray_canal.sinks.table_moves import in_order
+
+OTHERS = "#"
+"""Stands behind a sink's name in the rows of its other senders; names of sinks have none."""
 
 
 def close_quietly(connection: Any, *errors: type[Exception]) -> None:
@@ -46,6 +55,19 @@ class Database(Tables, Protocol):
         ...
     def commit(self, sink: str, place: str) -> None: ...
     def rollback(self) -> None: ...
+    def other_places(self, sink: str) -> dict[str, str]:
+        """Return the places of a sink's other senders by the names of their rows, which are held
+        until the transaction ends."""
+        ...
+
+    def replace_others(self, sink: str, rows: Sequence[str], place: str) -> None:
+        """Have these rows, all at one place, instead of those of a sink's other senders."""
+        ...
+
+    def tells_keys(self, name: TableName) -> bool:
+        """Return whether rows of a table meet by the bytes of its primary key alone."""
+        ...
+
     def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
         """Give tables the names of each other, or names that are free. `where` is the statement's
         place; where tables change outside of the transaction, it is kept with the change."""
@@ -74,9 +96,38 @@ class SqlDatabase:
         self._folds_case = False  # names that differ in the case of letters alone are one
 
     @property
+    def _cursors(self) -> str:
+        """The full name of `canal_cursor`."""
+        raise NotImplementedError
+
+    @property
     def _sources(self) -> str:
         """The full name of `canal_table`."""
         raise NotImplementedError
+
+    _LOCKED = " FOR UPDATE"
+
+    def other_places(self, sink: str) -> dict[str, str]:
+        prefix = sink + OTHERS
+        rows = self._run(
+            f"SELECT sink, place FROM {self._cursors}"
+            f" WHERE substr(sink, 1, {len(prefix)}) = {self._PARAMETER}{self._LOCKED}",
+            prefix,
+        )
+        return {str(row): str(place) for row, place in rows}
+
+    def replace_others(self, sink: str, rows: Sequence[str], place: str) -> None:
+        one = self._PARAMETER
+        for row in self.other_places(sink):
+            self._run(f"DELETE FROM {self._cursors} WHERE sink = {one}", row)
+        for row in rows:
+            self._run(
+                f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES ({one}, 0, {one})",
+                row, place,
+            )  # fmt: skip
+
+    def tells_keys(self, name: TableName) -> bool:
+        return False
 
     def _run(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """Run one statement. Raises SinkError."""
@@ -126,6 +177,23 @@ class _Run:
     schema: pa.Schema
     batches: list[pa.RecordBatch]
 
+    def write(self) -> TableWrite:
+        """Return what they come to. Of a table without a key, rows that come are added, then those
+        that go are found by their values. A row that did both is there for a moment, and equal rows
+        are the same. Raises SinkError."""
+        if self.key:
+            net = net_change(self.batches, self.key, self.columns)
+            deletes, upserts = net.deletes, net.upserts
+        else:
+            table = of_one_schema(self.batches)
+            kinds = plain(table["event_type"])
+            came, gone = pc.not_equal(kinds, "DELETE"), pc.not_equal(kinds, "INSERT")
+            upserts = image(table.filter(came), "after", self.columns)
+            deletes = image(table.filter(gone), "before", self.columns)
+        return TableWrite(
+            source=self.source, name=self.name, key=self.key, deletes=deletes, upserts=upserts
+        )
+
 
 class DatabaseFollower(SchemaFollower):
     """Names are given away all at once."""
@@ -148,123 +216,223 @@ class DatabaseFollower(SchemaFollower):
 
 
 class Mirror:
-    """A sink into a database: exactly once."""
+    """A sink into a database: exactly once. Its first sender also changes tables.
+
+    Several senders commit each for itself, so that readers see what some have written and others
+    not yet; between two calls of `commit`, and at each DDL, all have come to the same place. What a
+    run before this one left is finished with its senders, and their order, before others begin.
+    """
 
     guarantee: Guarantee = "exactly_once"
 
-    def __init__(self, sink: str, config: MirrorConfig, database: Database) -> None:
+    def __init__(
+        self, sink: str, config: MirrorConfig, make_database: Callable[[], Database]
+    ) -> None:
         self._sink = sink
-        self._database = database
-        self._follower = DatabaseFollower(config, database, self._begin_ddl)
-        self._epoch = 0
-        self._begun = False
-        self._runs: list[_Run] = []
+        self._config = config
+        self._make_database = make_database
+        self._database = make_database()
+        self._first = Sender(sink, self._database)
+        self._senders = [self._first]
+        self._order = config.order
+        self._follower = DatabaseFollower(config, self._database, self._first.begin_ddl)
+        self._runs: dict[tuple[Sender, ...], list[_Run]] = {}  # by who writes them
+        self._splits: dict[TableName, bool] = {}
+        self._pool: ThreadPoolExecutor | None = None
 
     def open(self) -> Cursor | None:
         self._forget()
-        self._database.connect()
-        self._epoch, place = self._database.take_over(self._sink)
-        return Cursor.from_json(place) if place else None
+        self._first.open()
+        self._arrange()
+        return self._reached
+
+    @property
+    def _reached(self) -> Cursor | None:
+        """The place up to which every sender has everything."""
+        places = [sender.place for sender in self._senders]
+        return min((p for p in places if p), key=lambda p: p.order) if all(places) else None
 
     def close(self) -> None:
         self._forget()
-        self._database.close()
+        for sender in self._senders:
+            sender.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def forget_place(self) -> None:
         """Let what comes next be written, whatever the target has; whoever writes now is shut
         out."""
         try:
             self.open()
-            self._begin()
-            self._database.commit(self._sink, "")
+            for sender in self._senders:
+                sender.commit((), None)
         finally:
             self.close()
 
     def abort(self) -> None:
         self._forget()
-        self._database.rollback()
+        for sender in self._senders:
+            sender.abort()
 
     def _forget(self) -> None:
-        self._begun = False
         self._runs.clear()
+        self._splits.clear()
         self._follower.forget()
+        for sender in self._senders:
+            sender.forget()
+
+    # --- senders ---------------------------------------------------------------------------------
+
+    def _arrange(self) -> None:
+        """Have the senders that are configured; those of the run before, as long as they have not
+        come to the same place."""
+        first, wanted = self._first, self._config.senders
+        if wanted == 1 and not self._database.other_places(self._sink):
+            self._have("transaction", ())
+            return
+        first.begin()
+        left = self._database.other_places(self._sink)
+        names = [_row_of(self._sink, self._config.order, wanted, n) for n in range(1, wanted)]
+        order = self._config.order
+        if set(left) != set(names):
+            at = first.place.to_json() if first.place else ""
+            if set(left.values()) <= {at}:
+                self._database.replace_others(self._sink, names, at)
+            else:
+                names = sorted(left, key=lambda row: int(row.rpartition("/")[2]))
+                order = _order_of(names[0])
+        self._database.commit(self._sink, first.place.to_json() if first.place else "")
+        first.is_begun = False
+        self._have(order, names)
+
+    def _have(self, order: MirrorOrder, names: Sequence[str]) -> None:
+        for sender in self._senders[1:]:
+            sender.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._order = order
+        self._senders = [self._first, *(Sender(row, self._make_database()) for row in names)]
+        for sender in self._senders[1:]:
+            sender.open()
+        self._pool = ThreadPoolExecutor(len(self._senders)) if names else None
+
+    # --- changes ---------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
+        if self._pool is None:
+            self._stage_all(changes, (self._first,))
+            return
+        by_place: dict[Cursor | None, list[Sender]] = defaultdict(list)
+        for sender in self._senders:
+            by_place[sender.place].append(sender)
+        for place, senders in by_place.items():
+            mine = changes.after(place)
+            if len(mine):
+                self._stage_all(mine, tuple(senders))
+
+    def _stage_all(self, changes: Changes, senders: tuple[Sender, ...]) -> None:
+        """Stage what these senders have not written yet."""
         for step in changes.statements():
-            if isinstance(step, list):
+            if not isinstance(step, list):
+                with naming(step.schema, step.table):
+                    self._stage(step, senders)
+            elif self._first in senders:
                 with naming(step[0].change.schema, step[0].change.table):
                     self._follower.follow(step, changes.message.timeline)
-            else:
-                with naming(step.schema, step.table):
-                    self._stage(step)
+                self._settle(_behind(changes, step[0].change.position))
+
+    def _settle(self, place: Cursor | None) -> None:
+        """Let other senders see what the first one has done to tables: `place` is behind it."""
+        if self._pool is None:
+            return
+        self._splits.clear()
+        self._first.commit((), place)
+        for sender in self._senders[1:]:
+            sender.abort()
 
     def commit(self, upto: Cursor) -> None:
-        database = self._database
-        self._begin()
-        for run in self._runs:
-            with naming(*run.source):
-                self._write_run(run)
-        database.commit(self._sink, upto.to_json())
-        self._begun = False
-        self._runs = []
-
-    def _write_run(self, run: _Run) -> None:
-        if not run.key:
-            self._without_key(run)
+        """Raises SinkError; of several the one that says most about what counts."""
+        staged, self._runs = self._runs, {}
+        shares: dict[Sender, list[TableWrite]] = {sender: [] for sender in self._senders}
+        for senders, runs in staged.items():
+            for run in runs:
+                with naming(*run.source):
+                    write = run.write()
+                    for sender, mine in zip(self._senders, self._shared_out(write), strict=True):
+                        if sender in senders and len(mine):
+                            shares[sender].append(mine)
+        if self._pool is None:
+            self._first.commit(shares[self._first], upto)
             return
-        net = net_change(run.batches, run.key, run.columns)
-        if net.deletes.num_rows:
-            self._database.delete(run.name, net.deletes)
-        if net.upserts.num_rows:
-            self._database.upsert(run.name, run.key, net.upserts)
+        behind = [s for s in self._senders if s.place is None or s.place.is_before(upto)]
+        done = [self._pool.submit(sender.commit, shares[sender], upto) for sender in behind]
+        errors = [error for each in done if (error := each.exception()) is not None]
+        if errors:
+            raise min(errors, key=_weight)
+        if self._order != self._config.order or len(self._senders) != self._config.senders:
+            self._arrange()
 
-    def _begin(self) -> None:
-        """Begin a transaction, unless one is open. Raises SinkError: another runner has taken
-        over."""
-        if self._begun:
-            return
-        if self._database.begin(self._sink) != self._epoch:
-            self._database.rollback()
-            raise SinkError(
-                f"sink {self._sink}: another runner has taken over the target, or its row in the "
-                "table of cursors was removed",
-                "fenced",
-            )
-        self._begun = True
+    def _shared_out(self, write: TableWrite) -> list[TableWrite]:
+        """Return what each sender has to write of it."""
+        count = len(self._senders)
+        if count == 1:
+            return [write]
+        if self._is_split(write):
+            parts = (shared_out(rows, write.key, count) for rows in (write.deletes, write.upserts))
+            return [replace(write, deletes=d, upserts=u) for d, u in zip(*parts, strict=True)]
+        none = replace(write, deletes=write.deletes.slice(0, 0), upserts=write.upserts.slice(0, 0))
+        own = crc32(".".join(write.name).encode()) % count
+        return [write if number == own else none for number in range(count)]
 
-    def _begin_ddl(self) -> None:
-        """Before a table is changed: in the transaction, or, where that cannot be, right after a
-        look at who may write. Raises SinkError: another runner has taken over."""
-        self._begin()
-        if not self._database.ddl_in_transaction:
-            self._database.rollback()
-            self._begun = False
+    def _is_split(self, write: TableWrite) -> bool:
+        """Return whether rows of a table may be written by several senders: no two of them meet,
+        neither by the key as the target compares it nor by another unique one."""
+        if self._order != "key" or not write.key:
+            return False
+        found = self._splits.get(write.name)
+        if found is None:
+            kinds = [write.upserts.schema.field(name).type for name in write.key]
+            self._database.find(write.name)
+            found = not any(pa.types.is_floating(kind) for kind in kinds)
+            found = self._splits[write.name] = found and self._database.tells_keys(write.name)
+        return found
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def _stage(self, rows: Rows) -> None:
+    def _stage(self, rows: Rows, senders: tuple[Sender, ...]) -> None:
         if self._follower.leaves_out(rows):
             return
         name, columns = self._follower.columns(rows)
-        schema = rows.batch.schema
-        for run in reversed(self._runs):
+        if self._pool is not None and self._first.is_begun:
+            self._settle(self._first.place)
+        schema, runs = rows.batch.schema, self._runs.setdefault(senders, [])
+        for run in reversed(runs):
             if run.name == name:
                 if run.schema == schema:
                     run.batches.append(rows.batch)
                     return
                 break
         source = rows.schema, rows.table
-        self._runs.append(_Run(source, name, rows.key, columns, schema, [rows.batch]))
+        runs.append(_Run(source, name, rows.key, columns, schema, [rows.batch]))
 
-    def _without_key(self, run: _Run) -> None:
-        """A table without a key: what comes is added first, then what goes is found by its values.
-        A row that did both is there for a moment, and equal rows are the same."""
-        table = of_one_schema(run.batches)
-        kinds = plain(table["event_type"])
-        came, gone = pc.not_equal(kinds, "DELETE"), pc.not_equal(kinds, "INSERT")
-        after = image(table.filter(came), "after", run.columns)
-        before = image(table.filter(gone), "before", run.columns)
-        if after.num_rows:
-            self._database.upsert(run.name, (), after)
-        if before.num_rows:
-            self._database.delete_like(run.name, before)
+
+def _row_of(sink: str, order: str, count: int, number: int) -> str:
+    return f"{sink}{OTHERS}{order}/{count}/{number}"
+
+
+def _order_of(row: str) -> MirrorOrder:
+    return "key" if row.partition(OTHERS)[2].startswith("key/") else "table"
+
+
+def _weight(error: BaseException) -> int:
+    """Several senders failed: where it is not known what counts, the rest comes again."""
+    kind = error.kind if isinstance(error, SinkError) else "fatal"
+    return ("fatal", "fenced", "retry", "schema", "poison").index(kind)
+
+
+def _behind(changes: Changes, position: int) -> Cursor:
+    """The place of the last entry of a statement."""
+    first, last = changes.part.first, changes.part.last
+    positions = changes.chunk.events["position"][first:last]
+    return changes.between(first, first + int(np.searchsorted(positions, position, "right"))).cursor

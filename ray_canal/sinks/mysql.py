@@ -77,6 +77,8 @@ class MySqlDatabase(SqlDatabase):
             raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
         self._delete_first.clear()
         self._run(_SESSION)
+        if config.senders > 1:  # else one waits for keys that another looked for in vain
+            self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         ((packet,),) = self._run("SELECT @@max_allowed_packet")
         self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
         self._key_collations = dict(self._run(_KEY_COLLATIONS))
@@ -159,6 +161,15 @@ class MySqlDatabase(SqlDatabase):
         self._delete_first[name] = bool(uniques[0][0])
         key = tuple(str(column) for column, kind in columns if kind == "PRI")
         return Found(tuple(str(column) for column, _ in columns), key)
+
+    def tells_keys(self, name: TableName) -> bool:
+        rows = self._run(
+            "SELECT collation_name FROM information_schema.columns WHERE table_schema = %s"
+            " AND table_name = %s AND column_key = 'PRI' AND collation_name IS NOT NULL",
+            *name,
+        )
+        in_bytes = all(_shown(row[0]).endswith("bin") for row in rows)
+        return in_bytes and not self._delete_first.get(name, True)
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.database)}")

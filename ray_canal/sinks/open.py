@@ -31,7 +31,7 @@ def make_sink(config: SinkConfig) -> Sink:
         from ray_canal.sinks.mirror import Mirror
         from ray_canal.sinks.mysql import MySqlDatabase
 
-        return Mirror(config.name, config.mirror, MySqlDatabase(config.mirror))
+        return Mirror(config.name, config.mirror, lambda: MySqlDatabase(config.mirror))
     if config.type == "postgres":
         from ray_canal.sinks.mirror import Mirror
 
@@ -39,7 +39,7 @@ def make_sink(config: SinkConfig) -> Sink:
             from ray_canal.sinks.postgres import PostgresDatabase
         except ImportError as error:
             raise _missing(config, error, "postgres") from None
-        return Mirror(config.name, config.mirror, PostgresDatabase(config.mirror))
+        return Mirror(config.name, config.mirror, lambda: PostgresDatabase(config.mirror))
     if config.type == "duckdb":
         from ray_canal.sinks.mirror import Mirror
 
@@ -47,7 +47,9 @@ def make_sink(config: SinkConfig) -> Sink:
             from ray_canal.sinks.duckdb import DuckDatabase
         except ImportError as error:
             raise _missing(config, error, "duckdb") from None
-        return Mirror(config.name, config.mirror, DuckDatabase(config.mirror, Path(config.path)))
+        return Mirror(
+            config.name, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
+        )
     if config.type in ("delta", "iceberg"):
         from ray_canal.sinks.lake import LakeSink
 

@@ -80,10 +80,11 @@ class Cursor:
 
     def is_before(self, other: Cursor) -> bool:
         """Return whether the log has this place first."""
-        return self._order < other._order
+        return self.order < other.order
 
     @property
-    def _order(self) -> tuple[int, ...]:
+    def order(self) -> tuple[int, ...]:
+        """Numbers that compare as the log has places."""
         number = journal_key(self.journal_name)[1]
         return self.timeline, number, self.position, self.inner, self.ordinal
 

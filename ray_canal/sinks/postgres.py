@@ -155,6 +155,19 @@ class PostgresDatabase(TransactionalDatabase):
         key = tuple(str(column) for column, is_key in columns if is_key)
         return Found(tuple(str(column) for column, _ in columns), key)
 
+    def tells_keys(self, name: TableName) -> bool:
+        """Texts of most collations are equal where their bytes are; citext and the like are not."""
+        rows = self._run(
+            "SELECT t.typtype = 'b' AND t.typname <> 'citext'"
+            " AND coalesce(c.collisdeterministic, true)"
+            " FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid"
+            " AND a.attnum = ANY (i.indkey) JOIN pg_type t ON t.oid = a.atttypid"
+            " LEFT JOIN pg_collation c ON c.oid = a.attcollation"
+            " WHERE i.indrelid = to_regclass(%s) AND i.indisprimary",
+            _named(name),
+        )
+        return bool(rows) and all(row[0] for row in rows) and not self._delete_first.get(name, True)
+
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._make_schema(name.database)
         lines = [_definition(column) for column in columns]
