@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,12 +27,13 @@ from benchmarks.command import console, machine
 from ray_canal.offline import decode_chunks
 from ray_canal.sinks.amqp_link import AmqpLink, Publish, parameters
 from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
+from ray_canal.sinks.stream_link import StreamLink, StreamLogin
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages, by_place
 from ray_canal.views.routing import Routing
 from tests.servers.rabbitmq import RabbitServer, start_rabbitmq
 
-GOALS = {"kafka batch": 1.5, "rabbitmq": 15.0}
+GOALS = {"kafka batch": 1.5, "rabbitmq": 15.0, "rabbitmq stream": 100.0}
 """How many times the plain way's rate is to be reached."""
 _PARTITIONS = 4
 _ROUTING = Routing(partitions=_PARTITIONS, partition_hash=r".*\..*:$pk$")
@@ -108,6 +110,25 @@ def confirmed(server: RabbitServer, queue: str, found: FlatMessages, count: int)
     return rate
 
 
+def streamed(server: RabbitServer, stream: str, found: FlatMessages, count: int) -> float:
+    """The same to a stream, by the stream protocol."""
+    login = StreamLogin("127.0.0.1", server.stream_port, "/", "guest", "guest", None)
+    link = StreamLink(login, 120)
+    began, sent = time.perf_counter(), 0
+    while sent < count:
+        for at in range(0, len(found), 2000):
+            run = [
+                Publish(stream, f"1:mysql-bin.000001:{n}:0:0:0", found[n])
+                for n in range(at, min(at + 2000, len(found)))
+            ]
+            link.publish("", run)
+        sent += len(found)
+    link.wait_confirmed()
+    rate = sent / (time.perf_counter() - began)
+    link.close()
+    return rate
+
+
 def blocking(server: RabbitServer, queue: str, found: FlatMessages, seconds: float) -> float:
     """pika's blocking channel with confirms."""
     connection = server.connect()
@@ -125,8 +146,8 @@ def blocking(server: RabbitServer, queue: str, found: FlatMessages, seconds: flo
 
 
 def rabbitmq(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
-    """Medians of each way, interleaved, each to a durable classic queue."""
-    rates: dict[str, list[float]] = {"rabbitmq": [], "pika blocking": []}
+    """Medians of each way, interleaved, each to a durable classic queue or to a stream."""
+    rates: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, start_rabbitmq(Path(folder)) as server:
         connection = server.connect()
         channel = connection.channel()
@@ -134,6 +155,7 @@ def rabbitmq(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
         ways: dict[str, Callable[[], float]] = {
             "pika blocking": lambda: blocking(server, "rows", found, 2.0),
             "rabbitmq": lambda: confirmed(server, "rows", found, count),
+            "rabbitmq stream": lambda: streamed(server, "stream", found, 5 * count),
         }
         for _ in range(runs):
             for name, way in ways.items():
@@ -152,7 +174,8 @@ def main(
     """Measure, and print the rates and their ratios."""
     found = messages(20_000)
     figures = {**kafka(found, count, runs), **rabbitmq(found, rabbit_count, runs)}
-    plain = {"kafka batch": "kafka message", "rabbitmq": "pika blocking"}
+    plain = {"kafka batch": "kafka message", "rabbitmq": "pika blocking",
+             "rabbitmq stream": "pika blocking"}  # fmt: skip
     for name, rate in figures.items():
         console.print(f"{name}: {rate:,.0f} messages/s")
     for name, other in plain.items():

@@ -80,7 +80,10 @@ class RabbitConfig(Section):
     """A RabbitMQ. Messages go to `exchange` ("": the default one, whose routing keys are queues'
     names) by `routing_key`, in which {topic} and {partition} stand for where Canal's routing sends.
     With `queue`, a durable queue is declared; with `exchange_type` the exchange; with `binding_key`
-    one is bound to the other."""
+    one is bound to the other.
+
+    With `stream`, a name in which {topic} and {partition} may stand, messages go to streams by the
+    stream protocol, at `stream_address` (left out: port 5552), and nothing else is used."""
 
     address: str = ""
     virtual_host: str = "/"
@@ -93,6 +96,8 @@ class RabbitConfig(Section):
     queue: str = ""
     queue_type: Literal["classic", "quorum"] = "classic"
     binding_key: str = ""
+    stream: str = ""
+    stream_address: str = ""
     timeout_s: float = Field(default=60.0, gt=0)
 
 

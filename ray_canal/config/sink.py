@@ -213,5 +213,6 @@ class SinkConfig(Section):
                 f"{made} has a topic for each table, routing.topic.SCHEMA.TABLE, and partitions by "
                 f"key: take out routing.{', routing.'.join(sorted(given))}"
             )
-        if "{partition}" in self.rabbitmq.routing_key:
-            raise ValueError(f"{made} has no partitions for rabbitmq.routing_key")
+        for key in ("routing_key", "stream"):
+            if "{partition}" in getattr(self.rabbitmq, key):
+                raise ValueError(f"{made} has no partitions for rabbitmq.{key}")

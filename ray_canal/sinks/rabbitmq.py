@@ -1,4 +1,5 @@
-"""RabbitMQ: messages to an exchange, each confirmed by the broker before the log is acknowledged.
+"""RabbitMQ: messages to an exchange, or to streams, each confirmed by the broker before the log is
+acknowledged.
 
 At least once. What was confirmed when a connection broke is not sent again by this runner: `open`
 returns the last entry whose messages all are. A runner that died repeats its last batch; messages
@@ -20,10 +21,11 @@ from ray_canal.config.section import host_port_of
 from ray_canal.sinks.amqp_link import AmqpLink, LinkError, Publish, parameters
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
+from ray_canal.sinks.stream_link import StreamLink, StreamLogin
 from ray_canal.source.connection import tls_context
 from ray_canal.views.routed import FlatMessages
 
-_PORT = 5672
+_PORT, _STREAM_PORT = 5672, 5552
 _FATAL = {spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.NOT_ALLOWED, spec.INVALID_PATH}
 _IN_FLIGHT = 2000
 """So many messages are put together at once."""
@@ -44,24 +46,42 @@ class RabbitSink:
         self._config = config.rabbitmq
         message = config.message.model_copy(update={"tombstones": False})
         self._maker = MessageMaker(message, config.routing)
-        self._link: AmqpLink | None = None
+        self._link: AmqpLink | StreamLink | None = None
+        self._to = self._config.stream or self._config.routing_key
         self._written: list[_Written] = []
         self._place: Cursor | None = None  # all up to it is in queues
         self._confirmed: Cursor | None = None  # the same, of a batch that comes again
 
     def open(self) -> Cursor | None:
+        try:
+            self._link = self._streams() if self._config.stream else self._channel()
+        except LinkError as error:
+            raise _error(error) from None
+        return self._place
+
+    def _channel(self) -> AmqpLink:
         config = self._config
         host, port = host_port_of(config.address, _PORT, "rabbitmq.address")
         given = parameters(
             host, port, config.virtual_host, config.username, secret(config.password),
             context=tls_context(config.tls, "rabbitmq.tls"), timeout_s=config.timeout_s,
         )  # fmt: skip
-        try:
-            self._link = AmqpLink(given, config.timeout_s)
-            self._declare(self._link)
-        except LinkError as error:
-            raise _error(error) from None
-        return self._place
+        link = AmqpLink(given, config.timeout_s)
+        self._link = link  # it is closed where this fails
+        self._declare(link)
+        return link
+
+    def _streams(self) -> StreamLink:
+        config = self._config
+        host, _ = host_port_of(config.address, _PORT, "rabbitmq.address")
+        port = _STREAM_PORT
+        if config.stream_address:
+            host, port = host_port_of(config.stream_address, port, "rabbitmq.stream_address")
+        context = tls_context(config.tls, "rabbitmq.tls")
+        login = StreamLogin(
+            host, port, config.virtual_host, config.username, secret(config.password), context
+        )
+        return StreamLink(login, config.timeout_s)
 
     def _declare(self, link: AmqpLink) -> None:
         config = self._config
@@ -102,7 +122,7 @@ class RabbitSink:
         topics = [self._maker.topic(name) for name in found.topic_names]
         for number, name in enumerate(self._maker.ids(changes, found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
-            key = self._config.routing_key.replace("{topic}", topic)
+            key = self._to.replace("{topic}", topic)
             yield Publish(key.replace("{partition}", str(partition)), name, found[number])
 
     def commit(self, upto: Cursor) -> None:
@@ -145,7 +165,7 @@ class RabbitSink:
             if missing:
                 return
 
-    def _opened(self) -> AmqpLink:
+    def _opened(self) -> AmqpLink | StreamLink:
         if self._link is None:
             raise SinkError("RabbitMQ: not connected", "retry")
         return self._link

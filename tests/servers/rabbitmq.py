@@ -27,6 +27,7 @@ class RabbitServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port, self._mapper_port, self._own_port = free_port(), free_port(), free_port()
+        self.stream_port = free_port()
         self._mapper: subprocess.Popen[bytes] | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -41,6 +42,10 @@ class RabbitServer:
         programs = next(erlang.glob("erts-*")) / "bin"
         rabbit = next((tree / "root/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
         own = self.folder
+        (own / "plugins").write_text("[rabbitmq_stream].")
+        listener = f'{{"127.0.0.1",{self.stream_port}}}'
+        settings = f"[{{rabbitmq_stream,[{{tcp_listeners,[{listener}]}}]}}]."
+        (own / "advanced.config").write_text(settings)
         environment = {
             **os.environ, "HOME": str(own), "ROOTDIR": str(erlang), "BINDIR": str(programs),
             "EMU": "beam", "PROGNAME": "erl", "ERL_LIBS": str(rabbit / "plugins"),
@@ -49,6 +54,7 @@ class RabbitServer:
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self._own_port), "RABBITMQ_MNESIA_BASE": str(own / "data"),
             "RABBITMQ_LOG_BASE": str(own / "log"), "RABBITMQ_CONFIG_FILE": str(own / "none"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(own / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "plugins"), "RABBITMQ_LOGS": "-",
             "RABBITMQ_PID_FILE": str(own / "pid"), "LANG": "C.UTF-8",
         }  # fmt: skip
