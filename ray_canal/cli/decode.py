@@ -94,6 +94,9 @@ def decode(
     dynamic_topic: Annotated[str, typer.Option(help="canal.mq.dynamicTopic.")] = "",
     dynamic_topic_partitions: TopicPartitions = "",
     database_hash: Annotated[bool, typer.Option(help="canal.mq.database.hash.")] = True,
+    split_key_changes: Annotated[
+        bool, typer.Option(help="A row that moves to another partition: DELETE and INSERT.")
+    ] = False,
     batch_entries: Annotated[int, typer.Option(min=1, help="Entries that have one id.")] = 50,
     ts: Annotated[int, typer.Option(min=0, help="`ts` in milliseconds; 0: the time now.")] = 0,
     old: OldWay = Old.canal,
@@ -109,7 +112,7 @@ def decode(
     routing = Routing(
         topic=topic, partition=partition, partitions=partitions, partition_hash=partition_hash,
         dynamic_topic=dynamic_topic, dynamic_topic_partitions=dynamic_topic_partitions,
-        database_hash=database_hash,
+        database_hash=database_hash, key_changes="split" if split_key_changes else "canal",
     )  # fmt: skip
     options = FlatOptions(
         ts_ms=ts, routing=routing, time_zone=time_zone, gtid=gtid, old=old.value

@@ -48,7 +48,9 @@ class MessageConfig(Section):
 
 class RoutingConfig(Section):
     """Which topic and partition a message goes to, in Canal's grammar (`canal.mq.*`). Of Debezium's
-    formats, `topic` is the first part of all topics, and the rest is not used."""
+    formats, `topic` is the first part of all topics, and the rest is not used.
+    `key_changes`: of FlatMessages, an UPDATE that moves a row to another partition goes there, as
+    in Canal, or is a DELETE in the one before and an INSERT in the other ("split")."""
 
     topic: str = "example"
     partition: int = Field(default=0, ge=0)
@@ -57,6 +59,7 @@ class RoutingConfig(Section):
     dynamic_topic: str = ""
     dynamic_topic_partitions: str = ""
     database_hash: bool = True
+    key_changes: Literal["canal", "split"] = "canal"
 
 
 class KafkaConfig(Section):

@@ -203,6 +203,8 @@ class SinkConfig(Section):
                 f"{made} is made without Arrow batches, which a transform changes: use one of "
                 f"{', '.join((*ROW_FORMATS, 'arrow'))}"
             )
+        if self.routing.key_changes == "split" and form in ("protobuf", "arrow"):
+            raise ValueError(f'{made} does not take routing.key_changes = "split": "flat" does')
         if self.type == "jsonl" and form in ("protobuf", "arrow", "avro"):
             raise ValueError(f'{made} is no JSON: type "jsonl" has "flat", "debezium" or none')
         if form not in ROW_FORMATS:

@@ -207,15 +207,19 @@ class LakeFollower(SchemaFollower):
         self._ordinal = 0
 
     def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
-        self._change, self._timeline, self._ordinal = statement[0].change, timeline, 0
+        self._change, self._timeline = statement[0].change, timeline
+        self._begin_step(0)
         super().follow(statement, timeline)
 
+    def _begin_step(self, ordinal: int) -> None:
+        """Let what is done to tables from here on be that step of the statement."""
+        self._ordinal = ordinal
+        if self._change is not None:
+            self._lake.now = place_of_change(self._change, self._timeline, ordinal)
+
     def _is_due(self, name: TableName) -> bool:
-        """Whether the statement's next step is still to be done to a table."""
-        if self._change is None:
-            return False
-        self._lake.now = place_of_change(self._change, self._timeline, self._ordinal)
-        return is_new(self._lake, name, self._lake.now)
+        """Return whether the statement's next step is still to be done to a table."""
+        return self._change is not None and is_new(self._lake, name, self._lake.now)
 
     def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
         """Copy the rows, then empty the table that had them: files of a lake do not move. A table
@@ -238,17 +242,17 @@ class LakeFollower(SchemaFollower):
                     self._lake.drop(new)
             if self._is_due(old) and self._lake.find(old) is not None:
                 self._lake.drop(old)
-            self._ordinal += 1
+            self._begin_step(self._ordinal + 1)
 
     def _drop(self, name: TableName) -> None:
         if self._is_due(name):
             super()._drop(name)
-        self._ordinal += 1
+        self._begin_step(self._ordinal + 1)
 
     def _follow(self, step: Changed) -> None:
         if self._is_due(self.name(step.change.schema, step.change.table)):
             super()._follow(step)
-        self._ordinal += 1
+        self._begin_step(self._ordinal + 1)
 
 
 def _changes_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:

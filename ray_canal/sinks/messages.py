@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
@@ -26,7 +27,7 @@ from ray_canal.views.debezium import (
 from ray_canal.views.entry_messages import entry_messages, packets
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages
-from ray_canal.views.routing import Routing
+from ray_canal.views.routing import KEY_CHANGES_SPLIT, Routing
 
 
 class MessageMaker:
@@ -98,18 +99,26 @@ class MessageMaker:
     def ids(self, changes: Changes, found: FlatMessages) -> Iterator[str]:
         """Yield what names each message, the same when it is made again:
         TIMELINE:FILE:POSITION:INNER:ORDINAL:PARTITION; where each row is a message, the last one is
-        the message's number among those of its entry. A digest follows where a message has several
+        the message's number among those of its entry, which follows the partition where an entry
+        has several messages in one. A digest follows where a message has several
         entries, as many as the log gave at once: one may begin alike and end elsewhere."""
         prefix = f"{changes.message.timeline}:{changes.chunk.layout.journal_name}"
         places, last, ordinal = _places_of(changes.chunk), -1, 0
+        before: Counter[tuple[int, int]] = Counter()
+        has_several = self._routing.key_changes == KEY_CHANGES_SPLIT
         is_cut = self._config.format in ("protobuf", "arrow")
         for number in range(len(found)):
             entry, partition = int(found.entries[number]), int(found.partitions[number])
             if found.keys is not None:  # several messages an entry, all without a partition
                 ordinal = ordinal + 1 if entry == last else 0
                 last, partition = entry, ordinal
+            nth = ""
+            if has_several:
+                place = entry, partition
+                nth = f".{before[place]}" if before[place] else ""
+                before[place] += 1
             digest = f":{blake2b(found[number], digest_size=8).hexdigest()}" if is_cut else ""
-            yield f"{prefix}:{places[entry]}:{partition}{digest}"
+            yield f"{prefix}:{places[entry]}:{partition}{nth}{digest}"
 
     def _arrow(self, changes: Changes) -> FlatMessages:
         """An IPC stream for each run of rows of one table version; a long one in halves."""

@@ -348,11 +348,13 @@ _SYNONYMS = {
 
 
 def canonical_type(declared: str) -> str:
-    """Return a type's text as servers show it, so far as numbers have several names."""
+    """Return a type's text as servers show it, so far as numbers have several names. How wide an
+    integer is shown is no part of it: MySQL 8 shows no widths, others do."""
     text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
     word = re.match(r"[a-z]+(?: precision)?", text)
     if word is not None:
         text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
+    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1 ", text).strip()
     text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
     return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
 

@@ -28,6 +28,7 @@ from ray_canal.kernels.render.arrays import FlatArrays, MessageArrays
 from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.views.flat_tables import TABLE_ROOM, flat_blobs, json_bytes, table_records
 from ray_canal.views.gtid_sets import executed_sets
+from ray_canal.views.key_moves import of_kinds
 from ray_canal.views.routed import FlatMessages, Routed, data_entries
 from ray_canal.views.routing import Routing
 from ray_canal.views.row_arrays import Blobs, row_arrays
@@ -86,6 +87,9 @@ def flat_messages(
     arrays = row_arrays(chunk, (tables, columns), blobs, options.time_zone)
     split = routed.split(chosen, arrays)
     lines = np.ascontiguousarray(split.lines.T)
+    if split.kinds is not None:
+        events, lines[0] = of_kinds(arrays.events, lines[0], split.kinds)
+        arrays = arrays._replace(events=events)
     count = len(split.lines)
     messages = MessageArrays(
         entries=lines[0],

@@ -14,7 +14,8 @@ from ray_canal.kernels.render.arrays import RowArrays
 from ray_canal.kernels.render.entry_values import VALUE_BYTES_MAX
 from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
 from ray_canal.views.entries import chosen_entries
-from ray_canal.views.routing import Route, Routing, topic_order
+from ray_canal.views.key_moves import split_moves
+from ray_canal.views.routing import KEY_CHANGES_SPLIT, Route, Routing, topic_order
 
 _ROWDATA = 2
 _TEXT_BYTES = VALUE_BYTES_MAX + 32
@@ -67,12 +68,14 @@ def data_entries(chunk: DecodedChunk, first: int, last: int, mask: Bools | None)
 @dataclass(frozen=True, slots=True)
 class Split:
     """Messages before they are rendered: a line of entry, place in `order`, rows and partition for
-    each, sorted by topic."""
+    each, sorted by topic. `kinds`: the event type of each, if some have another one than their
+    entry (0: its own)."""
 
     lines: Int64s
     order: Int32s
     topics: Int32s
     topic_names: tuple[str, ...]
+    kinds: Int64s | None = None
 
     def placed(self, buffer: Bytes, offsets: Int64s) -> FlatMessages:
         """Return the rendered messages with their places."""
@@ -92,6 +95,7 @@ class Routed:
         self, chunk: DecodedChunk, chosen: Int64s, routing: Routing, *, by_entry: bool
     ) -> None:
         self._by_entry = by_entry
+        self._splits = not by_entry and routing.key_changes == KEY_CHANGES_SPLIT
         metas = [table.meta for table in chunk.layout.tables]
         found = [routing.route(meta.schema, meta.table) for meta in metas]
         self.routes: Int64s = np.zeros((len(found), kernels.ROUTE_FIELDS), np.int64)
@@ -158,13 +162,19 @@ class Routed:
         count = kernels.split_by_partition(
             chosen, self._by_entry, self._fixed, tuple(arrays), self.routes, room, order, lines
         )
-        lines = lines[:count]
+        lines, kinds = lines[:count], None
+        if self._splits and len(self.routes):
+            moves: Int64s = np.empty((total, kernels.MOVE_FIELDS), np.int64)
+            found = kernels.moved_rows(chosen, tuple(arrays), self.routes, room[0], moves)
+            if found:
+                lines, order, kinds = split_moves(lines, order, moves[:found])
         where = np.searchsorted(chosen, lines[:, 0])
         topics = self._topics[where]
         if len(self.topic_names) > 1:
             sorted_lines = np.argsort(topics, kind="stable")
             lines, topics = lines[sorted_lines], topics[sorted_lines]
-        return Split(lines, order, topics, self.topic_names)
+            kinds = None if kinds is None else kinds[sorted_lines]
+        return Split(lines, order, topics, self.topic_names, kinds)
 
 
 def _named(chunk: DecodedChunk, number: int) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.patterns import compiled
 
 PRIMARY_KEY = "$pk$"
+KEY_CHANGES_CANAL, KEY_CHANGES_SPLIT = "canal", "split"
 _PATTERN = re.compile(r"[*?+|(){}\[\]\\$^]")
 _KNOWN = 4096
 
@@ -59,7 +60,10 @@ class Route:
 @dataclass(frozen=True, kw_only=True)
 class Routing:
     """Canal's `canal.mq.topic`, `partition`, `partitionsNum`, `partitionHash`, `dynamicTopic`,
-    `dynamicTopicPartitionNum` and `database.hash`. Raises ConfigError: a rule is wrong."""
+    `dynamicTopicPartitionNum` and `database.hash`. Raises ConfigError: a rule is wrong.
+
+    `key_changes`: an UPDATE that moves a row to another partition goes there, as in Canal
+    (`canal`), or is a DELETE in the one before and an INSERT in the other (`split`)."""
 
     topic: str = "example"
     partition: int = 0
@@ -68,6 +72,7 @@ class Routing:
     dynamic_topic: str = ""
     dynamic_topic_partitions: str = ""
     database_hash: bool = True
+    key_changes: str = KEY_CHANGES_CANAL
     _routes: dict[tuple[str, str], Route] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -78,6 +83,8 @@ class Routing:
                 f"{self.partitions} partitions and partition {self.partition}: at least 1, and not "
                 "below 0"
             )
+        if self.key_changes not in (KEY_CHANGES_CANAL, KEY_CHANGES_SPLIT):
+            raise ConfigError(f"key_changes is 'canal' or 'split', not {self.key_changes!r}")
         _hash_rules(self.partition_hash)
         _topic_rules(self.dynamic_topic)
         _number_rules(self.dynamic_topic_partitions)

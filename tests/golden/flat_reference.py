@@ -56,18 +56,59 @@ def _of_entry(
         yield Line(route.topic, fixed, _text(message), index)
         return
     names = message["pkNames"] if route.rule.columns is None else route.rule.columns
-    parts: dict[int, list[int]] = {}
-    for at, row in enumerate(message["data"]):
+
+    def partition_of(row: dict[str, Any]) -> int:
         code = java_hash(header.schemaName) if routing.database_hash else 0
         for name in names or ():
             code ^= java_hash(row.get(name) or "")
-        parts.setdefault(java_partition(code, route.partitions), []).append(at)
+        return java_partition(code, route.partitions)
+
+    places = [partition_of(row) for row in message["data"]]
+    if routing.key_changes == "split" and change.eventType == pb.UPDATE:
+        images = [_values(row.beforeColumns) for row in change.rowDatas]
+        before = [partition_of(image) for image in images]
+        whole = all(len(r.beforeColumns) == len(r.afterColumns) for r in change.rowDatas)
+        if whole and places != before:
+            for partition, found in _moved(message, images, before, places):
+                yield Line(route.topic, partition, _text(found), index)
+            return
+    parts: dict[int, list[int]] = {}
+    for at, place in enumerate(places):
+        parts.setdefault(place, []).append(at)
     for partition in sorted(parts):
         rows = {
             key: message[key] and [message[key][at] for at in parts[partition]]
             for key in ("data", "old")
         }
         yield Line(route.topic, partition, _text({**message, **rows}), index)
+
+
+def _values(columns: Any) -> dict[str, Any]:
+    return {c.name: None if c.isNull else c.value for c in columns}
+
+
+def _moved(
+    message: dict[str, Any], images: list[dict[str, Any]], before: list[int], after: list[int]
+) -> list[tuple[int, dict[str, Any]]]:
+    """An UPDATE that moves rows to other partitions: these are two messages each; others follow the
+    row before them in their partition, if that is an UPDATE, too."""
+    made: list[tuple[int, dict[str, Any]]] = []
+    last: dict[int, dict[str, Any]] = {}
+    for at, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old != new:
+            for place, kind, row in (
+                (old, "DELETE", images[at]), (new, "INSERT", message["data"][at])
+            ):  # fmt: skip
+                last[place] = {**message, "data": [row], "old": None, "type": kind}
+                made.append((place, last[place]))
+        elif new in last and last[new]["type"] == "UPDATE":
+            last[new]["data"].append(message["data"][at])
+            last[new]["old"].append(message["old"][at])
+        else:
+            rows = {"data": [message["data"][at]], "old": [message["old"][at]]}
+            last[new] = {**message, **rows}
+            made.append((new, last[new]))
+    return made
 
 
 def flat(header: Any, change: Any, number: int, exact: bool) -> dict[str, Any]:
@@ -90,10 +131,10 @@ def flat(header: Any, change: Any, number: int, exact: bool) -> dict[str, Any]:
             if column.updated:
                 updated.add(column.name)
         if columns:
-            data.append({c.name: None if c.isNull else c.value for c in columns})
+            data.append(_values(columns))
         if change.eventType == pb.UPDATE:
             before = [c for c in row.beforeColumns if c.name in updated]
-            old.append({c.name: None if c.isNull else c.value for c in before})
+            old.append(_values(before))
     return {
         "data": data or None, "database": header.schemaName, "es": header.executeTime,
         "gtid": header.gtid, "id": number, "isDdl": change.isDdl,

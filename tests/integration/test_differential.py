@@ -255,7 +255,12 @@ def _judge_messages(files: list[Path], schema: Path | None, rng: random.Random) 
     for old in (OLD_CANAL, OLD_EXACT):
         columns = "^".join(f"c{n}" for n in range(8) if rng.random() < 0.3)
         rule = r".*\..*:" + (columns or "$pk$")
-        routing = Routing(partitions=rng.choice([1, 3, 8]), partition_hash=rule)
+        routing = Routing(
+            topic="rest", partitions=rng.choice([1, 3, 8]), partition_hash=rule,
+            dynamic_topic=rng.choice(["", r"d\..*", r"one:d\.t\d*[02468],two:d\.t.*", "d.phase,d"]),
+            dynamic_topic_partitions=rng.choice(["", "one:5,d_.*:2"]),
+            database_hash=rng.random() < 0.5, key_changes=rng.choice(["canal", "split"]),
+        )  # fmt: skip
         options = FlatOptions(ts_ms=TS_MS, routing=routing, old=old)
         found = decode_messages(files, options, schema_sql=schema)
         expected = lines(entries, routing, exact=old == OLD_EXACT)

@@ -20,15 +20,16 @@ ONE, BY_ROW = 0, 1
 WHOLE: Final = -1
 """A message's place in `order` if it has all rows of its event."""
 
+_UPDATE: Final = 2
 _DELETE: Final = 3
+MOVE_FIELDS: Final = 4
 
 
 @inlined
-def _row_partition(rows, event, row, route, text):
-    """Return the partition of one row, by the texts of its keys."""
+def _row_partition(rows, event, side, row, route, text):
+    """Return the partition of one row, by the texts of its keys before (0) or after the change."""
     table, tables = event["table"], rows.tables
     start, count = tables[table, FT_FIRST], tables[table, FT_COUNT]
-    side = 0 if event["event_type"] == _DELETE else 1
     bitmap = side_bitmap(event, side, count, rows.arena)
     found = route[R_VALUE]
     for index in range(count):
@@ -83,6 +84,38 @@ def _group_rows(event, number, total, used, room, order, messages):
 
 
 @bare
+def moved_rows(chosen, row_fields, routes, text, moves):
+    """Fill `moves` (entry, row, partition before, and after) with all rows of each UPDATE that
+    moves a row to another partition; return how many. It has a line for each row.
+
+    Rows without all columns are left out. The other arguments are those of `split_by_partition`.
+    """
+    rows = RowArrays(*row_fields)
+    total = 0
+    for number in chosen:
+        event = rows.events[number]
+        table = event["table"]
+        if event["event_type"] != _UPDATE or event["present"] >= 0 or table < 0:
+            continue
+        if routes[table, R_MODE] != BY_ROW:
+            continue
+        here, is_moved = total, False
+        for i in range(event["rows"]):
+            row = np.int64(event["row"]) + i
+            before = _row_partition(rows, event, 0, row, routes[table], text)
+            after = _row_partition(rows, event, 1, row, routes[table], text)
+            is_moved |= before != after
+            moves[here, 0] = number
+            moves[here, 1] = row
+            moves[here, 2] = before
+            moves[here, 3] = after
+            here += 1
+        if is_moved:
+            total = here
+    return total
+
+
+@bare
 def split_by_partition(chosen, by_entry, fixed, row_fields, routes, room, order, messages):
     """Fill the lines of `messages` (entry, place in `order`, rows, partition); return how many.
 
@@ -113,7 +146,8 @@ def split_by_partition(chosen, by_entry, fixed, row_fields, routes, room, order,
             continue
         for i in range(size):
             row = np.int64(event["row"]) + i
-            place = _row_partition(rows, event, row, routes[table], text)
+            side = 0 if event["event_type"] == _DELETE else 1
+            place = _row_partition(rows, event, side, row, routes[table], text)
             places[i] = place
             counts[place] += 1
         if counts[places[0]] == size:

@@ -182,7 +182,8 @@ def at(position: int, step: Changed) -> Changed:
     ("declared", "shown"),
     [("NUMERIC (10, 2)", "decimal(10,2)"), ("dec", "decimal(10,0)"), ("FIXED(5)", "decimal(5,0)"),
      ("DOUBLE PRECISION", "double"), ("real", "double"), ("INTEGER unsigned", "int unsigned"),
-     ("decimal(3,1)", "decimal(3,1)"), ("datetime(6)", "datetime(6)"), ("BOOL", "tinyint(1)")],
+     ("decimal(3,1)", "decimal(3,1)"), ("datetime(6)", "datetime(6)"), ("BOOL", "tinyint"),
+     ("int(11) unsigned", "int unsigned"), ("year(4)", "year"), ("Point", "point")],
 )  # fmt: skip
 def test_canonical_types(declared: str, shown: str) -> None:
     assert canonical_type(declared) == shown

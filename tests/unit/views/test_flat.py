@@ -39,7 +39,7 @@ def options(rng: random.Random) -> FlatOptions:
         topic="t", partition=rng.randrange(3), partitions=rng.choice([1, 2, 3, 7, 64]),
         partition_hash=rng.choice(HASHES), dynamic_topic=rng.choice(TOPICS),
         dynamic_topic_partitions=rng.choice(["", "one:5,g_.*:2"]),
-        database_hash=rng.random() < 0.5,
+        database_hash=rng.random() < 0.5, key_changes=rng.choice(["canal", "split"]),
     )  # fmt: skip
     return FlatOptions(
         ts_ms=TS_MS, routing=routing, time_zone=rng.choice(["UTC", "Asia/Shanghai"]),
