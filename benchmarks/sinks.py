@@ -22,6 +22,7 @@ import typer
 from benchmarks import workloads as work
 from benchmarks.command import console, machine
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.malloc import keep_freed_memory
 from ray_canal.offline import decode_chunks
 from ray_canal.views.arrow import batches
 from ray_canal.views.debezium import (
@@ -116,6 +117,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Write the figures here, as JSON.")] = None,
 ) -> None:
     """Measure, and print the rates and their ratio to orjson's."""
+    keep_freed_memory()  # as processes of sinks do
     ways: dict[str, Callable[[DecodedChunk], tuple[int, int]]] = {
         "one partition": lambda chunk: native(chunk, Routing()),
         "by key to 8 partitions": lambda chunk: native(chunk, _BY_KEY),
