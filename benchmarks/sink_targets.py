@@ -26,9 +26,9 @@ import typer
 
 from benchmarks.command import console, machine
 from ray_canal.config import MirrorConfig
+from ray_canal.sinks.databases import Database
 from ray_canal.sinks.delta import DeltaFile
 from ray_canal.sinks.key_shares import shared_out
-from ray_canal.sinks.mirror import Database
 from ray_canal.sinks.mysql import MySqlDatabase
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.postgres import PostgresDatabase

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from ray_canal.config import MirrorConfig
-from ray_canal.sinks.mirror import TransactionalDatabase, close_quietly
+from ray_canal.sinks.databases import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -24,7 +24,7 @@ _ROWS = "canal_rows"
 
 
 class DuckDatabase(TransactionalDatabase):
-    """A `Database` of mirror.py; its databases are DuckDB's schemas."""
+    """A `Database` of databases.py; its databases are DuckDB's schemas."""
 
     _PARAMETER = "?"
     _LOCKED = ""

@@ -1,18 +1,15 @@
 """A database that follows the source: rows by primary key, tables by policy, the place in the same
 transaction.
 
-What databases differ in is a `Database` (mysql.py, postgres.py). Here is what they share: what is
-written in a transaction, and who may write.
+What databases differ in is a `Database` (databases.py); a `Sender` (sender.py) is one connection.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -21,149 +18,12 @@ import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
 from ray_canal.config.sink import MirrorOrder, TablePolicy
+from ray_canal.sinks.databases import OTHERS, Database
 from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
-from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+from ray_canal.sinks.schema_follower import SchemaFollower, TableName
 from ray_canal.sinks.sender import Sender, TableWrite
-from ray_canal.sinks.table_moves import in_order
-
-OTHERS = "#"
-"""Stands behind a sink's name in the rows of its other senders; names of sinks have none."""
-
-
-def close_quietly(connection: Any, *errors: type[Exception]) -> None:
-    """Close a connection, if there is one; it may be broken already."""
-    if connection is not None:
-        with contextlib.suppress(*errors):
-            connection.close()
-
-
-class Database(Tables, Protocol):
-    """A kind of database. Rows are written in a transaction between `begin` and `commit`; tables
-    are changed in it, too, if `ddl_in_transaction`, else before it."""
-
-    ddl_in_transaction: bool
-
-    def connect(self) -> None: ...
-    def close(self) -> None: ...
-    def take_over(self, sink: str) -> tuple[int, str]:
-        """Raise the sink's epoch in the table of cursors. Returns it, and the place ("": none)."""
-        ...
-    def begin(self, sink: str) -> int:
-        """Begin a transaction that holds the sink's cursor. Returns its epoch; -1: it is gone."""
-        ...
-    def commit(self, sink: str, place: str) -> None: ...
-    def rollback(self) -> None: ...
-    def other_places(self, sink: str) -> dict[str, str]:
-        """Return the places of a sink's other senders by the names of their rows, which are held
-        until the transaction ends."""
-        ...
-
-    def replace_others(self, sink: str, rows: Sequence[str], place: str) -> None:
-        """Have these rows, all at one place, instead of those of a sink's other senders."""
-        ...
-
-    def tells_keys(self, name: TableName) -> bool:
-        """Return whether rows of a table meet by the bytes of its primary key alone."""
-        ...
-
-    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
-        """Give tables the names of each other, or names that are free. `where` is the statement's
-        place; where tables change outside of the transaction, it is kept with the change."""
-        ...
-
-    def has_renamed(self, where: str) -> bool:
-        """Return whether the statement there was done before, and its place not yet committed."""
-        ...
-
-    def delete(self, name: TableName, keys: pa.Table) -> None: ...
-    def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None: ...
-    def delete_like(self, name: TableName, rows: pa.Table) -> None:
-        """Remove, for each of these, one row that has its values."""
-        ...
-
-
-class SqlDatabase:
-    """What databases do alike. `canal_table`, next to the cursors, has for each of a sink's tables
-    of which source's table the rows are."""
-
-    _PARAMETER = "%s"
-
-    def __init__(self, cursor_database: str) -> None:
-        self._cursor_database = cursor_database
-        self._sink = ""
-        self._folds_case = False  # names that differ in the case of letters alone are one
-
-    @property
-    def _cursors(self) -> str:
-        """The full name of `canal_cursor`."""
-        raise NotImplementedError
-
-    @property
-    def _sources(self) -> str:
-        """The full name of `canal_table`."""
-        raise NotImplementedError
-
-    _LOCKED = " FOR UPDATE"
-
-    def other_places(self, sink: str) -> dict[str, str]:
-        prefix = sink + OTHERS
-        rows = self._run(
-            f"SELECT sink, place FROM {self._cursors}"
-            f" WHERE substr(sink, 1, {len(prefix)}) = {self._PARAMETER}{self._LOCKED}",
-            prefix,
-        )
-        return {str(row): str(place) for row, place in rows}
-
-    def replace_others(self, sink: str, rows: Sequence[str], place: str) -> None:
-        one = self._PARAMETER
-        for row in self.other_places(sink):
-            self._run(f"DELETE FROM {self._cursors} WHERE sink = {one}", row)
-        for row in rows:
-            self._run(
-                f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES ({one}, 0, {one})",
-                row, place,
-            )  # fmt: skip
-
-    def tells_keys(self, name: TableName) -> bool:
-        return False
-
-    def _run(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
-        """Run one statement. Raises SinkError."""
-        raise NotImplementedError
-
-    def _compared(self, name: TableName) -> TableName:
-        """Return a name as the database tells tables apart."""
-        return TableName(name.database.lower(), name.table.lower()) if self._folds_case else name
-
-    def source_of(self, name: TableName) -> str:
-        one = self._PARAMETER
-        rows = self._run(
-            f"SELECT source FROM {self._sources}"
-            f" WHERE sink = {one} AND of_database = {one} AND of_table = {one}",
-            self._sink,
-            *self._compared(name),
-        )
-        return str(rows[0][0]) if rows else ""
-
-
-class TransactionalDatabase(SqlDatabase):
-    """One whose tables change in the transaction: what is not committed is not done."""
-
-    ddl_in_transaction = True
-
-    def has_renamed(self, where: str) -> bool:
-        return False
-
-    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
-        free = TableName(self._cursor_database, "canal_free")
-        for name, to in in_order(pairs, free):
-            self._rename(name, to)
-
-    def _rename(self, name: TableName, to: TableName) -> None:
-        """Give a table a name that is free."""
-        raise NotImplementedError
 
 
 @dataclass

@@ -19,7 +19,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.mirror import SqlDatabase, close_quietly
+from ray_canal.sinks.databases import SqlDatabase, close_quietly
 from ray_canal.sinks.mysql_literals import comparable, tuples
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -47,7 +47,7 @@ _SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
 
 
 class MySqlDatabase(SqlDatabase):
-    """A `Database` of mirror.py."""
+    """A `Database` of databases.py."""
 
     ddl_in_transaction = False  # it would commit
 

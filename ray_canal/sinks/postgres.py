@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
-from ray_canal.sinks.mirror import TransactionalDatabase, close_quietly
+from ray_canal.sinks.databases import TransactionalDatabase, close_quietly
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.postgres_text import copy_text, postgres_type
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -36,7 +36,7 @@ _FATAL = {"42501"}  # a right is missing
 
 
 class PostgresDatabase(TransactionalDatabase):
-    """A `Database` of mirror.py; its databases are PostgreSQL's schemas."""
+    """A `Database` of databases.py; its databases are PostgreSQL's schemas."""
 
     def __init__(self, config: MirrorConfig) -> None:
         super().__init__(config.cursor_database)

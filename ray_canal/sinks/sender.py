@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ray_canal.sinks.databases import Database
 from ray_canal.sinks.port import Cursor, SinkError, naming
 from ray_canal.sinks.schema_follower import TableName
-
-if TYPE_CHECKING:
-    from ray_canal.sinks.mirror import Database
 
 _GONE = -1
 

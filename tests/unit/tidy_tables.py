@@ -54,6 +54,7 @@ TESTED_ELSEWHERE = {
     "meta/schema_redis": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
     "sinks/kafka_place": "tests/integration/test_kafka.py",
+    "sinks/databases": "tests/integration/test_parallel_senders.py",
     "sinks/sender": "tests/integration/test_parallel_senders.py",
     "sinks/postgres": "tests/integration/test_postgres_mirror.py",
     "kernels/rows/cells": "tests/unit/binlog/test_decode.py",
