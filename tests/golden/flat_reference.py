@@ -32,18 +32,36 @@ def lines(
 ) -> list[Line]:
     """The messages of entries in log order, BEGIN and END included."""
     found: list[Line] = []
+    widths = _widths(entries) if routing.key_changes == "split" else {}
     for number, first in enumerate(range(0, len(entries), batch), 1):
         mine: list[Line] = []
         for index in range(first, min(first + batch, len(entries))):
             entry = pb.Entry.FromString(entries[index])
             if entry.entryType == pb.ROWDATA:
-                mine += _of_entry(entry, index, number, routing, exact)
+                width = widths.get(index, 0)
+                mine += _of_entry(entry, index, number, routing, exact, width)
         found += sorted(mine, key=lambda line: topic_order(line.topic))
     return found
 
 
+def _widths(entries: Sequence[bytes]) -> dict[int, int]:
+    """For each entry the most columns that a row of its table has until the next DDL."""
+    most: dict[tuple[int, str, str], int] = {}
+    keys: dict[int, tuple[int, str, str]] = {}
+    version = 0
+    for index, data in enumerate(entries):
+        entry = pb.Entry.FromString(data)
+        if entry.entryType == pb.ROWDATA:
+            change = pb.RowChange.FromString(entry.storeValue)
+            version += change.isDdl
+            key = keys[index] = version, entry.header.schemaName, entry.header.tableName
+            sizes = [max(len(r.beforeColumns), len(r.afterColumns)) for r in change.rowDatas]
+            most[key] = max([most.get(key, 0), *sizes])
+    return {index: most[key] for index, key in keys.items()}
+
+
 def _of_entry(
-    entry: Any, index: int, number: int, routing: Routing, exact: bool
+    entry: Any, index: int, number: int, routing: Routing, exact: bool, width: int
 ) -> Iterator[Line]:
     change = pb.RowChange.FromString(entry.storeValue)
     header = entry.header
@@ -67,9 +85,10 @@ def _of_entry(
     if routing.key_changes == "split" and change.eventType == pb.UPDATE:
         images = [_values(row.beforeColumns) for row in change.rowDatas]
         before = [partition_of(image) for image in images]
-        whole = all(len(r.beforeColumns) == len(r.afterColumns) for r in change.rowDatas)
-        if whole and places != before:
-            for partition, found in _moved(message, images, before, places):
+        sizes = {len(c) for r in change.rowDatas for c in (r.beforeColumns, r.afterColumns)}
+        if sizes == {width} and places != before:
+            types = {c.name: c.sqlType for row in change.rowDatas for c in row.beforeColumns}
+            for partition, found in _moved(message, types, images, before, places):
                 yield Line(route.topic, partition, _text(found), index)
             return
     parts: dict[int, list[int]] = {}
@@ -88,7 +107,11 @@ def _values(columns: Any) -> dict[str, Any]:
 
 
 def _moved(
-    message: dict[str, Any], images: list[dict[str, Any]], before: list[int], after: list[int]
+    message: dict[str, Any],
+    types_before: dict[str, int],
+    images: list[dict[str, Any]],
+    before: list[int],
+    after: list[int],
 ) -> list[tuple[int, dict[str, Any]]]:
     """An UPDATE that moves rows to other partitions: these are two messages each; others follow the
     row before them in their partition, if that is an UPDATE, too."""
@@ -96,10 +119,13 @@ def _moved(
     last: dict[int, dict[str, Any]] = {}
     for at, (old, new) in enumerate(zip(before, after, strict=True)):
         if old != new:
-            for place, kind, row in (
-                (old, "DELETE", images[at]), (new, "INSERT", message["data"][at])
-            ):  # fmt: skip
-                last[place] = {**message, "data": [row], "old": None, "type": kind}
+            for place, kind, row, types in (
+                (old, "DELETE", images[at], types_before),
+                (new, "INSERT", message["data"][at], message["sqlType"]),
+            ):
+                last[place] = {
+                    **message, "data": [row], "old": None, "type": kind, "sqlType": types
+                }  # fmt: skip
                 made.append((place, last[place]))
         elif new in last and last[new]["type"] == "UPDATE":
             last[new]["data"].append(message["data"][at])

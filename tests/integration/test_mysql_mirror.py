@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MirrorConfig
+from ray_canal.sinks.mirror import Mirror
 from ray_canal.sinks.mysql import MySqlDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
@@ -271,10 +272,13 @@ def test_a_second_runner_takes_over_and_the_first_one_stops(shop: Shop) -> None:
         sink = first._sink
         sink.open()
         shop.mirror()._sink.open()
-        for write in (lambda: sink.commit(None), sink._begin_ddl):  # type: ignore[arg-type, attr-defined]
-            with pytest.raises(SinkError, match="taken over") as caught:
-                write()
-            assert caught.value.kind == "fenced"
+        assert isinstance(sink, Mirror)
+        sender = sink._first
+        with pytest.raises(SinkError, match="taken over") as caught:
+            sender.commit((), None)
+        assert caught.value.kind == "fenced"
+        with pytest.raises(SinkError, match="taken over"):
+            sender.begin_ddl()
         sink.close()
 
 
