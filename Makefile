@@ -89,7 +89,7 @@ soak-snapshot: setup servers
 soak-tcp: setup
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_tcp_soak.py tests/unit/server $(PYTEST_ARGS)
 
-## make soak-console  a flooded console beside a destination, delays of its rows printed (two minutes)
+## make soak-console  a console that is flooded and killed beside a destination, delays of its rows printed (two minutes)
 soak-console: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_console_flood.py $(PYTEST_ARGS)
 
