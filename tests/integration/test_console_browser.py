@@ -254,7 +254,7 @@ def read_ids(connector: canal.Connector, until: int = 0) -> list[int]:
     found: list[int] = []
     deadline = time.monotonic() + 90
     while (until not in found if until else len(found) < 3) and time.monotonic() < deadline:
-        message = connector.get_without_ack(100, timeout=5.0)
+        message = connector.get_without_ack(100, timeout=0.5)
         for batch in message.batches:
             found += [row["after"]["id"] for row in batch.to_pylist() if row.get("after")]
         connector.ack(message.id)
