@@ -26,6 +26,7 @@ from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
+from ray_canal.model.table_meta import TableMeta
 
 logger = logging.getLogger(__name__)
 
@@ -309,6 +310,14 @@ def schema_history(
     `problem`: why its columns are not known. Raises InstanceNotFound, InstanceNotRunning.
     """
     return call_once(destination, namespace, DestinationApi.schema_history, table)
+
+
+def table_meta(
+    destination: str, table: str, *, namespace: str = registry.NAMESPACE
+) -> TableMeta | None:
+    """Return the newest version of a table (schema.table) that a destination has read of; None: its
+    columns are not known there. Raises InstanceNotFound, InstanceNotRunning."""
+    return call_once(destination, namespace, DestinationApi.table_meta, table)
 
 
 def call_once(

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from ray_canal.model.message import Caller, MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
+from ray_canal.model.table_meta import TableMeta
 
 Q = TypeVar("Q", bound="ClientRequest")
 R = TypeVar("R")
@@ -171,6 +172,11 @@ class DestinationApi(Protocol):
     async def schema_history(self, table: str) -> dict[str, Any]:
         """Return the names of the tables whose schemas are known, and the versions of one of them
         by place (schema.table; none if empty)."""
+        raise NotImplementedError
+
+    @repeatable
+    async def table_meta(self, table: str) -> TableMeta | None:
+        """Return the newest version of a table (schema.table); None: its columns are not known."""
         raise NotImplementedError
 
     async def operate(

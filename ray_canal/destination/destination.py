@@ -39,6 +39,7 @@ from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.errors import ConsumerError
 from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.table_meta import TableMeta
 
 T = TypeVar("T")
 
@@ -180,6 +181,9 @@ class Destination:
     async def schema_history(self, table: str) -> dict[str, Any]:
         records, log = self.state.records.schemas, self.state.log
         return await records.history(log.identity, table)
+
+    async def table_meta(self, table: str) -> TableMeta | None:
+        return await self.state.records.schemas.table_meta(self.state.log.identity, table)
 
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None

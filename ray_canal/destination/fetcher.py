@@ -126,7 +126,11 @@ class Fetcher:
         purge = None if oldest is None else self._lag.purge_distance(oldest)
         gtid_set = self._lag.server_gtid_set
         return dataclasses.replace(
-            status, lag_bytes=lag_bytes, purge=purge, server_gtid_set=gtid_set
+            status,
+            lag_bytes=lag_bytes,
+            end=self._lag.end(),
+            purge=purge,
+            server_gtid_set=gtid_set,
         )
 
     def hurry(self) -> None:

@@ -23,9 +23,10 @@ from ray_canal.model.schema_record import (
     SchemaRecord,
     held_name,
 )
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.history import place_of
 from ray_canal.schema.records import expired, log_number, numbered_log, present_log
-from ray_canal.schema.table_changes import known_tables, table_changes
+from ray_canal.schema.table_changes import known_tables, newest_version, table_changes
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -195,6 +196,14 @@ class SchemaRecords:
             return {"tables": known_tables(records, log), "changes": shown}
 
         return await asyncio.to_thread(read)
+
+    async def table_meta(self, identity: SourceIdentity, table: str) -> TableMeta | None:
+        """Return the newest version of a table (schema.table). Raises ConfigError: a record cannot
+        be read."""
+        records = await self.records()
+        log = present_log(records, identity.server_uuid or identity.address)
+        schema, _, name = table.partition(".")
+        return await asyncio.to_thread(newest_version, records, log, (schema, name))
 
     def quarantined(self) -> list[str]:
         """Return the tables whose events are held aside."""

@@ -13,10 +13,11 @@ from ray_canal.actors.calls import PassedCalls, map_chunks
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.registry import NAMESPACE
-from ray_canal.client.api import destinations, status
+from ray_canal.client.api import destinations, status, table_meta
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
 from ray_canal.client.joining import connect_ray
+from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.config import CanalConfig, FlightConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
@@ -24,6 +25,7 @@ from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.malloc import keep_freed_memory
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.server.access import hashed
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,8 @@ class FlightActor:
         remote = RemoteCalls(PassedCalls(namespace).call, map_chunks, self._config.subscribers_max)
         spark = SparkReads(
             self._connect,
-            self._caught_up,
+            self._reach,
+            self._table_meta,
             self._config.subscribers_max,
             self._config.idle_timeout_s,
         )
@@ -54,9 +57,11 @@ class FlightActor:
     def _connect(self, destination: str, client_id: int | None) -> Connector:
         return connect(destination, client_id, namespace=self._namespace)
 
-    def _caught_up(self, destination: str) -> bool:
-        state = status(destination, namespace=self._namespace)[destination]
-        return bool(state.get("connected")) and state.get("lag_bytes") == 0
+    def _reach(self, destination: str, client_id: int) -> Reach | None:
+        return reach_of(status(destination, namespace=self._namespace)[destination], client_id)
+
+    def _table_meta(self, destination: str, table: str) -> TableMeta | None:
+        return table_meta(destination, table, namespace=self._namespace)
 
     def _destinations(self) -> list[str]:
         return destinations(namespace=self._namespace)

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from ray_canal.canal.session import Identity
 from ray_canal.client.connector import Connector
+from ray_canal.client.log_end import Reach
 from ray_canal.config import Right
 from ray_canal.errors import ConfigError
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.server.access import User
 
 if TYPE_CHECKING:
@@ -36,14 +38,17 @@ class SparkReads:
     def __init__(
         self,
         connect: Callable[[str, int | None], Connector],
-        caught_up: Callable[[str], bool],
+        reach: Callable[[str, int], Reach | None],
+        table_meta: Callable[[str, str], TableMeta | None],
         streams_max: int,
         idle_timeout_s: float,
     ) -> None:
-        """`connect`: by destination and client id; `caught_up`: whether a destination has fetched
-        all that its source has; `streams_max`: so many streams and reads are open at once."""
+        """`connect`: by destination and client id; `reach`: of a destination to a client;
+        `table_meta`: the columns of a destination's table, if it knows them; `streams_max`: so many
+        streams and reads are open at once."""
         self._connect = connect
-        self._caught_up = caught_up
+        self._reach = reach
+        self._table_meta = table_meta
         self._streams_max = streams_max
         self._idle_timeout_s = idle_timeout_s
         self._lock = threading.Lock()
@@ -100,7 +105,8 @@ class SparkReads:
             chunks.carrier,
             lambda: _PARTITIONS,
             self._connect,
-            self._caught_up,
+            self._reach,
+            self._table_meta,
             takes_over=True,
             reads_files=False,
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ray_canal.model.schema_record import DDL, SNAPSHOT, SchemaRecord, TableState
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.history import SchemaHistory
 from ray_canal.schema.names import Name
 from ray_canal.schema.records import names_of, of_log, record_place, replay, statement
@@ -50,6 +51,17 @@ def table_changes(records: Sequence[SchemaRecord], log: str, table: Name) -> lis
             found.append(_change(record, now))
         before = now
     return found
+
+
+def newest_version(records: Sequence[SchemaRecord], log: str, table: Name) -> TableMeta | None:
+    """Return a table as it is at the end of what was read; None: it is gone, or its columns are not
+    known. Raises ConfigError: a record cannot be read."""
+    history, state = _empty(records, log), None
+    name = history.names.pair(table)
+    for record in of_log(records, log):
+        replay(history, record)
+        state = history.tracked(name, record_place(record))
+    return None if state is None or state.problem else state.meta
 
 
 def _empty(records: Sequence[SchemaRecord], log: str) -> SchemaHistory:

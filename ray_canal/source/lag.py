@@ -52,6 +52,11 @@ class LagMeter:
         self._ask()
         return behind_bytes(self._binlogs, journal_name, position)
 
+    def end(self) -> tuple[str, int] | None:
+        """Return the file that is written, and its size; None if the server does not answer."""
+        self._ask()
+        return max(self._binlogs, key=lambda each: journal_key(each[0]), default=None)
+
     def purge_distance(self, cursor: EntryPosition) -> PurgeDistance | None:
         """Return the purge distance of the oldest cursor; None for files, which nobody purges."""
         if self._config.files:

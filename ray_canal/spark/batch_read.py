@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.types as kind
 
+from ray_canal.client.log_end import LogEnd
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import FilePart, plan_parts
 from ray_canal.spark.ahead import EMPTY_BATCH, Connector
@@ -41,7 +42,6 @@ from ray_canal.views.row_places import place_at
 T = TypeVar("T")
 
 _POLL_S = 0.2
-_EMPTY_GETS = 2
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -88,15 +88,16 @@ class BatchReads:
         return self._kept(self._of_files(options, schema))
 
     def open_log(
-        self, options: ReadOptions, schema: pa.Schema, batches: list[pa.RecordBatch]
+        self, options: ReadOptions, schema: pa.Schema, messages: Iterable[list[pa.RecordBatch]]
     ) -> tuple[str, list[str]]:
         """The same of what the log holds; see `log_batches`."""
-        carrier = self._new_carrier()
+        carrier, places = self._new_carrier(), list[str]()
         try:
-            shown = [pruned(batch, schema) for batch in batches]
-            schema = schema if len(schema) or not shown else readable_schema(shown[0].schema)
-            count = options.partitions or self._cores()
-            places = write_chunks(shown, schema, carrier, count) if shown else []
+            for batches in messages:
+                shown = [pruned(batch, schema) for batch in batches]
+                schema = schema if len(schema) else readable_schema(shown[0].schema)
+                count = options.partitions or self._cores()
+                places += write_chunks(shown, schema, carrier, count)
         except BaseException:
             carrier.release()
             raise
@@ -165,42 +166,41 @@ def _side_by_side(function: Callable[[FilePart], T], parts: Sequence[FilePart]) 
 
 
 def log_batches(
-    connector: Connector, options: ReadOptions, caught_up: Callable[[], bool]
-) -> list[pa.RecordBatch]:
-    """What the log holds of a table: up to its end, or to rows that are newer than this call.
-    `connector` has subscribed, from the log's beginning; `caught_up`: whether the destination has
-    fetched all that its source has."""
-    began_s, empty_gets, at_end = time.time(), 0, False
-    found: list[pa.RecordBatch] = []
+    connector: Connector, options: ReadOptions, end: LogEnd
+) -> Iterator[list[pa.RecordBatch]]:
+    """Yield what messages have of a table, up to the one that reaches `end`. `connector` has
+    subscribed, from the log's beginning; nothing is acked, so that the log stays as it is."""
     while True:
         message = connector.get_without_ack(options.batch_size, _POLL_S)
         if message.id != EMPTY_BATCH:
             tables = tables_batches(
                 message.batches, frozenset({options.table}), options.statements
             )
-            found += tables.get(options.table, [])
-            empty_gets = 0
-            if found and found[-1].column("execute_time")[-1].as_py().timestamp() > began_s:
-                return found
-        elif message.finished:
-            return found
-        else:
-            empty_gets += 1
-            if empty_gets >= _EMPTY_GETS:
-                if at_end:
-                    return found
-                at_end, empty_gets = caught_up(), 0
+            batches = tables.get(options.table, [])
+            if batches:
+                yield batches
+                if end.is_reached(place_at(batches[-1], -1)):
+                    return
+        elif message.finished or end.is_empty():
+            return
 
 
-def log_schema(batches: list[pa.RecordBatch], options: ReadOptions) -> pa.Schema:
+def log_schema(
+    messages: Iterable[list[pa.RecordBatch]], options: ReadOptions
+) -> pa.Schema:
     """The columns of a table in the log, in all its versions. Raises ConfigError: it is not
     there."""
-    if not batches:
+    found: list[pa.RecordBatch] = []
+    for batches in messages:
+        for batch in batches:
+            if not any(batch.schema.equals(each.schema, check_metadata=True) for each in found):
+                found.append(pa.RecordBatch.from_pylist([], batch.schema))
+    if not found:
         raise ConfigError(
             f"the log of {options.destination} holds no change of {options.table}, so its columns "
             "are not known; give .schema(...), the schema of an earlier load()"
         )
-    return with_note_columns(common_schema(batches))
+    return with_note_columns(common_schema(found))
 
 
 def _parts(options: ReadOptions) -> list[FilePart]:

@@ -17,6 +17,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import ray_canal
+from ray_canal.client.api import table_meta
+from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.errors import CanalError
 from ray_canal.spark.requests import Ground, Requests
 from ray_canal.spark.ways import carrier_of, chosen_way, cores_of
@@ -51,7 +53,8 @@ class Door:
                 lambda: carrier_of(chosen_way(spark)),
                 lambda: cores_of(spark),
                 _connected,
-                _caught_up,
+                _reach,
+                table_meta,
                 on_ray=lambda: spark.sparkContext.master.startswith("ray"),
             )
         )
@@ -73,9 +76,8 @@ def _connected(destination: str, client_id: int | None) -> Any:
     return ray_canal.connect(destination, client_id=client_id)
 
 
-def _caught_up(destination: str) -> bool:
-    state = ray_canal.status(destination)[destination]
-    return bool(state.get("connected")) and state.get("lag_bytes") == 0
+def _reach(destination: str, client_id: int) -> Reach | None:
+    return reach_of(ray_canal.status(destination)[destination], client_id)
 
 
 class _Server(socketserver.ThreadingTCPServer):

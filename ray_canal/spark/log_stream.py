@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
@@ -31,7 +32,6 @@ _log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 """So long a question for news waits for some; stopping a query waits for it."""
-_EMPTY_GETS = 2
 _ARROW_PER_UNIT = 2 << 10
 """About so many bytes of Arrow are in a memory unit (1 KiB of binlog)."""
 _AGAIN_S = 120.0
@@ -91,18 +91,18 @@ class LogStream:
         connector: Connector,
         table: Table,
         sizes: Sizes,
-        caught_up: Callable[[], bool] = lambda: True,
+        reach: Callable[[], Reach | None] = lambda: None,
     ) -> None:
-        """`caught_up`: whether the destination has fetched all that its source has."""
+        """`reach`: how far the destination has read."""
         self._connector = connector
         self._table = table
         self._sizes = sizes
-        self._caught_up = caught_up
+        self._reach = reach
         self._pieces: deque[Piece] = deque()
-        self._available_until: float | None = None
+        self._end: LogEnd | None = None
         self._finished = False
-        self._at_end = False
-        self._empty_gets = 0
+        self._is_over = False
+        """All of a query of what is available was fetched."""
         self._lock = threading.Lock()
         self._ahead = self._begun()
 
@@ -111,8 +111,8 @@ class LogStream:
         return offset_text(START)
 
     def only_available(self) -> None:
-        """No more than what is in the log now: up to its end, or to rows that are newer."""
-        self._available_until = time.time()
+        """No more than what is in the log now, and the rest of the message that reaches its end."""
+        self._end = LogEnd(self._reach)
 
     def latest(self, start: str) -> str:
         """Up to where the next micro-batch goes; `start`, if there is no news. Rows up to `start`
@@ -164,6 +164,7 @@ class LogStream:
         _log.warning("%s: rows come again: %s", self._table.name, error)
         self._ahead.close()
         self._free_all()
+        self._is_over = False
         with contextlib.suppress(CanalError):
             self._connector.rollback()
         self._ahead = self._begun()
@@ -187,33 +188,16 @@ class LogStream:
         here = [piece for piece in self._pieces if piece.last.key > begin.key]
         yield from here
         waits = not here
-        while not self._is_over():
+        while not self._finished and not self._is_over:
             piece = self._fetch(_POLL_S if waits else 0.0)
             if piece is None:
-                if not waits or self._available_until is None:
+                if not waits or self._end is None:
                     return
-                waits = not self._finished and not self._has_ended()
             elif piece.last.key > begin.key:
                 waits = False
                 yield piece
             else:
                 self._ack(begin)  # a message without rows behind it, if nothing is before it
-
-    def _is_over(self) -> bool:
-        """Whether what a query of what is available shall read is here."""
-        until = self._available_until
-        if self._finished or until is None:
-            return self._finished
-        return any(piece.batches and _time_of(piece) > until for piece in self._pieces)
-
-    def _has_ended(self) -> bool:
-        """Whether the log has given nothing, twice, since it has all of its source."""
-        if self._empty_gets < _EMPTY_GETS:
-            return False
-        if not self._at_end:
-            self._at_end, self._empty_gets = self._caught_up(), 0
-            return False
-        return True
 
     def _fetch(self, timeout: float) -> Piece | None:
         """The next message, as the last piece; None: there is none now."""
@@ -227,11 +211,13 @@ class LogStream:
         message, held = found
         if held is None:
             self._finished = self._finished or bool(getattr(message, "finished", False))
-            self._empty_gets += 1
+            self._is_over = self._is_over or (self._end is not None and self._end.is_empty())
             return None
-        self._empty_gets = 0
-        self._pieces.append(held.piece)
-        return held.piece
+        piece = held.piece
+        if self._end is not None and piece.batches and self._end.is_reached(piece.last):
+            self._is_over = True
+        self._pieces.append(piece)
+        return piece
 
     def _fetch_up_to(self, last: Place) -> None:
         """Planned rows come again after a restart; wait for them."""
@@ -322,10 +308,6 @@ def _refuse_other_columns(batch: pa.RecordBatch, table: Table) -> None:
         )
 
 
-def _time_of(piece: Piece) -> float:
-    return float(piece.batches[-1].column("execute_time")[-1].as_py().timestamp())
-
-
 def _transaction_of(batch: pa.RecordBatch) -> str:
     at = batch.schema.get_field_index("transaction")
     return "" if at < 0 else str(batch.column(at)[-1].as_py() or "")
@@ -333,9 +315,9 @@ def _transaction_of(batch: pa.RecordBatch) -> str:
 
 def peeked_schema(
     connector: Any, table: str, batch_size: int, wait_s: float, statements: Statements
-) -> pa.Schema:
-    """The columns of a table, from its first changes that the subscriber gets. Nothing is acked;
-    messages without the table's rows are passed over. Raises ConfigError: none within `wait_s`."""
+) -> pa.Schema | None:
+    """The columns of a table, from its first changes that the subscriber gets; None: it gets none
+    within `wait_s`. Nothing is acked; messages without the table's rows are passed over."""
     deadline = time.monotonic() + wait_s
     try:
         while time.monotonic() < deadline:
@@ -349,11 +331,7 @@ def peeked_schema(
                 return stream_schema(found)
     finally:
         connector.rollback()
-    raise ConfigError(
-        f"{table} has no change within {wait_s:g} s, so its columns are not known: name a table "
-        "that changes, wait longer (option schemaTimeout, in seconds), or give .schema(...), the "
-        "schema of an earlier load()"
-    )
+    return None
 
 
 def table_filter(table: str) -> str:

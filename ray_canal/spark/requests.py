@@ -7,11 +7,12 @@ A request is a word and two texts, the answer a line. They come from the driver'
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,31 +20,44 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import ConfigError
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema
 from ray_canal.spark.chunks import Carrier
-from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema, table_filter
+from ray_canal.spark.log_stream import (
+    LogStream,
+    Sizes,
+    Table,
+    peeked_schema,
+    table_filter,
+    with_note_columns,
+)
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema, schema_json
 from ray_canal.spark.stream_options import StreamOptions
+from ray_canal.views.arrow import arrow_schema
 
 UNKNOWN = "?"
 """The answer about a stream that is not known here: it is to be opened again."""
 _ENDING_S = 5.0
+_NEWS_S = 2.0
+"""A table without a change for so long has the columns that the destination knows of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """Where requests are answered. `new_carrier`: of chunks that the asking Spark can read;
-    `connect`: a connector by destination and client id (None: ephemeral); `caught_up`: whether a
-    destination has fetched all that its source has; `takes_over`: a new query has the cursor, and
-    whoever had it is told so, else it is refused; `reads_files`: binlog files may be named;
-    `on_ray`: they are decoded by Ray tasks."""
+    `connect`: a connector by destination and client id (None: ephemeral); `reach`: of a
+    destination to a client; `table_meta`: the columns of a destination's table, if it knows them;
+    `takes_over`: a new query has the cursor, and whoever had it is told so, else it is refused;
+    `reads_files`: binlog files may be named; `on_ray`: they are decoded by Ray tasks."""
 
     new_carrier: Callable[[], Carrier]
     cores: Callable[[], int]
     connect: Callable[[str, int | None], Any]
-    caught_up: Callable[[str], bool]
+    reach: Callable[[str, int], Reach | None]
+    table_meta: Callable[[str, str], TableMeta | None]
     takes_over: bool = False
     reads_files: bool = True
     on_ray: Callable[[], bool] = lambda: False
@@ -112,38 +126,58 @@ class Requests:
             read = self._read_options(given)
             if read.paths:
                 return schema_json(self._reads.schema(read))
-            return schema_json(log_schema(self._log_of(read), read))
+            with contextlib.closing(self._log_of(read)) as batches:
+                return schema_json(log_schema(batches, read))
         options = StreamOptions.of(given)
         self._await_free(options)
         connector = self._connected(options)
         try:
-            return schema_json(
-                peeked_schema(
-                    connector,
-                    options.table,
-                    options.batch_size,
-                    options.schema_timeout_s,
-                    options.statements,
-                )
-            )
+            return schema_json(self._stream_schema(connector, options))
         finally:
             connector.close()
+
+    def _stream_schema(self, connector: Any, options: StreamOptions) -> pa.Schema:
+        """Of the table's first changes that the subscriber gets; of a table that does not change
+        now, those of its newest version. Raises ConfigError: nothing is known of it."""
+
+        def peeked(wait_s: float) -> pa.Schema | None:
+            return peeked_schema(
+                connector, options.table, options.batch_size, wait_s, options.statements
+            )
+
+        wait_s = options.schema_timeout_s
+        found = peeked(min(wait_s, _NEWS_S))
+        if found is None:
+            meta = self._ground.table_meta(options.destination, options.table)
+            if meta is not None:
+                return with_note_columns(readable_schema(arrow_schema(meta)))
+            found = peeked(wait_s - _NEWS_S)
+        if found is None:
+            raise ConfigError(
+                f"{options.table} has no change within {wait_s:g} s, and "
+                f"{options.destination} does not know its columns: name a table that changes, wait "
+                "longer (option schemaTimeout, in seconds), or give .schema(...), the schema of an "
+                "earlier load()"
+            )
+        return found
 
     def _read(self, options: ReadOptions, schema: str) -> str:
         """The read's name, and the places of its partitions."""
         if options.paths:
             name, places = self._reads.open(options, _readable(schema))
         else:
-            name, places = self._reads.open_log(options, _readable(schema), self._log_of(options))
+            with contextlib.closing(self._log_of(options)) as batches:
+                name, places = self._reads.open_log(options, _readable(schema), batches)
         return ";".join([name, *places])
 
-    def _log_of(self, options: ReadOptions) -> list[pa.RecordBatch]:
-        """What the log holds, read from aside: no cursor moves."""
-        with self._ground.connect(options.destination, None) as connector:
-            connector.subscribe(table_filter(options.table), start="head")
-            return log_batches(
-                connector, options, lambda: self._ground.caught_up(options.destination)
-            )
+    def _log_of(self, options: ReadOptions) -> Generator[list[pa.RecordBatch], None, None]:
+        """What the log holds, read from aside: no cursor moves. Should the log be full of it, it
+        waits until this has ended; a dump of its own would have other rows."""
+        name, reach = options.destination, self._ground.reach
+        with self._ground.connect(name, None) as connector:
+            connector.subscribe(table_filter(options.table), start="head", policy="block")
+            end = LogEnd(lambda: reach(name, connector.client_id))
+            yield from log_batches(connector, options, end)
 
     def _await_free(self, options: StreamOptions) -> None:
         """Have the cursor free of other queries. Raises ConfigError: another one of this session
@@ -179,7 +213,10 @@ class Requests:
         name = secrets.token_hex(16)
         connector = self._connected(options)
         stream = LogStream(
-            connector, table, sizes, lambda: ground.caught_up(options.destination)
+            connector,
+            table,
+            sizes,
+            lambda: ground.reach(options.destination, options.client_id),
         )
         with self._lock:
             self._streams[name] = _Open(options, connector, stream)

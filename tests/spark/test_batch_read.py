@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +13,21 @@ import pyarrow as pa
 import pytest
 
 import ray_canal as canal
+from ray_canal.client.connector import Connector
+from ray_canal.client.log_end import LogEnd, reach_of
+from ray_canal.client.transport import RayTransport
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import plan_parts
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.frames import to_frames
+from ray_canal.spark.log_stream import table_filter
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema
+from tests.local_destination import destination_of
+from tests.loop_thread import LoopThread
+from tests.lossy_calls import LossyCalls
 from tests.spark.conftest import ITEM, Log, change_batch, inserts
 
 TABLE = "shop.orders"
@@ -93,6 +102,27 @@ def test_what_a_log_holds(spark, destination: str, truth: Any) -> None:
     assert canal.subscribers(destination)[destination] == []
 
 
+def test_a_log_that_is_full_ends_a_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, truth: Any
+) -> None:
+    """Without Ray: a destination in this process, whose log has room for a third of the files."""
+    thread, stack = LoopThread(), contextlib.AsyncExitStack()
+    made = destination_of(tmp_path, store={"buffer_size": 512})
+    store = thread.run(stack.enter_async_context(made))
+    LossyCalls(store, thread.loop).install(monkeypatch)
+    connector = Connector(RayTransport("x"), 9)
+    connector.subscribe(table_filter(TABLE), policy="block")
+    end = LogEnd(lambda: reach_of(thread.run(store.status()), 9))
+    options = ReadOptions.of({"table": TABLE, "destination": "x"})
+    found = [batch for each in log_batches(connector, options, end) for batch in each]
+    thread.run(stack.aclose())
+    thread.end()
+    rows = places([row for batch in found for row in batch.to_pylist()])
+    whole = places([row for batch in truth for row in batch.to_pylist()])
+    assert 100 < len(rows) < len(whole) / 2
+    assert rows == whole[: len(rows)]
+
+
 def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
     reads = BatchReads(MemoryFile, lambda: 2, lambda: False)
     options = ReadOptions.of({"table": TABLE, "path": str(Path(BINLOGS[0]).parent)})
@@ -129,7 +159,7 @@ def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
     later = change_batch([("INSERT", None, {"id": 9, "name": "n", "price": 2.5})], wider)
     log = Log([[inserts(1, 2)], [inserts(3, 1, table="order")], [inserts(5, 1), later]])
     options = ReadOptions.of({"table": "shop.item", "destination": "d"})
-    batches = log_batches(log, options, lambda: True)
+    batches = list(log_batches(log, options, LogEnd(lambda: None)))
     schema = log_schema(batches, options)
     assert schema.field("after").type.get_field_index("price") == 2
     reads = BatchReads(MemoryFile, lambda: 1, lambda: True)
@@ -148,6 +178,14 @@ def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
     assert log.acked == 0
     with pytest.raises(ConfigError, match=r"holds no change of shop\.item"):
         log_schema([], options)
+
+
+def test_a_readers_clock_ends_no_read() -> None:
+    newer = [inserts(n, 1, position=1000 + n, day=dt.date(2099, 1, 1)) for n in range(5)]
+    options = ReadOptions.of({"table": "shop.item", "destination": "d"})
+    messages = log_batches(Log([[batch] for batch in newer]), options, LogEnd(lambda: None))
+    found = [row["after"]["id"] for each in messages for b in each for row in b.to_pylist()]
+    assert found == list(range(5))
 
 
 def test_pruning() -> None:

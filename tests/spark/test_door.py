@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.spark import door as module
 from ray_canal.spark import requests
 from ray_canal.spark.door import Door
@@ -20,11 +22,16 @@ from tests.spark.test_log_stream import Subscription
 OPTIONS = {"destination": "shop", "table": "shop.item", "client_id": "7"}
 
 
+QUIET = TableMeta("shop", "quiet", (ColumnMeta("id", 3, "int"), ColumnMeta("n", 8, "bigint")))
+KNOWN = {"shop.quiet": QUIET}
+
+
 class Subscriber(Subscription):
     closed = 0
 
     def subscribe(self, tables: str, start: str | None = None) -> None:
-        assert (tables, start) == (r"shop\.item", None)
+        assert re.match(r"shop\\\.\w+", tables)
+        assert start is None
 
     def close(self) -> None:
         self.closed += 1
@@ -35,7 +42,10 @@ class Subscriber(Subscription):
 def subscriber(monkeypatch: pytest.MonkeyPatch) -> Subscriber:
     made = Subscriber([inserts(0, 30), inserts(30, 10, position=2000)])
     monkeypatch.setattr(module, "_connected", lambda destination, client_id: made)
+    monkeypatch.setattr(module, "_reach", lambda destination, client_id: None)
+    monkeypatch.setattr(module, "table_meta", lambda destination, table: KNOWN.get(table))
     monkeypatch.setattr(requests, "_ENDING_S", 0.1)
+    monkeypatch.setattr(requests, "_NEWS_S", 0.3)
 
     def way(_spark: Any) -> Way:
         return "memory"
@@ -87,6 +97,17 @@ def test_a_query_from_its_schema_to_its_end(door: Door, subscriber: Subscriber) 
     assert ask(door, "CLOSE", name) == "closed"
     assert ask(door, "CLOSE", name) == "closed"
     assert ask(door, "LATEST", name, start).startswith("!this stream is closed")
+
+
+def test_columns_of_a_table_that_does_not_change(door: Door, subscriber: Subscriber) -> None:
+    subscriber.rows.clear()
+    asked = {**OPTIONS, "table": "shop.quiet", "schematimeout": "30"}
+    schema = json.loads(ask(door, "SCHEMA", json.dumps(asked)))
+    (after,) = (field["type"]["fields"] for field in schema["fields"] if field["name"] == "after")
+    assert [(each["name"], each["type"]) for each in after] == [("id", "integer"), ("n", "long")]
+    assert {"timeline", "sql"} <= {field["name"] for field in schema["fields"]}
+    unknown = {**OPTIONS, "table": "shop.nobody", "schematimeout": "1"}
+    assert "shop does not know its columns" in ask(door, "SCHEMA", json.dumps(unknown))
 
 
 def test_one_query_for_each_client(door: Door) -> None:

@@ -86,6 +86,11 @@ def test_each_row_once_over_a_failed_batch(spark, destination: str, tmp_path: Pa
     count = len(query.written)
     assert query.run(batch_size=60) == ""
     assert len(query.written) == count
+    # No change shows the columns, which the destination knows all the same.
+    schema, query.schema = query.schema, None
+    assert query.run(batch_size=60) == ""
+    assert query.schema == schema
+    assert len(query.written) == count
 
 
 def test_what_is_wrong_is_told(spark, destination: str) -> None:

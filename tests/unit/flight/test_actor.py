@@ -13,6 +13,7 @@ from ray_canal.config import FlightConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.flight import actor as module
 from ray_canal.flight.actor import FlightActor, plan_flight, serve_flight
+from ray_canal.source.port import SourceStatus
 
 INSTANCE = {"destination": "x", "source": {"address": "db:3306"}}
 
@@ -39,15 +40,16 @@ def test_it_serves_the_destinations_of_its_namespace(actor: FlightActor) -> None
         assert json.loads(found.body.to_pybytes()) == {"destinations": ["orders", "ns"]}
 
 
-def test_a_destination_is_caught_up_when_its_source_has_no_more(
+def test_the_reach_is_that_of_the_status_in_its_namespace(
     actor: FlightActor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = {"connected": True, "lag_bytes": 0}
-    monkeypatch.setattr(module, "status", lambda name, namespace: {name: said})
-    assert actor._caught_up("x")
-    for wrong in ({"lag_bytes": 7}, {"lag_bytes": None}, {"connected": False}):
-        said.update({"connected": True, "lag_bytes": 0}, **wrong)
-        assert not actor._caught_up("x"), wrong
+    fetched = SourceStatus("bin.000007", 500, end=("bin.000008", 90))
+    said = {"timeline": 0, "connected": True, "fetched": fetched}
+    monkeypatch.setattr(module, "status", lambda name, namespace: {name: {**said, "ns": namespace}})
+    found = actor._reach("x", 1)
+    assert found is not None
+    assert found.end is not None
+    assert (found.read.position, found.end.number) == (500, 8)
 
 
 def test_keys_that_differ_are_named(actor: FlightActor) -> None:

@@ -26,7 +26,9 @@ SCHEMA = '{"type":"struct","fields":[]}'
 
 
 class Log(Subscriber):
-    def subscribe(self, tables: str, start: str | None = None) -> None:
+    client_id = 7
+
+    def subscribe(self, tables: str, start: str | None = None, policy: str = "") -> None:
         self.rollback()
 
     def __enter__(self) -> Log:
@@ -38,8 +40,13 @@ class Log(Subscriber):
 
 class Port:
     def __init__(self, **settings: Any) -> None:
-        self.log = Log([inserts(0, 30), inserts(30, 10, position=2000)])
-        self.reads = SparkReads(lambda *_: self.log, lambda _: True, 2, 60.0)  # type: ignore[arg-type, return-value]
+        batches = [inserts(0, 30), inserts(30, 10, position=2000)]
+        self.log = Log(batches)
+
+        def connect(_destination: str, client_id: int | None) -> Log:
+            return Log(batches) if client_id is None else self.log
+
+        self.reads = SparkReads(connect, lambda *_: None, lambda *_: None, 2, 60.0)  # type: ignore[arg-type, return-value]
         remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
         config = FlightConfig(host="127.0.0.1", port=0, **settings)
         self.door = FlightDoor(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]

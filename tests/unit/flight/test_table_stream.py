@@ -72,7 +72,7 @@ def test_a_stream_that_is_left_comes_again_from_the_last_ack(expected: list[Row]
 def test_a_client_that_goes_away_misses_nothing(expected: list[Row]) -> None:
     config = FlightConfig(host="127.0.0.1", port=0, batch_rows=50, batch_size=64)
     remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
-    spark = SparkReads(connected, lambda _: True, 1, 60.0)
+    spark = SparkReads(connected, lambda *_: None, lambda *_: None, 1, 60.0)
     with FlightDoor(config, connected, lambda: ["x"], remote, spark) as door:
         location = f"grpc://127.0.0.1:{door.port}"
         command = {"destination": "x", "client_id": 3, "table": "shop.orders", "wait_s": 30}

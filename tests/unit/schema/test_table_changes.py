@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray_canal.model.schema_record import CatalogSnapshot, SchemaRecord, TableState
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.records import ddl_record, snapshot_record, table_record
-from ray_canal.schema.table_changes import known_tables, table_changes
+from ray_canal.schema.table_changes import known_tables, newest_version, table_changes
 from ray_canal.schema.table_state import Session
 
 LOG, FILE = "uuid#1", "bin.000001"
@@ -50,6 +50,19 @@ def test_each_version_has_its_place_and_its_statement() -> None:
     assert found[4].columns == (("a", "bigint"),)
     (renamed,) = table_changes(RECORDS, LOG, ("db", "w"))
     assert renamed.columns == (("id", "int"), ("note", "text"))
+
+
+def test_the_newest_version() -> None:
+    def columns(table: str, upto: int = len(RECORDS)) -> list[str] | None:
+        found = newest_version(RECORDS[:upto], LOG, ("db", table))
+        return None if found is None else [column.mysql_type for column in found.columns]
+
+    assert columns("t") == ["bigint"]
+    assert columns("t", 2) == ["int", "text"]
+    assert columns("t", 5) is None  # it is named w
+    assert columns("w") == ["int", "text"]
+    assert columns("nothing") is None
+    assert newest_version([], LOG, ("db", "t")) is None
 
 
 def test_other_logs_and_unknown_tables_have_none() -> None:

@@ -1,0 +1,89 @@
+"""Ends of reads that go up to where a destination's log ended when they began: places in the log,
+whatever the clocks of the server and of the reader say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray_canal.model.position import journal_key
+from ray_canal.views.row_places import Place
+
+EMPTY_GETS = 2
+"""One may come while a chunk is being decoded."""
+_SOURCE_AWAY_S = 10.0
+"""A source that does not say where it ends is waited for so long."""
+_FULL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a destination has read its source, and where that ended when it was last asked (None:
+    not known); rows before these places stand before them. `full_s`: for how long the log has had
+    no room to go on. `detached`: the subscriber that asks reads by a dump of its own, and is not
+    where the destination is."""
+
+    read: Place
+    end: Place | None
+    full_s: float = 0.0
+    detached: bool = False
+
+
+def reach_of(status: Mapping[str, Any], client_id: int) -> Reach | None:
+    """The reach of a destination by its status; None: it stands at no source now."""
+    source = status.get("fetched")
+    if source is None or not source.journal_name:
+        return None
+
+    def place(journal_name: str, position: int) -> Place:
+        return Place(status["timeline"], journal_key(journal_name)[1], position, -1, journal_name)
+
+    end = place(*source.end) if status.get("connected") and source.end is not None else None
+    store = status.get("store") or {}
+    full_s = float(store.get("full_s") or 0.0)
+    detached = bool(store.get("subscribers", {}).get(str(client_id), {}).get("detached"))
+    return Reach(place(source.journal_name, source.position), end, full_s, detached)
+
+
+class LogEnd:
+    """The end of one read. `reach`: as of the destination now."""
+
+    def __init__(self, reach: Callable[[], Reach | None]) -> None:
+        self._reach = reach
+        self._began_s = time.monotonic()
+        self._place: Place | None = None
+        self._empty_gets = 0
+        self._is_there = False
+        self._look()
+
+    def is_reached(self, last: Place) -> bool:
+        """Note the last row of a message; whether it stands behind the end."""
+        self._empty_gets = 0
+        return self._place is not None and last.key > self._place.key
+
+    def is_empty(self) -> bool:
+        """Note that a get gave nothing; whether nothing more is to come before the end: the
+        destination has read up to it, or its log is full."""
+        self._empty_gets += 1
+        if self._empty_gets < EMPTY_GETS:
+            return False
+        self._empty_gets, was_there = 0, self._is_there
+        self._look()
+        return was_there and self._is_there
+
+    def _look(self) -> None:
+        reach = self._reach()
+        if reach is None:
+            return
+        if self._place is None:
+            self._place = None if reach.end is None else max(reach.end, reach.read, key=_key)
+            if time.monotonic() - self._began_s > _SOURCE_AWAY_S:
+                self._place = self._place or reach.read
+        has_read = self._place is not None and reach.read.key >= self._place.key
+        self._is_there = not reach.detached and (has_read or reach.full_s > _FULL_S)
+
+
+def _key(place: Place) -> tuple[int, int, int, int]:
+    return place.key
