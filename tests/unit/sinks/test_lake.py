@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import ray_canal as canal
 from ray_canal.config import SinkConfig
 from ray_canal.demo import binlog_files, expected
 from ray_canal.demo.truth import digest
+from ray_canal.sinks.lake import LakeSink
 from ray_canal.sinks.open import make_sink
+from ray_canal.sinks.port import Rows, SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, sink_config
 from tests.sink_runs import killed
@@ -130,3 +134,32 @@ def test_killed_it_ends_as_the_server_held_it(kind: str, steps: list[str], tmp_p
     for table, truth in expected()["tables"].items():
         rows = [plain(row) for row in read(table)]
         assert digest(table, rows, truth["columns"]) == truth["digest"], table
+
+
+@pytest.mark.parametrize("mode", ["upsert", "append"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_two_tables_for_one_name_are_refused(kind: str, mode: str, tmp_path: Path) -> None:
+    """In one run, and where the second table comes in another one."""
+    lake = {**options(kind, tmp_path), "database": "one", "mode": mode}
+    batch = next(canal.decode_files(binlog_files(), tables=r"shop\.items"))
+
+    def write(sink: LakeSink, schema: str, moved: int) -> None:
+        at = batch.schema.get_field_index("position")
+        position = pc.add(batch.column("position"), moved)
+        notes = {**batch.schema.metadata, b"canal.schema": schema.encode()}
+        rows = batch.set_column(at, batch.schema.field(at), position)
+        sink._stage(Rows(rows.replace_schema_metadata(notes), None))
+        sink._flush()
+
+    def opened() -> LakeSink:
+        sink = make_sink(sink_config(kind, lake=lake))
+        assert isinstance(sink, LakeSink)
+        sink.open()
+        return sink
+
+    first = opened()
+    write(first, "a", 0)
+    for sink in (first, opened()):
+        with pytest.raises(SinkError, match=r"rows of b\.items would get mixed with .* a\.items"):
+            write(sink, "b", 10_000_000)
+        sink.close()
