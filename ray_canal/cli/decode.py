@@ -46,6 +46,14 @@ class Old(str, Enum):
     exact = "exact"
 
 
+OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        help="entries: varint length + Entry; arrow: IPC stream per table; flat, flat-entries: "
+        "what Canal would send to a message queue, as JSON lines; debezium, avro: "
+        "change events as JSON lines, in a file per table."
+    ),
+]
 LowerCase = Annotated[
     int | None, typer.Option(min=0, max=2, help="The server's; left out: not known.")
 ]
@@ -71,14 +79,7 @@ DecimalWay = Annotated[
 
 def decode(
     files: Files,
-    format: Annotated[
-        Format,
-        typer.Option(
-            help="entries: varint length + Entry; arrow: IPC stream per table; flat, flat-entries: "
-            "what Canal would send to a message queue, as JSON lines; debezium, avro: "
-            "change events as JSON lines, in a file per table."
-        ),
-    ] = Format.json,
+    format: OutputFormat = Format.json,
     output: Output = None,
     schema: Schema = None,
     lower_case_table_names: LowerCase = None,

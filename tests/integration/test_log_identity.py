@@ -299,6 +299,21 @@ def test_gtid_sets_over_1024_characters(kind: str, tmp_path: Path) -> None:
                 source.resume([ahead])
 
 
+def _acked_event(server: Server) -> tuple[str, int, int, int]:
+    """Commit two rows; return the log's file, where its last event begins and ends, and its time in
+    milliseconds."""
+    with contextlib.closing(server.connect(autocommit=False)) as connection:
+        connection.cursor().execute("INSERT INTO im.t VALUES (1), (2)")
+        connection.commit()
+    name, end = server.position()
+    acked = next(
+        int(row[1]) for row in server.execute(f"SHOW BINLOG EVENTS IN '{name}'")
+        if int(row[4]) == end
+    )  # fmt: skip
+    written = (server.datadir / name).read_bytes()
+    return name, acked, end, 1000 * int.from_bytes(written[acked : acked + 4], "little")
+
+
 @pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
 def test_canals_cursors_are_tied_to_their_server(
     request: pytest.FixtureRequest, kind: str, tmp_path: Path
@@ -309,16 +324,7 @@ def test_canals_cursors_are_tied_to_their_server(
     time.sleep(1.1)  # later than the server's log
     server.execute("CREATE DATABASE IF NOT EXISTS im", "CREATE TABLE im.t (id INT PRIMARY KEY)")
     try:
-        with contextlib.closing(server.connect(autocommit=False)) as connection:
-            connection.cursor().execute("INSERT INTO im.t VALUES (1), (2)")
-            connection.commit()
-        name, end = server.position()
-        acked = next(
-            int(row[1]) for row in server.execute(f"SHOW BINLOG EVENTS IN '{name}'")
-            if int(row[4]) == end
-        )  # fmt: skip
-        path = server.datadir / name
-        time_ms = 1000 * int.from_bytes(path.read_bytes()[acked : acked + 4], "little")
+        name, acked, end, time_ms = _acked_event(server)
         server.execute("INSERT INTO im.t VALUES (3)")
         dat = tmp_path / "meta.dat"
 
