@@ -34,3 +34,12 @@ def test_ids_name_the_entry_and_rise_within_its_event() -> None:
         "2:b.000007:250:0:0:5",
         "2:b.000007:250:60:0:5",
     ]
+    # A row that moves is two messages, so an entry may have several in one partition.
+    found = joined([b"x"] * 4, topic="t", partition=5, entries=[0, 0, 0, 1], rows=[1] * 4)
+    maker = MessageMaker(MessageConfig(), RoutingConfig(key_changes="split"))
+    assert list(maker.ids(changes, found)) == [
+        "2:b.000007:100:0:0:5",
+        "2:b.000007:100:0:0:5.1",
+        "2:b.000007:100:0:0:5.2",
+        "2:b.000007:100:0:1:5",
+    ]

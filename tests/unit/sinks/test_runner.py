@@ -18,6 +18,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.runner import Runner
+from tests.golden import GOLDEN
 from tests.in_process_sink import destination, runner_of, sink_config
 
 Place = tuple[int, int]
@@ -253,6 +254,34 @@ def test_the_sink_of_the_page(demo: Path) -> None:
         ((count, distinct),) = written.execute("SELECT count(*), count(DISTINCT at) FROM changes")
     assert count == runner.status.rows
     assert distinct > 100
+
+
+class Recorder(Target):
+    """Writes down what comes, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[str] = []
+
+    def write(self, changes: Changes) -> None:
+        for step in changes.statements():
+            self.came.append("ddl" if isinstance(step, list) else "rows")
+
+    def commit(self, upto: Cursor) -> None:
+        self.came.append("commit")
+        super().commit(upto)
+
+
+def test_all_before_a_ddl_is_committed_before_it_comes(tmp_path: Path) -> None:
+    """For every target: also a queue, whose partitions and streams know nothing of each other."""
+    log = {"files": [str(GOLDEN / "mysql97" / "mysql_ddl.binlog")]}
+    recorder = Recorder()
+    with destination(tmp_path, held=True, source=log, tsdb={}):
+        run(recorder, batch_size=100_000)
+    ddl = [at for at, what in enumerate(recorder.came) if what == "ddl"]
+    assert len(ddl) > 10
+    assert "rows" in recorder.came
+    assert {recorder.came[at - 1] for at in ddl if at} == {"commit"}
 
 
 def test_paused_it_writes_nothing(demo: Path) -> None:
