@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "sinks": "logs errors malloc config filter model binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
-    "datasets": "errors malloc actors client file_parts offline",
+    "datasets": "errors malloc actors client file_parts offline source",
     "flight": "logs errors malloc config model binlog canal destination server actors client "
     "spark",
     "console": "logs errors config model canal views server actors client source destination "
