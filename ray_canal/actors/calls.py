@@ -254,8 +254,8 @@ class DestinationCalls:
         return self.gone() if isinstance(error, (*ACTOR_AWAY, OwnerDiedError)) else plain
 
     def gone(self) -> InstanceRestarted:
-        """For a message whose chunks went with the store, the process of its part on disk, or the
-        cluster."""
+        """Return the error for a message whose chunks went with the store, the process of its part
+        on disk, or the cluster."""
         return InstanceRestarted(
             "what had this message's chunks has ended before they were read; it will be delivered "
             "again"

@@ -135,7 +135,7 @@ class PlacementTable:
         return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
 
     def all(self) -> dict[str, Place]:
-        """By destination."""
+        """Return the places by destination."""
         found = {name: self.get(name) for name in self.names()}
         return {name: place for name, place in found.items() if place is not None}
 

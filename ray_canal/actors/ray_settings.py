@@ -16,6 +16,7 @@ RAY_SETTINGS = {
 
 
 def use_ray_settings() -> None:
-    """For a Ray that this process is about to start; what is set in the environment counts."""
+    """Put our settings into the environment, for a Ray that this process is about to start; what
+    is set there counts."""
     for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)

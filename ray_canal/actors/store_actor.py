@@ -129,7 +129,8 @@ class StoreActor:
 
 
 def _load_everything() -> None:
-    """That takes as long as opening cursors and source; so it is done beside that."""
+    """Load what an upstream needs: it takes as long as opening cursors and source, so it is done
+    meanwhile."""
     # Where each fetcher has a process, this one does without what they need.
     from ray_canal.destination.fetcher import load_everything
 

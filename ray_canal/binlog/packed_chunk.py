@@ -62,7 +62,7 @@ def pack(raw: RawChunk) -> bytes:
 
 
 def unpack(data: bytes) -> RawChunk:
-    """What `pack` packed. Raises CorruptEvent."""
+    """Return what `pack` packed. Raises CorruptEvent."""
     try:
         line, _, body = zlib.decompress(data).partition(b"\n")
         tree = json.loads(line)

@@ -113,8 +113,9 @@ def walk(raw: RawChunk) -> Walked:
 
 
 def _may_pass(head: ChunkHead, code: int, kind: int, position: int, error: DecodeError) -> str:
-    """Why an event that cannot be read is left out; empty: it is not. Bytes that may have changed
-    on their way, and what a server says that it has lost, are left out by their place alone."""
+    """Return why an event that cannot be read is left out; empty: it is not. Bytes that may have
+    changed on their way, and what a server says that it has lost, are left out by their place
+    alone."""
     if code == w.UNSUPPORTED and kind in event_types.OLD:
         return "servers before MySQL 5.0.3 wrote such; Canal leaves it out, too"
     whole = code not in (w.BAD_LENGTH, w.BAD_FRAME)

@@ -227,7 +227,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """Whole requests that `next` has not handed out yet."""
+        """Return how many whole requests `next` has not handed out yet."""
         return len(self._waiting)
 
     @property

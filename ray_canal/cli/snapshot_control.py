@@ -119,7 +119,7 @@ def _act(
 
 
 def _by_pattern(texts: list[str]) -> dict[str, str]:
-    """By the pattern before `=>`; without one, by an empty text."""
+    """Return the texts by the pattern before `=>`; without one, by an empty text."""
     found: dict[str, str] = {}
     for text in texts:
         pattern, arrow, rest = text.partition("=>")
@@ -160,7 +160,7 @@ def _show(
 
 
 def line_of(found: dict[str, Any]) -> str:
-    """How a snapshot goes, in a line: bar, rows, rate, time left, what it waits for."""
+    """Return how a snapshot goes, in a line: bar, rows, rate, time left, what it waits for."""
     rows, estimate = found["rows"], max(found["rows_estimate"], found["rows"], 1)
     share = 1.0 if found["state"] == "done" else min(rows / estimate, 1.0)
     done = round(share * _BAR)

@@ -219,7 +219,7 @@ def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
 
 
 def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
-    """Of each replica of the TCP server: address, connections, requests, bytes."""
+    """Return of each replica of the TCP server its address, connections, requests, bytes."""
     connect_ray(local=False)
     return [_get(handle.status.remote()) for handle in registry.find_servers(namespace)]
 

@@ -29,7 +29,7 @@ class Presence:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """It has subscribed."""
+        """Note that it has subscribed."""
         if self._thread is None:
             name = f"presence of client {self._me.client_id}"
             self._thread = threading.Thread(target=self._say, name=name, daemon=True)
@@ -46,7 +46,7 @@ class Presence:
                 logger.debug("%s", error)  # the store is away; the next time, then
 
     def end(self) -> None:
-        """It leaves: the subscription ends, now if the destination can be reached."""
+        """End the subscription, now if the destination can be reached."""
         if self._left.is_set() or self._thread is None:
             return
         self._left.set()

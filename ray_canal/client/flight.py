@@ -254,8 +254,8 @@ class FlightTransport:
             return self._client, options
 
     def _made(self, step: Callable[[], T]) -> T:
-        """What a step over the connection gives; a login that has expired is made again. Raises
-        CanalError kinds."""
+        """Return what a step over the connection gives; a login that has expired is made again.
+        Raises CanalError kinds."""
         for attempt in (1, 2):
             try:
                 return step()

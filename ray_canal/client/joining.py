@@ -135,7 +135,7 @@ def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
 
 
 def _stands() -> bool:
-    """Whether the cluster that was joined is there, or back within three seconds."""
+    """Return whether the cluster that was joined is there, or back within three seconds."""
     deadline = time.monotonic() + _HEAD_AWAY_S
     while ray.is_initialized() and _raylet_lives():
         if _listens(_ours.head):

@@ -93,18 +93,18 @@ class Message:
 
     @property
     def timeline(self) -> int:
-        """Of the rows' ids: (timeline, number of the file, position, row) compares as delivery
-        order, also where the server changes (docs/reference/guarantees.md)."""
+        """Return the timeline of the rows' ids: (timeline, number of the file, position, row)
+        compares as delivery order, also where the server changes (docs/reference/guarantees.md)."""
         return self.head.timeline
 
     @property
     def start(self) -> EntryPosition | None:
-        """Where the batch's first entry starts."""
+        """Return where the batch's first entry starts."""
         return self.head.start
 
     @property
     def end(self) -> EntryPosition | None:
-        """Where the log goes on behind the batch."""
+        """Return where the log goes on behind the batch."""
         return self.head.end
 
     @property
@@ -213,7 +213,7 @@ class Message:
 
     @property
     def snapshot_marks(self) -> list[SnapshotMark]:
-        """Where a snapshot for this subscriber begins or ends in the batch, in log order."""
+        """Return where a snapshot for this subscriber begins or ends in the batch, in log order."""
         found = []
         for part, chunk in self._parts():
             if chunk.layout.props and part.first < part.last:
@@ -280,8 +280,8 @@ def _table_changes(
     seen: list[TableEvent],
     transform: Transform | None,
 ) -> list[TableChange]:
-    """Of a chunk: what happens to tables as a whole, as far as it may be seen, and other columns;
-    those of one statement in its own order."""
+    """Return what happens in a chunk to tables as a whole, as far as it may be seen, and other
+    columns; those of one statement in its own order."""
     positions = chunk.events["position"]
     altered = {(change.position, change.schema, change.table): change for change in changes}
     events = [event for event in chunk.layout.table_events if event.effect.kind != STATEMENT]

@@ -88,7 +88,7 @@ class Session:
         self.transport.not_received(self.client_id, batch_id)
 
     def settle_done(self) -> None:
-        """What a loop was done with is acked, or comes again."""
+        """Note that what a loop was done with is acked, or comes again."""
         if self.done is not None:
             self._unacked.discard(self.done[0])
             self.done = None
@@ -100,7 +100,7 @@ class Session:
         start: Start | None,
         snapshot: SnapshotStart | None = None,
     ) -> Subscription:
-        """What is subscribed for. Who only looks on holds up nobody."""
+        """Return what is subscribed for. Who only looks on holds up nobody."""
         if self._presence is None:
             return Subscription(policy, transactions, start, snapshot=snapshot)
         return Subscription(

@@ -171,7 +171,8 @@ class TcpTransport:
     # --- the connection -------------------------------------------------------------------------
 
     def _void(self) -> bool:
-        """Whether batches were outstanding on a connection that is gone; they are void now."""
+        """Return whether batches were outstanding on a connection that is gone; they are void
+        now."""
         lost = any(self._outstanding.values())
         self._outstanding.clear()
         return lost

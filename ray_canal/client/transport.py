@@ -35,7 +35,7 @@ class Transport(Protocol):
 
     @property
     def untracked(self) -> bool:
-        """Whether references of chunks that are fetched at once may be untracked
+        """Return whether references of chunks that are fetched at once may be untracked
         (actors/ray_internals.py)."""
 
     def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:

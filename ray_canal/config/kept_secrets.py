@@ -80,7 +80,7 @@ def drop(references: Iterable[str]) -> None:
 
 
 def touch(references: Iterable[str]) -> None:
-    """They are needed; see `sweep`."""
+    """Note that secrets are still needed; see `sweep`."""
     for reference in references:
         with contextlib.suppress(OSError, ConfigError):
             os.utime(_folder() / _name_in(reference))

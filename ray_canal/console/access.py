@@ -91,7 +91,7 @@ class Logins:
 
     @property
     def asks(self) -> bool:
-        """Whether visitors have to log in."""
+        """Return whether visitors have to log in."""
         return self._anybody is None
 
     def login(self, name: str, password: str) -> str | None:

@@ -56,7 +56,8 @@ def _furthest_behind(status: Status, key: str) -> float:
 
 
 def _produced(key: str, behind: str) -> Callable[[Status], float | None]:
-    """What was put into the log. After a restart there may be more to read than was put since."""
+    """Return what was put into the log. After a restart there may be more to read than was put
+    since."""
 
     def found(status: Status) -> float | None:
         value = value_at(status, key)
@@ -66,7 +67,7 @@ def _produced(key: str, behind: str) -> Callable[[Status], float | None]:
 
 
 def _consumed(key: str, behind: str) -> Callable[[Status], float | None]:
-    """What all subscribers have acked of that: boards show the difference."""
+    """Return what all subscribers have acked of that: boards show the difference."""
     produced = _produced(key, behind)
 
     def found(status: Status) -> float | None:

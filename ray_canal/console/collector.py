@@ -124,8 +124,8 @@ class Collector:
         return {name: each for name, each in every.items() if each["destination"] == destination}
 
     def _ask_sinks(self) -> None:
-        """In a thread of its own: one that does not answer holds up the others for a while, and no
-        destination."""
+        """Ask the sinks again and again, in a thread of its own: one that does not answer holds up
+        the others for a while, and no destination."""
         while not self._stopped.is_set():
             try:
                 self._sinks = self._cluster.sinks()

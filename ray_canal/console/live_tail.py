@@ -67,7 +67,7 @@ def refuse_hidden(where: str, hidden: Sequence[str]) -> None:
 
 
 def _may_hide(pattern: str, name: str) -> bool:
-    """Whether a pattern hides a column of this name in some table: a head of it fits
+    """Return whether a pattern hides a column of this name in some table: a head of it fits
     `schema.table.`, and the rest the name. A star may be of both."""
     for at, sign in enumerate(pattern):
         for head in (pattern[:at], pattern[: at + 1] if sign == "*" else ""):

@@ -42,7 +42,7 @@ class ImpatientProtocol(H11Protocol):
         self._taking = self.loop.call_later(STALL_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It does."""
+        """Note that the transport takes bytes again."""
         super().resume_writing()
         self._taking = _end(self._taking)
 

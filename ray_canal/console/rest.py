@@ -119,7 +119,7 @@ def described(known: Known) -> dict[str, Any]:
 
 @router.get("/me")
 async def me(visitor: Reader) -> dict[str, Any]:
-    """Who asks, and what for."""
+    """Return who asks, and what for."""
     return {"name": visitor.name, "role": visitor.role, "csrf": visitor.csrf}
 
 
@@ -203,7 +203,7 @@ async def rows(
 async def explain(
     destination: str, desk: TheDesk, visitor: Reader, client_id: int | None = None
 ) -> dict[str, Any]:
-    """Why nothing (more) comes, to one subscriber if named: stage, evidence, what to do."""
+    """Return why nothing (more) comes, to one subscriber if named: stage, evidence, what to do."""
     found = why(desk.one(visitor, destination), client_id)
     if found is None:
         raise InstanceNotRunning(f"{destination} has not answered this console yet; ask again")
@@ -214,7 +214,8 @@ async def explain(
 async def position(
     destination: str, desk: TheDesk, visitor: Reader, place: str = "latest"
 ) -> dict[str, Any]:
-    """What the source's log has at FILE:POSITION, a time, a GTID, a GTID set, earliest, latest."""
+    """Return what the source's log has at FILE:POSITION, a time, a GTID, a GTID set, earliest,
+    latest."""
     visitor.refuse_without("subscribe", destination)
 
     def found() -> dict[str, Any]:
@@ -227,7 +228,7 @@ async def position(
 
 @router.get("/destinations/{destination}/quarantine")
 async def quarantine(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
-    """What is in quarantine, and dead letters: place, tables, size, why."""
+    """Return what is in quarantine, and dead letters: place, tables, size, why."""
     desk.one(visitor, destination)
     return await desk.call(lambda: shown_chunks(desk.cluster.deployment(destination), destination))
 
@@ -297,7 +298,7 @@ async def steer_snapshot(
 async def snapshot(
     destination: str, client_id: int, desk: TheDesk, visitor: Reader
 ) -> dict[str, Any]:
-    """How a subscriber's newest snapshot goes."""
+    """Return how a subscriber's newest snapshot goes."""
     desk.one(visitor, destination)
     return await desk.call(desk.cluster.snapshot, destination, client_id)
 

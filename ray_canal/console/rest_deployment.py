@@ -80,7 +80,7 @@ async def check(
 
 @router.post("/deployment/plan")
 async def plan(body: Deployment, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
-    """What `apply` would start, change, leave alone; nothing is changed."""
+    """Return what `apply` would start, change, leave alone; nothing is changed."""
     config = _config(desk, visitor, body)
     return await desk.call(desk.cluster.plan, config)
 

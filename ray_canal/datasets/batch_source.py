@@ -86,7 +86,7 @@ def _refuse_conflict(batch: pa.RecordBatch, types: dict[str, tuple[str, pa.DataT
 
 
 def _joined(first: pa.DataType, second: pa.DataType) -> bool:
-    """Whether Ray Data joins blocks of both types."""
+    """Return whether Ray Data joins blocks of both types."""
     if first == second:
         return True
     try:

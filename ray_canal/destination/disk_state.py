@@ -57,8 +57,8 @@ class DiskState:
         self._problem, self.try_at = "", NEVER
 
     def report(self) -> dict[str, Any]:
-        """For status: `disk_error` is None and `disk_failing_s` 0 while writes succeed, or none has
-        been wanted for a while."""
+        """Return the state of the disk for `status`: `disk_error` is None and `disk_failing_s` 0
+        while writes succeed, or none has been wanted for a while."""
         now = time.monotonic()
         if not self._is_failing(now):
             return {"disk_error": None, "disk_failing_s": 0.0}

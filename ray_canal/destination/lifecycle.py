@@ -352,4 +352,4 @@ class Lifecycle:
 
 
 async def _nothing(chunk: LogChunk, payload: Payload) -> None:
-    """There is nothing to do before a chunk goes into the log."""
+    """Do nothing before a chunk goes into the log."""

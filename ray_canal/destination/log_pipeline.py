@@ -151,7 +151,7 @@ class LogPipeline:
 
     @property
     def full_s(self) -> float:
-        """For how long the log has had no room for the next chunk; 0: it has."""
+        """Return for how many seconds the log has had no room for the next chunk; 0: it has."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
     async def _watch_chunks(self) -> None:
@@ -210,7 +210,7 @@ class LogPipeline:
     # --- the disk -----------------------------------------------------------------------------
 
     def disk_report(self) -> dict[str, Any]:
-        """For status: why chunks cannot go to disk now, and since when."""
+        """Return for `status` why chunks cannot go to disk now, and since when."""
         return self._disk.report()
 
     async def _to_disk(self, slot: Slot) -> bool:

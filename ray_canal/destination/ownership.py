@@ -44,7 +44,8 @@ class Claim:
         self._epoch: int | None = None
 
     def epoch(self) -> int | None:
-        """None: this owner has not taken the destination yet."""
+        """Return the epoch that this owner has taken; None: it has not taken the destination
+        yet."""
         return self._epoch
 
     def note(self, epoch: int) -> None:
@@ -68,8 +69,9 @@ class Ownership:
         self._asking: tuple[int, asyncio.Task[None]] | None = None
 
     async def open(self) -> None:
-        """Before any other call, and again when it is `damaged`: a file that somebody has put back
-        is used then. Raises ConfigError: damaged, removed, refused; MetaUnavailable."""
+        """Read what is kept; to be called before any other call, and again when it is `damaged`: a
+        file that somebody has put back is used then. Raises ConfigError: damaged, removed, refused;
+        MetaUnavailable."""
         await self._thread.run(self._open)
         self.damaged = False
 

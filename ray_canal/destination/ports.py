@@ -123,8 +123,8 @@ class Upstream(Protocol):
         """A subscriber waits: what has come is to be handed out without a linger."""
 
     def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """By the name that an error gives it: a call that each process of its own answers at once,
-        unless it was stopped."""
+        """Return, by the name that an error gives it, a call that each process of its own answers
+        at once, unless it was stopped."""
 
     async def status(self, oldest: EntryPosition | None) -> SourceStatus | None:
         """State of the source; None if it is not known now."""

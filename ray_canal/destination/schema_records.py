@@ -52,8 +52,8 @@ class SchemaRecords:
         self.damaged = False
 
     async def open(self) -> None:
-        """Before any other call but `quarantined`, and again when it is `damaged`. Raises
-        ConfigError: damaged, removed, refused; MetaUnavailable."""
+        """Read what is kept; to be called before any other call but `quarantined`, and again when
+        it is `damaged`. Raises ConfigError: damaged, removed, refused; MetaUnavailable."""
         await self._thread.run(self._open)
         self.damaged = False
 
@@ -86,9 +86,9 @@ class SchemaRecords:
     async def keep(
         self, info: ChunkInfo, oldest: Callable[[], EntryPosition | None] | None = None
     ) -> None:
-        """Before anything of the chunk is seen: a cursor behind it needs them. `oldest`: from where
-        on the log may be read again; what was needed before it alone may go. Raises
-        QuarantineFull."""
+        """Keep the records of a chunk, before anything of it is seen: a cursor behind it needs
+        them. `oldest`: from where on the log may be read again; what was needed before it alone may
+        go. Raises QuarantineFull."""
         if info.records or info.quarantined:
             await self._patiently(lambda: self._keep(info))
         snapshot = next((r for r in info.records if r.kind == SNAPSHOT), None)

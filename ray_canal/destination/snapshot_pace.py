@@ -37,15 +37,15 @@ class Pace:
         self._last.clear()
 
     def rows_of(self, by_bytes: int) -> int:
-        """How many rows the next range may have, if its bytes allow so many."""
+        """Return how many rows the next range may have, if its bytes allow so many."""
         if not self._last:
             return by_bytes
         in_time = int(_CHUNK_S / max(self._last[-1], 1e-9))
         return max(min(by_bytes, in_time), by_bytes // _PART_MIN, 1)
 
     def take_slower(self) -> float | None:
-        """How many times as long a row takes as at first; None: not known. What it is known of
-        counts once."""
+        """Return how many times as long a row takes as at first; None: not known. What it is known
+        of counts once."""
         if len(self._first) < _FIRST or len(self._last) < _LAST:
             return None
         found = median(self._last) / max(median(self._first), 1e-9)
@@ -65,7 +65,7 @@ class Pace:
             self._free_at_s = max(self._free_at_s, now_s) + read.rows / limit
 
     def acked(self, rows: int) -> None:
-        """So many rows are acked by now, in all."""
+        """Note how many rows are acked by now, in all."""
         now_s = time.monotonic()
         self._acked.append((now_s, rows))
         while len(self._acked) > 2 and self._acked[0][0] < now_s - _WINDOW_S:
@@ -81,7 +81,7 @@ class Pace:
         return (last - first) / seconds if seconds < 2 * _WINDOW_S else 0.0
 
     def refuses(self, reading: int) -> str:
-        """Why no other range may be read now, beside so many that are; empty: one may."""
+        """Return why no other range may be read now, beside so many that are; empty: one may."""
         minutes = self._config.minutes
         if minutes is not None:
             now = time.gmtime()

@@ -97,7 +97,7 @@ class SnapshotPlacer:
 
     @property
     def backlog_s(self) -> float:
-        """For how long the first of these has waited."""
+        """Return for how many seconds the first of these has waited."""
         since_s = min((each.since_s for each in self._waiting.values()), default=None)
         return 0.0 if since_s is None else time.monotonic() - since_s
 

@@ -413,4 +413,4 @@ def _now_s() -> int:
 
 
 def _nothing() -> None:
-    """There is nothing to close."""
+    """Do nothing: there is nothing to close."""

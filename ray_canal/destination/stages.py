@@ -49,8 +49,8 @@ class Stages:
         self.add("fetch", waiting_s=stage_seconds.get("fetch_wait", 0.0))
 
     def report(self) -> dict[str, dict[str, float]]:
-        """By stage: sums in seconds, and the busy part of the last ten seconds, in percent. Tasks
-        that run side by side add up, to over 100."""
+        """Return by stage sums in seconds, and the busy part of the last ten seconds, in percent.
+        Tasks that run side by side add up, to over 100."""
         now = time.monotonic()
         self._sample(now)
         since, old = self._samples[0]

@@ -28,7 +28,7 @@ class StartRecord:
         self._known: LogPosition | None = None
 
     def load(self, meta: MetaManager) -> LogPosition | None:
-        """None: there is none that counts."""
+        """Return the start that is kept; None: there is none that counts."""
         try:
             record = meta.load_start(self._destination)
         except ConfigError as error:

@@ -35,7 +35,7 @@ class TimelineRecord:
         return NO_FILE if known is None else known.newest
 
     async def reach(self, cursors: Ownership, epoch: int, head: ChunkHead) -> None:
-        """Before anything of a chunk is handed out: note its file, durably, if it is a newer one.
+        """Note a chunk's file before anything of it is handed out, durably, if it is a newer one.
         Waits while the cursors' server is away. Raises Fenced."""
         file = LogFile(head.journal_name, head.created_s)
         if not file.created_s or not file.is_behind(self._now.newest):

@@ -152,7 +152,7 @@ class MetaManager:
             self._backend.remove(destination, epoch, _FILTER_RECORD)
 
     def load_timeline(self, destination: str) -> Timeline | None:
-        """None: there is no record yet. Raises ConfigError."""
+        """Return the timeline that is kept; None: there is no record yet. Raises ConfigError."""
         record = self._backend.load(destination).get(_TIMELINE_RECORD)
         try:
             return None if record is None else Timeline.from_json(_unsealed(record))
@@ -203,7 +203,7 @@ class MetaManager:
     def save_start(
         self, destination: str, epoch: int, record: tuple[str, LogPosition] | None
     ) -> None:
-        """None: forget it. Raises Fenced."""
+        """Keep a start; None: forget it. Raises Fenced."""
         if record is None:
             self._backend.remove(destination, epoch, _START_RECORD)
             return

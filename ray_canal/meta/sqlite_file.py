@@ -119,8 +119,8 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _make_private(path: str) -> None:
-    """Others may not read it: make it so if it is new, tighten it if it is ours. SQLite gives its
-    log files the same rights."""
+    """Let nobody else read the file: make it so if it is new, tighten it if it is ours. SQLite
+    gives its log files the same rights."""
     if not os.path.exists(path):
         descriptor, made = tempfile.mkstemp(dir=os.path.dirname(path) or ".")  # 0600
         os.close(descriptor)

@@ -65,8 +65,8 @@ class TableProgress:
         )
 
     def is_of(self, key: tuple[str, ...], made: str) -> bool:
-        """Whether what was read so far is of this table, as it has this key and was made then. Of
-        another server it is not known when."""
+        """Return whether what was read so far is of this table, as it has this key and was made
+        then. Of another server it is not known when."""
         if not self.key:
             return True
         then, now = self.made.split("|"), made.split("|")
@@ -144,7 +144,7 @@ class Ledger:
         return replace(self, tables=tuple(table.anew() for table in self.tables))
 
     def to_json(self) -> str:
-        """As text; of tables, which may be many, without what is as it is by default."""
+        """Return it as text; of tables, which may be many, without what is as it is by default."""
         tree = asdict(self)
         tree["tables"] = [{k: v for k, v in table.items() if v} for table in tree["tables"]]
         return json.dumps(tree, separators=(",", ":"))

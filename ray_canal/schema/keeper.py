@@ -82,7 +82,7 @@ class LiveCatalog(Protocol):
         ...
 
     def created_s(self, journal_name: str) -> int:
-        """When a file of its log was created; 0: there is no such file."""
+        """Return when a file of its log was created; 0: there is no such file."""
         ...
 
     def chunks(self, first: str, last: str) -> Iterable[RawChunk]:
@@ -177,8 +177,8 @@ class SchemaKeeper:
         self.names = Names(setting)
 
     def _is_next(self, place: EntryPosition, start: EntryPosition) -> bool:
-        """Whether `start` is the next file's beginning, which has another base name (log_bin). Who
-        chose it has made sure that nothing lies behind `place` in its own file."""
+        """Return whether `start` is the next file's beginning, which has another base name
+        (log_bin). Who chose it has made sure that nothing lies behind `place` in its own file."""
         names = self._files
         if start.position != BINLOG_START or place.journal_name not in names[:-1]:
             return False

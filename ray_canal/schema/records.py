@@ -178,8 +178,9 @@ def of_log(
 def without_gap(
     records: Sequence[SchemaRecord], start: Place, order: FileOrder
 ) -> Sequence[SchemaRecord]:
-    """Of a log's records, in its order, those that are known without a gap for reading from `start`
-    on: what comes after a part of the log that nobody read is read again. Raises ConfigError."""
+    """Return those of a log's records, in its order, that are known without a gap for reading from
+    `start` on: what comes after a part of the log that nobody read is read again. Raises
+    ConfigError."""
     until = order.key(start)
     gaps = [
         at

@@ -168,8 +168,8 @@ class IcebergLake:
             self._load(name)
 
     def move(self, name: TableName, to: TableName) -> None:
-        """By the catalog, behind a commit of the place: what was moved is not moved once more. The
-        source's table is to be noted again."""
+        """Rename a table by the catalog, behind a commit of the place: what was moved is not moved
+        once more. The source's table is to be noted again."""
         with _translated(str(name)):
             with self._known(name).transaction() as transaction:
                 transaction.set_properties(

@@ -150,8 +150,9 @@ class KafkaSink:
             raise _error(self._cause(error.args[0])) from None
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """Why a call failed. A message that the broker refused ends its transaction: calls after it
-        know of the wrong state alone, but one that may not be made in a transaction is told why."""
+        """Return why a call failed. A message that the broker refused ends its transaction: calls
+        after it know of the wrong state alone, but one that may not be made in a transaction is
+        told why."""
         producer = self._connected
         failure = producer.take_failure() if producer is not None else None
         if failure is not None and failure.code() in _TOO_LARGE:

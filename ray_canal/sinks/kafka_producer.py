@@ -44,7 +44,7 @@ class KafkaProducer(Protocol):
         """Wait until all is delivered; how much is not."""
 
     def take_failure(self) -> KafkaError | None:
-        """Why a message was not delivered, once."""
+        """Return why a message was not delivered, once."""
 
     def init_transactions(self, timeout_s: float) -> None: ...
     def begin_transaction(self) -> None: ...

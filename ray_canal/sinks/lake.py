@@ -97,7 +97,8 @@ class LakeSink:
         self._lake.close()
 
     def abort(self) -> None:
-        """What tables have committed stays, and is left out when it comes again."""
+        """Forget what is not committed. What tables have committed stays, and is left out when it
+        comes again."""
         self._forget()
 
     def _forget(self) -> None:

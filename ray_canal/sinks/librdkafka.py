@@ -202,7 +202,7 @@ class BatchProducer:
                 return left
 
     def take_failure(self) -> KafkaError | None:
-        """Why a message was not delivered, once."""
+        """Return why a message was not delivered, once."""
         failure, self._failure = self._failure, None
         return failure
 

@@ -148,7 +148,8 @@ class MessageMaker:
 
 
 def _places_of(chunk: DecodedChunk) -> list[str]:
-    """For each entry of a chunk POSITION:INNER:ORDINAL, which with the log's file names it."""
+    """Return for each entry of a chunk POSITION:INNER:ORDINAL, which with the log's file names
+    it."""
     events = chunk.events
     position, inner = events["position"].astype(np.int64), events["inner"].astype(np.int64)
     numbers = np.arange(len(position))

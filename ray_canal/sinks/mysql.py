@@ -261,8 +261,8 @@ class MySqlDatabase(SqlDatabase):
             self._run(start.encode() + values + b")")
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
-        """Where the table has other unique keys, rows are removed first: an upsert would take any
-        of those for the row that is meant."""
+        """Write rows by their key. Where the table has other unique keys, they are removed first:
+        an upsert would take any of those for the row that is meant."""
         if key and self._delete_first.get(name, True):
             self.delete(name, rows.select(list(key)))
         columns = [_quoted(column) for column in rows.column_names]

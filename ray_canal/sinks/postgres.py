@@ -251,8 +251,8 @@ class PostgresDatabase(TransactionalDatabase):
         self._run(f"DELETE FROM {_named(name)} t USING {staged} s WHERE {_same(keys)}")
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
-        """Where the table has other unique keys, rows are removed first: a value may move from one
-        row to another."""
+        """Write rows by their key. Where the table has other unique keys, they are removed first: a
+        value may move from one row to another."""
         if key and self._delete_first.get(name, True):
             self.delete(name, rows.select(list(key)))
         staged = self._stage(name, rows)

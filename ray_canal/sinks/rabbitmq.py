@@ -135,8 +135,9 @@ class RabbitSink:
         self._place, self._confirmed = upto, None
 
     def abort(self) -> None:
-        """What is under way cannot be called back: of what is written again, only entries with a
-        message that is not confirmed are sent again."""
+        """Note what is confirmed, and connect again if the connection has ended. What is under way
+        cannot be called back: of what is written again, only entries with a message that is not
+        confirmed are sent again."""
         self._note_confirmed()
         if self._link is not None and self._link.is_broken:
             self._link.close()

@@ -131,7 +131,8 @@ class RocketSink:
         """All is confirmed already; RocketMQ keeps no place."""
 
     def abort(self) -> None:
-        """What was sent stays; what is written again comes again, under the same keys."""
+        """Do nothing: what was sent stays; what is written again comes again, under the same
+        keys."""
 
     def close(self) -> None:
         producer, self._producer = self._producer, None

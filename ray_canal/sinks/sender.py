@@ -67,7 +67,7 @@ class Sender:
         self.is_begun = True
 
     def begin_ddl(self) -> None:
-        """Before a table is changed: in the transaction, or, where that cannot be, right after a
+        """Prepare a change of a table: in the transaction, or, where that cannot be, right after a
         look at who may write. Raises SinkError: another runner has taken over."""
         self.begin()
         if not self.database.ddl_in_transaction:

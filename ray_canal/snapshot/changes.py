@@ -69,8 +69,8 @@ class Changes:
         return self._source.identity.server_uuid
 
     def read(self, wait_s: float) -> list[Part]:
-        """What comes next; nothing where nothing came in that time: then `reached` is how far the
-        log is known to be read. Raises SourceError and DecodeError kinds."""
+        """Return what comes next; nothing where nothing came in that time: then `reached` is how
+        far the log is known to be read. Raises SourceError and DecodeError kinds."""
         raw = self._source.read(0.0, wait_s)
         if raw is None:
             status = self._source.status()

@@ -125,7 +125,7 @@ def _table_layout(selection: Selection, shape: Int64s, dest: Int64s) -> TableLay
 
 
 def event_count(rows: int, *, framed: bool) -> int:
-    """How many events so many rows make; `framed`: with a transaction's begin and end."""
+    """Return how many events so many rows make; `framed`: with a transaction's begin and end."""
     return -(-rows // EVENT_ROWS) + 2 * framed
 
 

@@ -105,7 +105,7 @@ class Selection:
 
 
 def selection(meta: TableMeta) -> Selection:
-    """How to read a table with these columns. Raises UnsupportedEvent, naming the column."""
+    """Return how to read a table with these columns. Raises UnsupportedEvent, naming the column."""
     lines = np.zeros((len(meta.columns), wire.PLAN_FIELDS), np.int64)
     found = []
     for line, column in zip(lines, meta.columns, strict=True):

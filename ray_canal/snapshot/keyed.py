@@ -119,7 +119,7 @@ class KeyedSnapshot:
             )
 
     def admits(self, schema: str, table: str) -> bool:
-        """Whether it is a table of this snapshot."""
+        """Return whether it is a table of this snapshot."""
         return (schema, table) in self._keys
 
     def items(self) -> Iterator[Part | ReadRows]:

@@ -69,7 +69,8 @@ def has_lookalikes(
 def kept_rows(
     chunk: DecodedChunk, key: Sequence[str], touched: Collection[bytes]
 ) -> Bools | None:
-    """Which rows of a chunk of one table have no touched key; None: it cannot be told of all."""
+    """Return which rows of a chunk of one table have no touched key; None: it cannot be told of
+    all."""
     table = chunk.layout.tables[0]
     everything = np.ones(table.rows, np.bool_)
     if not touched:

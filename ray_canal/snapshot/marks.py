@@ -61,7 +61,7 @@ class Marks(Protocol):
     """One server's way to tell them, over the connection that reads the rows."""
 
     def start(self) -> EntryPosition:
-        """Where the stream begins: everything before is visible from now on."""
+        """Return where the stream begins: everything before is visible from now on."""
         ...
 
     def low(self) -> ExecutedLow | PlaceLow: ...

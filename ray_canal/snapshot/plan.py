@@ -114,13 +114,13 @@ class SnapshotPlan:
         return progress.begun(table.key, end, table.rows, self.made(table))
 
     def made(self, table: SnapshotTable) -> str:
-        """When this server made a table, as a ledger has it."""
+        """Return when this server made a table, as a ledger has it."""
         return f"{self._server}|{table.made}"
 
     def ranges(
         self, number: int, progress: TableProgress, rows: Callable[[], int]
     ) -> Iterator[PlannedRange]:
-        """What is left of a table, in pieces of about so many rows."""
+        """Return what is left of a table, in pieces of about so many rows."""
         if progress.finished or progress.end is None:
             return
         where = f" AND ({progress.where})" if progress.where else ""

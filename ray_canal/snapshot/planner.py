@@ -15,7 +15,7 @@ from ray_canal.types.numeric import INTEGERS
 
 
 def has_integer_key(table: SnapshotTable) -> bool:
-    """Whether the table's key is one integer column."""
+    """Return whether the table's key is one integer column."""
     if len(table.key) != 1:
         return False
     kinds = {column.name: column.type_code for column in table.meta.columns}

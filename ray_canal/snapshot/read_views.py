@@ -72,7 +72,7 @@ def _told(
     connections: Sequence[Any],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
-    """Of a server that says at which place a view is."""
+    """Yield the place, of a server that says at which place a view is."""
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
         places = set()
@@ -104,7 +104,7 @@ def _watched(
     connections: Sequence[Any],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
-    """Of MySQL whose `gtid_executed` has what shows."""
+    """Yield the place or None for each try, of MySQL whose `gtid_executed` has what shows."""
     began = _executed(catalog)
     watch = open_log_watch(config, began, catalog.binlogs()[0][0])
     cleanup.callback(watch.close)
@@ -128,7 +128,7 @@ def _settled(
     connections: Sequence[Any],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
-    """Of MySQL otherwise."""
+    """Yield the place or None for each try, of any other MySQL."""
     pending = PendingCommits(config.source, catalog, catalog.rows)
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
@@ -141,7 +141,7 @@ def _settled(
 
 
 def _executed(catalog: Catalog) -> str:
-    """As Catalog.gtid_executed, in one question."""
+    """Return what Catalog.gtid_executed does, by one question."""
     rows = catalog.rows("SELECT @@GLOBAL.gtid_executed AS gtids")
     return str(rows[0]["gtids"]).replace("\n", "")
 

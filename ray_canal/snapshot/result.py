@@ -168,7 +168,7 @@ class ResultReader:
         self._buffer, self._size = buffer, size
 
     def _is_end(self) -> bool:
-        """Whether an end packet seems to be the last thing that came."""
+        """Return whether an end packet seems to be the last thing that came."""
         tail = self._buffer[max(self._end - _END_PACKET_BYTES, 0) : self._end].tobytes()
         return tail[:3] == b"\x05\0\0" and tail[4:5] == b"\xfe"
 

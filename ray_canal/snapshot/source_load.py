@@ -39,14 +39,15 @@ class SourceLoad:
             raise
 
     def _history(self) -> int | None:
-        """None: the account may not see it."""
+        """Return the length of InnoDB's history list; None: the account may not see it."""
         with contextlib.suppress(SourceError):
             rows = query(self._connection, self._config, _HISTORY)
             return int(rows[0]["value"]) if rows else None
         return None
 
     def _lag_s(self) -> float | None:
-        """None: the server is no replica, or one that does not know."""
+        """Return how far a replica is behind; None: the server is no replica, or one that does not
+        know."""
         for statement in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
             with contextlib.suppress(SourceError):
                 rows = query(self._connection, self._config, statement)

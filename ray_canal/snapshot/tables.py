@@ -56,8 +56,8 @@ class Chosen:
 def choose_tables(
     catalog: Catalog, described: CatalogTables, tables: str, within: TableFilter | None = None
 ) -> Chosen:
-    """What `tables`, Canal's regex list over `schema.table`, stands for, as far as `within` admits
-    it. Raises ConfigError: it matches no table; the text says what it does match."""
+    """Return what `tables`, Canal's regex list over `schema.table`, stands for, as far as `within`
+    admits it. Raises ConfigError: it matches no table; the text says what it does match."""
     wanted = TableFilter(tables)
     found, left_out = [], []
     for row in catalog.rows(_TABLES + _IN_ORDER):
@@ -102,7 +102,8 @@ def _no_table(row: dict[str, Any]) -> str:
 def _described(
     catalog: Catalog, described: CatalogTables, row: dict[str, Any]
 ) -> SnapshotTable | None:
-    """None: it is a sequence. Raises PrivilegeMissing: its columns cannot be seen."""
+    """Return the table; None: it is a sequence. Raises PrivilegeMissing: its columns cannot be
+    seen."""
     schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
     state = described.table(schema, table)
     if state is None:

@@ -76,7 +76,7 @@ def ranges_of(path: Path, range_bytes: int, event_bytes_max: int) -> FileRanges:
 
 
 def _walked(data: Bytes, range_bytes: int, event_bytes_max: int) -> tuple[list[int], int]:
-    """Where ranges end, but the last one; and where the last statement ends that changes
+    """Return where ranges end, but the last one; and where the last statement ends that changes
     schemas."""
     state = np.zeros(walk.STATE_SIZE, np.int64)
     state[walk.AT] = state[walk.POSITION] = BINLOG_START

@@ -101,7 +101,7 @@ class Ahead(Generic[T]):
 
     @property
     def has_more(self) -> bool:
-        """Whether messages were fetched that nobody has taken. Ask it after `close`."""
+        """Return whether messages were fetched that nobody has taken. Ask it after `close`."""
         return self._fetched > self._taken
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class Ahead(Generic[T]):
 
     @staticmethod
     def _is_idle(item: _Item[T]) -> bool:
-        """Whether it says no more than that there is nothing now."""
+        """Return whether it says no more than that there is nothing now."""
         told = item.error is not None or item.written is not None
         return not told and not getattr(item.message, "finished", False)
 

@@ -117,7 +117,7 @@ class BatchReads:
             read.close()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return how many are open."""
         return len(self._reads)
 
     def close(self) -> None:

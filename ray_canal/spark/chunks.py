@@ -183,7 +183,7 @@ def shipped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @lru_cache(maxsize=4096)
 def _in_place(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the Java reader shows an array of type `given` as `wanted`."""
+    """Return whether the Java reader shows an array of type `given` as `wanted`."""
     if kind.is_struct(given) and kind.is_struct(wanted):
         return all(_in_place(field.type, wanted.field(field.name).type) for field in given)
     if kind.is_list(given) and kind.is_list(wanted):

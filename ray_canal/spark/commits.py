@@ -38,7 +38,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def names(self, folder: str) -> list[str]:
-        """What a folder has directly; empty if there is no such folder."""
+        """Return what a folder has directly; empty if there is no such folder."""
         ...
 
     def below(self, folder: str) -> list[str]:

@@ -197,7 +197,7 @@ def tables_batches(
 
 
 def is_statement(batch: pa.RecordBatch) -> bool:
-    """Whether a batch has statements whose rows are not in the log."""
+    """Return whether a batch has statements whose rows are not in the log."""
     return is_of_table(batch) and batch.column("event_type")[0].as_py() == STATEMENT
 
 
@@ -215,7 +215,7 @@ def _refuse_statement(batch: pa.RecordBatch, name: str, statements: Statements) 
 
 
 def has_notes(batch: pa.RecordBatch) -> bool:
-    """Whether a batch came from `with_notes` with changes of a table as a whole."""
+    """Return whether a batch came from `with_notes` with changes of a table as a whole."""
     return NOTES[0] in batch.schema.names
 
 

@@ -41,7 +41,7 @@ def by_key(
 
 
 def _has_key(batch: pa.RecordBatch, key: tuple[str, ...]) -> bool:
-    """Whether each row has an image with the key's columns."""
+    """Return whether each row has an image with the key's columns."""
     images = [batch.schema.field(side).type for side in ("before", "after")]
     if not all(name in {field.name for field in image} for image in images for name in key):
         return False
@@ -73,7 +73,8 @@ def _values(image: pa.StructArray, name: str) -> pa.Array:
 
 
 def _chunked(arrays: list[pa.Array]) -> pa.ChunkedArray:
-    """As one. Two versions of a table may differ in a key column's type: then its text counts."""
+    """Return arrays as one. Two versions of a table may differ in a key column's type: then its
+    text counts."""
     if any(array.type != arrays[0].type for array in arrays):
         arrays = [array.cast(pa.string()) for array in arrays]
     return pa.chunked_array(arrays)

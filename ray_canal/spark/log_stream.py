@@ -111,7 +111,8 @@ class LogStream:
         return offset_text(START)
 
     def only_available(self) -> None:
-        """No more than what is in the log now, and the rest of the message that reaches its end."""
+        """Read no more than what is in the log now, and the rest of the message that reaches its
+        end."""
         self._end = LogEnd(self._reach)
 
     def latest(self, start: str) -> str:
@@ -246,7 +247,7 @@ class LogStream:
         return write_chunks(cut, self._table.schema, carrier, self._sizes.cores)
 
     def _written(self, message: Any) -> _Held:
-        """In the thread that is ahead."""
+        """Write a message's rows for Spark to read, in the thread that is ahead."""
         batches = self._batches(message)
         if not batches:
             return _Held(Piece(message, []))

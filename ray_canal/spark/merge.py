@@ -47,8 +47,8 @@ def _fields(frame: DataFrame, name: str) -> spark.StructType:
 
 
 def _steps(frame: DataFrame, key: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """What happens to each key: key, at, step, kind, parent (the key before), and of each column a
-    struct (value, is_unknown), NULL where the change does not tell it."""
+    """Return what happens to each key: key, at, step, kind, parent (the key before), and of each
+    column a struct (value, is_unknown), NULL where the change does not tell it."""
     sides = {side: _Side(frame, side) for side in ("before", "after")}
     before, after = sides["before"], sides["after"]
     old = F.struct(*(before.key(name).alias(name) for name in key))
@@ -94,7 +94,7 @@ class _Side:
         self._flags = set(_fields(frame, name).names) if self._present is not None else set()
 
     def _has(self, name: str) -> Column:
-        """Whether the image has a column; NULL: a change of its value alone."""
+        """Return whether the image has a column; NULL: a change of its value alone."""
         if self._present is None or name not in self._flags:
             return F.lit(True)
         return F.when(self._present.isNull(), F.lit(True)).otherwise(self._present.getField(name))
@@ -138,7 +138,7 @@ def _lives(steps: DataFrame, names: Sequence[str]) -> DataFrame:
 def _with_defaults(
     lives: DataFrame, image: spark.StructType, defaults: Mapping[str, Any]
 ) -> DataFrame:
-    """What an INSERT does not tell has its column's default."""
+    """Give columns that an INSERT does not tell their defaults."""
     for name, value in defaults.items():
         given = F.struct(
             F.lit(value).cast(image[name].dataType).alias("value"), F.lit(False).alias("is_unknown")
@@ -149,7 +149,7 @@ def _with_defaults(
 
 
 def _with_earlier_lives(rows: DataFrame, lives: DataFrame, names: Sequence[str]) -> DataFrame:
-    """What a row that was given another key lacks, it has from its life before."""
+    """Give a row that got another key what it lacks, from its life before."""
     lacks = F.lit(False)
     for name in names:
         lacks = lacks | _of(name).isNull()

@@ -84,7 +84,7 @@ class ParquetSink:
 
     @property
     def reads_frames(self) -> bool:
-        """Whether Spark writes; Ray tasks take the batches (`run`)."""
+        """Return whether Spark writes; Ray tasks take the batches (`run`)."""
         return task_folder(self.path) is None
 
     def __call__(self, frames: dict[str, DataFrame], message: Any) -> None:
@@ -174,7 +174,8 @@ class ParquetSink:
         )
 
     def _moves(self, commit: Commit, places: list[Place]) -> tuple[tuple[str, str], ...]:
-        """Where each staged file belongs. `places`: of some rows, the batch's first among them."""
+        """Return where each staged file belongs. `places`: of some rows, the batch's first among
+        them."""
         if self._files is None or not places:
             return ()
         moves, first = [], min(places, key=lambda at: at.key)
@@ -289,7 +290,7 @@ def _new_rows(batch: pa.RecordBatch, last: Place | None) -> pa.RecordBatch:
 
 
 def _overlaps(batches: list[pa.RecordBatch], table: str, last: Place) -> bool:
-    """Whether some rows of a table are written already."""
+    """Return whether some rows of a table are written already."""
     return any(table_name(b) == table and place_at(b, 0).key <= last.key for b in batches)
 
 

@@ -23,7 +23,7 @@ def is_above(last: Place, columns: Iterable[str]) -> Column:
 
 
 def order_of(columns: Iterable[str]) -> list[Column]:
-    """By which a frame's rows are ordered as they were delivered."""
+    """Return the columns by which a frame's rows are ordered as they were delivered."""
     return list(_order(TIMELINE in columns))
 
 
@@ -50,7 +50,8 @@ _FILE = re.compile(
 
 
 def file_name(place: Place, ordinal: int, shape: str) -> str:
-    """Of the files of a batch: `place` is its first row's, `shape` names the file's schema."""
+    """Return the name of the files of a batch: `place` is its first row's, `shape` names the file's
+    schema."""
     return f"{name_of(place)}-{ordinal:04d}-{shape}.parquet"
 
 

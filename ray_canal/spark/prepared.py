@@ -48,7 +48,8 @@ class Outcome(NamedTuple):
 
 
 def outcomes(transactions: pa.RecordBatch | None) -> list[Outcome]:
-    """Of those in a message's `transactions` that have not just been committed, in log order."""
+    """Return the outcomes of those in a message's `transactions` that have not just been committed,
+    in log order."""
     if transactions is None or not transactions.num_rows:
         return []
     others = transactions.filter(pc.not_equal(transactions.column("outcome"), COMMITTED))

@@ -88,7 +88,7 @@ class Requests:
         self._reads.close_idle(horizon)
 
     def __len__(self) -> int:
-        """How many streams and batch reads are open."""
+        """Return how many streams and batch reads are open."""
         return len(self._streams) + len(self._reads)
 
     def answer(self, what: str, first: str, second: str) -> str:
@@ -121,7 +121,7 @@ class Requests:
         return read
 
     def _schema(self, given: dict[str, str]) -> str:
-        """Of a stream, whose options have a client id, or of a batch read."""
+        """Return the columns of a stream, whose options have a client id, or of a batch read."""
         if "client_id" not in given and "clientid" not in given:
             read = self._read_options(given)
             if read.paths:
@@ -137,8 +137,9 @@ class Requests:
             connector.close()
 
     def _stream_schema(self, connector: Any, options: StreamOptions) -> pa.Schema:
-        """Of the table's first changes that the subscriber gets; of a table that does not change
-        now, those of its newest version. Raises ConfigError: nothing is known of it."""
+        """Return the columns of the table's first changes that the subscriber gets; of a table that
+        does not change now, those of its newest version. Raises ConfigError: nothing is known of
+        it."""
 
         def peeked(wait_s: float) -> pa.Schema | None:
             return peeked_schema(
@@ -171,8 +172,8 @@ class Requests:
         return ";".join([name, *places])
 
     def _log_of(self, options: ReadOptions) -> Generator[list[pa.RecordBatch], None, None]:
-        """What the log holds, read from aside: no cursor moves. Should the log be full of it, it
-        waits until this has ended; a dump of its own would have other rows."""
+        """Return what the log holds, read from aside: no cursor moves. Should the log be full of
+        it, it waits until this has ended; a dump of its own would have other rows."""
         name, reach = options.destination, self._ground.reach
         with self._ground.connect(name, None) as connector:
             connector.subscribe(table_filter(options.table), start="head", policy="block")

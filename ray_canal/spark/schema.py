@@ -165,8 +165,8 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
 
 
 def is_part_of(given: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether rows of one readable schema can be shown in another without loss: it has all their
-    columns, in their types or wider ones."""
+    """Return whether rows of one readable schema can be shown in another without loss: it has all
+    their columns, in their types or wider ones."""
     return _is_part(pa.struct(list(given)), pa.struct(list(wanted)))
 
 

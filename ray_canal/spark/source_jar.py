@@ -109,7 +109,7 @@ def _spark_home(home: Path) -> Iterator[None]:
 
 
 def _write(place: Path, classes: dict[str, bytes]) -> None:
-    """Whole or not at all: another process may do the same."""
+    """Write the jar whole or not at all: another process may do the same."""
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:

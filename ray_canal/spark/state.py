@@ -91,8 +91,8 @@ def _key(image: str, names: Sequence[str]) -> list[Column]:
 
 
 def _new_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Of `after`. A change of the table as a whole has no images: `surviving` has taken them out,
-    but of a frame that hides them it cannot."""
+    """Return the key of `after`. A change of the table as a whole has no images: `surviving` has
+    taken them out, but of a frame that hides them it cannot."""
     kinds = frame.schema["after"].dataType
     error = F.raise_error(F.lit(_HIDDEN))
     return [

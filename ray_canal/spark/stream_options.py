@@ -42,7 +42,7 @@ class StreamOptions:
 
     @property
     def reader(self) -> tuple[str, int]:
-        """Who has the cursor."""
+        """Return who has the cursor."""
         return self.destination, self.client_id
 
     @classmethod

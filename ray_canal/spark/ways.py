@@ -45,14 +45,15 @@ class Writer(Protocol):
 
 
 def writer_of(way: Way, cores: int) -> Writer:
-    """For one message."""
+    """Return a writer for one message."""
     if way == "rows":
         return _Objects()
     return _File() if way == "driver" else _Chunks(carrier_of(way), cores)
 
 
 def carrier_of(way: Way) -> Carrier:
-    """For chunks that `format("ray_canal")` reads. Raises CanalError: it does not work here."""
+    """Return a carrier for chunks that `format("ray_canal")` reads. Raises CanalError: it does not
+    work here."""
     if way not in ("memory", "objects"):
         raise CanalError(
             f'this session reads changes by the way "{way}", not by format("ray_canal"); see the '

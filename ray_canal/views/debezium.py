@@ -69,7 +69,7 @@ class Events:
 
     @property
     def is_gone(self) -> Bools:
-        """Whether an event is of the row before it was changed."""
+        """Return whether an event is of the row before it was changed."""
         found: Bools = (self.ops == _DELETE) | (self.ops == TOMBSTONE)
         return found
 

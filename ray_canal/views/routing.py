@@ -120,8 +120,8 @@ class Routing:
         return self.topic
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has. Canal's producers look it up by the name that they send
-        to, with _ for dots; a rule that is written with dots counts here, too."""
+        """Return how many partitions a topic has. Canal's producers look it up by the name that
+        they send to, with _ for dots; a rule that is written with dots counts here, too."""
         sent_to = topic.replace(".", "_")
         for matches, number in _number_rules(self.dynamic_topic_partitions):
             if matches(topic) or matches(sent_to):

@@ -150,7 +150,8 @@ def _gtids(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:
 
 
 def _commit_times(chunk: DecodedChunk, found: Int64s, closers: Records) -> pa.Array:
-    """In microseconds where the server writes them, else the second of the end."""
+    """Return the times of commits in microseconds where the server writes them, else the second of
+    the end."""
     time_us = closers["timestamp"].astype(np.int64) * 1_000_000
     number = found[:, t.T_GTID]
     exact = np.zeros(len(found), np.int64)

@@ -275,6 +275,18 @@ def test_modules_say_what_lives_in_them() -> None:
     assert not silent
 
 
+def test_docstrings_of_functions_begin_with_what_they_do() -> None:
+    """An imperative, or a noun for what comes back: a clause is not understood by itself."""
+    clauses = {"Whether", "What", "Of", "As", "It", "How", "Why", "Where", "Who", "None:"}
+    wrong = [
+        f"{name_of(path)}.py:{node.lineno}: {node.name}: {text.splitlines()[0]}"
+        for path in modules()
+        for node in functions(path.read_text(encoding="utf-8"))
+        if (text := ast.get_docstring(node)) and text.split()[0] in clauses
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def _used_by_tests() -> set[str]:
     """Return our modules of which some test imports a name and uses it."""
     found: set[str] = set()
