@@ -4,6 +4,7 @@ commands `check`, `apply`, `sink list` and `import-meta` do with a file."""
 from __future__ import annotations
 
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,7 @@ def parsed(toml: str, folder: Path) -> CanalConfig:
 def checks(config: CanalConfig) -> dict[str, list[dict[str, Any]]]:
     """Return the checks of each destination's source: name, ok, detail, fix, advisory."""
     return {
-        instance.destination: [
-            {
-                "name": each.name,
-                "ok": each.ok,
-                "detail": each.detail,
-                "fix": each.fix,
-                "advisory": each.advisory,
-            }
-            for each in check_source(instance)
-        ]
+        instance.destination: [asdict(each) for each in check_source(instance)]
         for instance in config.instance
     }
 

@@ -7,7 +7,7 @@ to a file of its own, readable by its owner alone, next to the canal.toml.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,7 @@ class FirstSource(BaseModel):
 def check_first(first: FirstSource) -> list[dict[str, Any]]:
     """Return the checks of a source: name, ok, detail, fix, advisory. Raises ConfigError."""
     (instance,) = first.config(first.password, "meta.db").instance
-    return [
-        {
-            "name": each.name,
-            "ok": each.ok,
-            "detail": each.detail,
-            "fix": each.fix,
-            "advisory": each.advisory,
-        }
-        for each in check_source(instance)
-    ]
+    return [asdict(each) for each in check_source(instance)]
 
 
 def start_first(cluster: Cluster, files: SourceFiles, first: FirstSource) -> dict[str, Any]:
