@@ -47,7 +47,7 @@ from ray_canal.errors import (
     InstanceRestarted,
     MetaUnavailable,
 )
-from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead, Payload
 
 T = TypeVar("T")
 
@@ -179,13 +179,14 @@ class FlightTransport:
             request = replace(request, caller=caller)
         return replace(request, holder=self._holder)
 
-    def _exchange(self, method: Callable[..., Any], request: ClientRequest) -> Any:
+    def _exchange(self, method: Method[Q, R], request: Q) -> R:
         body = packed_call(self.destination, method, request)
         limit_s: float | None = _ANSWER_S
         if isinstance(request, GetRequest):  # a timeout of 0 waits for a full batch
             limit_s = None if request.timeout == 0 else _ANSWER_S + (request.timeout or 0.0)
         data = self._made(lambda: self._act("call", body, limit_s))
-        return Answer.model_validate_json(data).result()
+        answer: R = Answer.model_validate_json(data).result()
+        return answer
 
     def _arrived(self, request: ClientRequest, answer: R) -> R:
         if isinstance(answer, MessageHead) and answer.id != EMPTY_BATCH:
@@ -208,7 +209,7 @@ class FlightTransport:
             f"the call was not answered; what was not acked will be delivered again: {error}"
         ).at(destination=self.destination) from error
 
-    def _load(self, names: list[Any]) -> list[DecodedChunk]:
+    def _load(self, names: list[Payload]) -> list[DecodedChunk]:
         """Fetch the chunks of a message. Raises InstanceRestarted: they are not there any more."""
         try:
             if len(names) == 1 or all(isinstance(each, DecodedChunk) for each in names):
@@ -221,7 +222,7 @@ class FlightTransport:
                 f"a chunk of this message cannot be fetched, and comes again: {error}"
             ).at(destination=self.destination) from error
 
-    def _fetched(self, name: str | DecodedChunk) -> DecodedChunk:
+    def _fetched(self, name: Payload) -> DecodedChunk:
         if isinstance(name, DecodedChunk):  # it came with the message
             return name
         ticket = flight.Ticket(b'{"chunk":' + json.dumps(name).encode() + b"}")

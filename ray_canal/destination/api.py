@@ -193,7 +193,8 @@ class DestinationApi(Protocol):
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
     ) -> dict[str, Any]:
-        """Start, show, pause, resume or cancel a subscriber's snapshot. Return how it goes."""
+        """Do `action` ("start", "status", "pause", "resume" or "cancel") with a subscriber's
+        snapshot. Return how it goes. Raises ConfigError: another action."""
         raise NotImplementedError
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,11 +26,14 @@ from ray_canal.destination.api import (
     SubscribeRequest,
 )
 from ray_canal.errors import AccessDenied, CanalError, ConfigError, InstanceRestarted
-from ray_canal.model.message import EMPTY_BATCH, MessageHead
+from ray_canal.model.message import EMPTY_BATCH, MessageHead, Payload
 from ray_canal.server.access import User
 
-Submit = Callable[[str, Callable[..., Any], ClientRequest], Any]
-Load = Callable[[list[Any]], list[DecodedChunk]]
+Reply = MessageHead | int | bool | str | list[int] | None
+Call = Callable[..., Coroutine[Any, Any, Reply]]
+"""One of DestinationApi's methods for clients, with whichever request it takes."""
+Submit = Callable[[str, Call, ClientRequest], Reply]
+Load = Callable[[list[Payload]], list[DecodedChunk]]
 _HOLDER = "flight:"
 
 
@@ -40,7 +43,7 @@ class _Handed:
     after it."""
 
     epoch: int = 0
-    batches: dict[int, list[Any]] = field(default_factory=dict)
+    batches: dict[int, list[Payload]] = field(default_factory=dict)
     done: int = EMPTY_BATCH
 
 
@@ -126,7 +129,7 @@ class RemoteCalls:
                 self._free(handed, max(done, handed.done))
 
     def _after(
-        self, key: tuple[str, int], method: Callable[..., Any], request: ClientRequest
+        self, key: tuple[str, int], method: Call, request: ClientRequest
     ) -> None:
         with self._lock:
             handed = self._handed.get(key)
@@ -151,7 +154,7 @@ class RemoteCalls:
 
 
 def _refuse(
-    user: User, identity: Identity, method: Callable[..., Any], request: ClientRequest
+    user: User, identity: Identity, method: Call, request: ClientRequest
 ) -> None:
     """Raises AccessDenied: the user may not make this call."""
     if method is DestinationApi.unsubscribe:
