@@ -53,6 +53,8 @@ from ray_canal.model.subscription import Subscription
 _REPEAT_S = 60.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 1.0
 _MILLISECONDS = 2
+_LESS_S = 0.25
+"""So long at most a loop waits for rows that are less than a memory unit."""
 _NO_WISHES = Subscription()
 _IDENTITY_MISSING = (401, 402)
 _UNKNOWN_PACKET = "is NOT supported"
@@ -322,8 +324,15 @@ class TcpTransport:
         head = self._take(client_id, request.batch_size, None)
         if head.id != EMPTY_BATCH:
             return head
-        # One unit, as soon as there is one; the next get takes what came with it.
-        return self._take(client_id, 1, request.timeout)
+        # One unit, as soon as there is one; the next get takes what came with it. What is less than
+        # one (1 KiB) counts as no full batch, so Canal's protocol gives it when the wait is over.
+        left_s = request.timeout or 0.0
+        while left_s > _LESS_S:
+            head = self._take(client_id, 1, _LESS_S)
+            if head.id != EMPTY_BATCH:
+                return head
+            left_s -= _LESS_S
+        return self._take(client_id, 1, left_s or request.timeout)
 
     def _get(self, request: GetRequest) -> TcpHead:
         client_id = request.client_id

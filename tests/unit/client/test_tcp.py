@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 import ray_canal as canal
 from ray_canal.client.connector import Connector
 from ray_canal.client.tcp import TcpTransport
+from ray_canal.client.tcp_message import TcpHead
 from ray_canal.client.tcp_wire import Address
 from ray_canal.demo import binlog_files
-from ray_canal.destination.api import DestinationApi, SubscribeRequest
+from ray_canal.destination.api import DestinationApi, PollRequest, SubscribeRequest
 from ray_canal.errors import (
     AuthenticationFailed,
     BatchesUnacked,
@@ -58,6 +60,28 @@ def test_everything_arrives_and_acks_are_done_when_they_return(connect: Any, sho
             assert store.outstanding(7) == []
         assert found == b"".join(decode_entries(binlog_files()))
         assert connector.get().id == -1
+
+
+def test_a_loop_does_not_wait_long_for_rows_that_are_less_than_a_unit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Canal's get gives less than it was asked for when its time is over."""
+    asked: list[tuple[int, float | None]] = []
+    there = iter([-1, -1, -1, 7])
+
+    def take(_: TcpTransport, client_id: int, batch_size: int, timeout: float | None) -> TcpHead:
+        asked.append((batch_size, timeout))
+        return TcpHead(next(there), 1)
+
+    monkeypatch.setattr(TcpTransport, "_take", take)
+    transport = TcpTransport.__new__(TcpTransport)
+    request = PollRequest(client_id=1, batch_size=1000, timeout=10.0)
+    assert transport._poll(request).id == 7
+    assert asked == [(1000, None), (1, 0.25), (1, 0.25), (1, 0.25)]
+    asked.clear()
+    there = iter([-1] * 9)
+    assert transport._poll(replace(request, timeout=0.6)).id == -1
+    assert sum(timeout or 0 for _, timeout in asked) == pytest.approx(0.6)
 
 
 def test_a_message_has_rows_and_no_arrow(shop: Decoded) -> None:
