@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 
 import ray_canal as canal
 from benchmarks.e2e import clusters
+from benchmarks.e2e.arrivals import Arrivals, by_foreach_batch, by_messages
 from benchmarks.e2e.peers.saying import say
 from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
 from ray_canal.actors import standby_record
@@ -136,25 +136,17 @@ def throughput(folder: str, task: dict[str, Any]) -> None:
 
 
 def latency(folder: str, task: dict[str, Any]) -> None:
-    """Note when each row of a live server is in hand: arrays of ids and of CLOCK_MONOTONIC."""
-    ids: list[np.ndarray[Any, Any]] = []
-    times: list[np.ndarray[Any, Any]] = []
-    rows = 0
+    """Note when each row of a live server is in hand, by the task's `way`; see arrivals.py."""
+    arrivals, way = Arrivals(task["rows"]), task["way"]
     name = f"bench-{time.monotonic_ns()}"
-    canal.start(config(folder, name, task["port"], start="latest"))
-    with canal.connect(name) as connector:
-        connector.subscribe()
-        say("ready", 0)
-        for message in connector.messages(1000):
-            for batch in message.batches:
-                found = batch.column("after").field("id").to_numpy(zero_copy_only=False)
-                ids.append(found)
-                times.append(np.full(len(found), time.monotonic_ns()))
-                rows += len(found)
-            if rows >= task["rows"]:
-                break
-    np.savez(task["out"], id=np.concatenate(ids), ns=np.concatenate(times))
-    say("end", rows)
+    tree = config(folder, name, task["port"], start="latest")
+    canal.start(tree)
+    if way == "foreachBatch":
+        by_foreach_batch(arrivals, name, lambda: say("ready", 0))
+    else:
+        by_messages(arrivals, tree, name, way, lambda: say("ready", 0))
+    arrivals.save(task["out"])
+    say("end", arrivals.count)
     sys.stdin.readline()
     canal.stop(name)
 

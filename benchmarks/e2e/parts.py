@@ -40,22 +40,36 @@ _PIPELINE = frozenset(
 
 def latency(per_s: float, seconds: float, telling: Telling) -> Figures:
     """From the moment at which a commit had returned to its writer to the row in the hands of a
-    client by Ray handle: under a steady rate, and with one transaction now and then."""
-    with source() as served, cluster_of("plain") as cluster:
-        telling(f"latency at {per_s:,.0f} transactions/s")
-        busy = _latency(cluster, served, 0, per_s, int(per_s * seconds))
-        telling("latency of an idle source")
-        idle = _latency(cluster, served, 10_000_000, 2.0, max(8, int(seconds)))
-    return {"linger_ms": LINGER_MS, "busy": busy, "idle": idle}
+    client: by Ray handle under a steady rate, and with one transaction now and then; by Arrow
+    Flight, by Canal's TCP port and in Spark's foreachBatch under the steady rate."""
+    rows, found = int(per_s * seconds), Figures({"linger_ms": LINGER_MS})
+    with source() as served:
+        with cluster_of("plain") as cluster:
+            telling(f"latency at {per_s:,.0f} transactions/s")
+            found["busy"] = _latency(cluster, served, 0, per_s, rows)
+            telling("latency of an idle source")
+            found["idle"] = _latency(cluster, served, 10_000_000, 2.0, max(8, int(seconds)))
+            for number, way in enumerate(("flight", "tcp"), 2):
+                telling(f"latency at {per_s:,.0f} transactions/s, {way}")
+                found[way] = _latency(cluster, served, number * 10_000_000, per_s, rows, way)
+        with cluster_of("spark") as cluster:
+            telling(f"latency at {per_s:,.0f} transactions/s, foreachBatch")
+            for first in (40_000_000, 50_000_000):  # once to have its JVMs warm
+                made = _latency(cluster, served, first, per_s, rows, "foreachBatch")
+            found["foreachBatch"] = made
+    return found
 
 
-def _latency(cluster: Child, served: Source, first: int, per_s: float, rows: int) -> Figures:
+def _latency(
+    cluster: Child, served: Source, first: int, per_s: float, rows: int, way: str = "ray"
+) -> Figures:
     writers = _WRITERS if per_s > 100 else 1
     each = rows // writers
     port = str(served.server.port)
     with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as folder:
         out = Path(folder)
-        task = {"do": "latency", "port": served.server.port, "rows": each * writers}
+        rows = each * writers
+        task = {"do": "latency", "port": served.server.port, "rows": rows, "way": way}
         cluster.tell({**task, "out": str(out / "client.npz")})
         cluster.wait("ready", START_S)
         started = [
