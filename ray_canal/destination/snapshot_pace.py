@@ -15,6 +15,9 @@ _CHUNK_S = 1.0
 """A chunk's read view and its locks last no longer, if that can be."""
 _FIRST, _LAST = 8, 3
 """So many chunks of a table say how long a row takes at first, and now."""
+_ROWS_MIN = 100  # fewer say nothing of the next ones
+_ESTIMATES = (0.5, 4.0)
+"""Between these, the server's estimates are corrected by what came."""
 _PART_MIN = 16
 """A chunk is not cut for its time to less than this part of what its bytes allow."""
 
@@ -30,18 +33,22 @@ class Pace:
         self._free_at_s = 0.0
         self._first: list[float] = []  # seconds by row, of this table
         self._last: deque[float] = deque(maxlen=_LAST)
+        self._row_bytes = self._by_row_s = 0.0
+        self._estimated = 1.0
 
     def begin_table(self) -> None:
         """Another table's rows come: they take another time."""
         self._first.clear()
         self._last.clear()
+        self._row_bytes = self._by_row_s = 0.0
+        self._estimated = 1.0
 
-    def rows_of(self, by_bytes: int) -> int:
-        """Return how many rows the next range may have, if its bytes allow so many."""
-        if not self._last:
-            return by_bytes
-        in_time = int(_CHUNK_S / max(self._last[-1], 1e-9))
-        return max(min(by_bytes, in_time), by_bytes // _PART_MIN, 1)
+    def rows_of(self, size_bytes: int, row_bytes: int) -> int:
+        """Return how many rows the next range of so many bytes may have, as the server would
+        estimate them: by what rows took so far, and before that by their length, as estimated."""
+        by_bytes = size_bytes / (self._row_bytes or row_bytes)
+        in_time = _CHUNK_S / self._by_row_s if self._by_row_s else by_bytes
+        return max(int(self._estimated * max(min(by_bytes, in_time), by_bytes / _PART_MIN)), 1)
 
     def take_slower(self) -> float | None:
         """Return how many times as long a row takes as at first; None: not known. What it is known
@@ -52,10 +59,13 @@ class Pace:
         self._last.clear()
         return found
 
-    def read(self, read: RangeRead) -> None:
-        """A range was read."""
-        if read.rows:
-            by_row_s = read.seconds / read.rows
+    def read(self, read: RangeRead, estimate: int = 0) -> None:
+        """A range was read, of which the server estimated so many rows (0: it did not)."""
+        if read.rows >= _ROWS_MIN:
+            by_row_s = self._by_row_s = read.seconds / read.rows
+            self._row_bytes = read.size_bytes / read.rows
+            low, high = _ESTIMATES
+            self._estimated = min(max(estimate / read.rows, low), high) if estimate else 1.0
             if len(self._first) < _FIRST:
                 self._first.append(by_row_s)
             self._last.append(by_row_s)

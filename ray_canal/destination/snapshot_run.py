@@ -339,18 +339,22 @@ class _Rows:
             run.ledger = run.ledger.with_table(number, progress)
         run.pace.begin_table()
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
-        while (planned := await self._thread.run(_next, ranges)) is not None:
-            await self._room()
-            run.waits_for = ""
-            self._placer.begin(planned)
-            reader = self._free.popleft()
-            task = asyncio.create_task(reader.read(planned.order))
-            self._reading.append((planned, reader, task))
-            run.pace.in_flight = len(self._reading)
+        ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+        try:
+            while (planned := await ahead) is not None:
+                ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+                await self._room()
+                run.waits_for = ""
+                self._placer.begin(planned)
+                reader = self._free.popleft()
+                task = asyncio.create_task(reader.read(planned.order))
+                self._reading.append((planned, reader, task))
+                run.pace.in_flight = len(self._reading)
+        finally:
+            ahead.cancel()
 
     def _rows_of(self, number: int) -> int:
-        by_bytes = max(self._chunk_bytes // self._plan.row_bytes(number), 1)
-        return self._run.pace.rows_of(by_bytes)
+        return self._run.pace.rows_of(self._chunk_bytes, self._plan.row_bytes(number))
 
     async def _room(self) -> None:
         """Return when another range may be read."""
@@ -393,7 +397,7 @@ class _Rows:
             planned, reader, task = self._reading.popleft()
             self._free.append(reader)
             read = task.result()
-            self._run.pace.read(read)
+            self._run.pace.read(read, planned.estimate)
             await self._placer.add(planned, reader, read)
             await self._wake()
         self._run.pace.in_flight = len(self._reading)

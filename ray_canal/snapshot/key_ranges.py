@@ -1,8 +1,10 @@
 """Cutting a table of any key into ranges: each border is a key that the server gave, compared by
 the server alone.
 
-A border is found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range
-to MySQL, so it is written as `a > x OR (a = x AND b > y)`.
+Where the key is one integer column, the keys that are left are halved until the optimizer's
+estimate of a part is small enough: it looks into the index and reads no rows. Else a border is
+found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range to MySQL,
+so it is written as `a > x OR (a = x AND b > y)`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 from ray_canal.kernels.base import codes
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.snapshot.columns import Selection, quoted
-from ray_canal.snapshot.planner import from_clause
+from ray_canal.snapshot.planner import from_clause, has_integer_key
 from ray_canal.snapshot.tables import SnapshotTable
 
 Ask = Callable[[str], list[dict[str, Any]]]
@@ -29,11 +31,12 @@ _FLOATS = (codes.F32, codes.F64)
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """Rows with a key above `after` (None: from the first key on) and up to `upto`, as SQL in
-    `condition`."""
+    `condition`. `estimate`: how many the optimizer takes them for; 0: it was not asked."""
 
     after: Border | None
     upto: Border
     condition: str
+    estimate: int = 0
 
 
 class KeyRanges:
@@ -58,6 +61,9 @@ class KeyRanges:
     ) -> Iterator[KeyRange]:
         """Ranges between two borders, of about `rows` rows each; the next one is made when it is
         asked for."""
+        if has_integer_key(self._table):
+            yield from self._halved(after, upto, rows)
+            return
         while True:
             left = self._between(after, upto)
             border = self._border(left, "ASC", rows() - 1)
@@ -66,6 +72,36 @@ class KeyRanges:
                 return
             yield KeyRange(after, border, self._between(after, border))
             after = border
+
+    def _halved(
+        self, after: Border | None, upto: Border, rows: Callable[[], int]
+    ) -> Iterator[KeyRange]:
+        first = self._border("", "ASC", 0) if after is None else after
+        low = int((first or upto)[0]) + (after is not None)
+        parts, count = [(low, int(upto[0]))], 0
+        while parts:
+            low, high = parts.pop()
+            found, most = self._estimate(low, high), rows()
+            if low < high and found > most:
+                middle = (low + high) // 2
+                parts += [(middle + 1, high), (low, middle)]
+                continue
+            if count and count + found > most:  # small ones go together: keys have gaps
+                border = (str(low - 1),)
+                yield KeyRange(after, border, self._between(after, border), count)
+                after, count = border, 0
+            count += found
+        yield KeyRange(after, upto, self._between(after, upto), count)
+
+    def _estimate(self, low: int, high: int) -> int:
+        """About how many rows have a key from `low` to `high`."""
+        meta, name = self._table.meta, self._names[0]
+        source = quoted(meta.schema, meta.table)  # a forced index would not be looked into
+        [found, *_] = self._ask(
+            f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {source} WHERE {name} >= {low} AND "
+            f"{name} <= {high}"
+        )
+        return int(found["rows"] or 0)
 
     def _between(self, after: Border | None, upto: Border) -> str:
         until = f"({self._up_to(upto)})"

@@ -27,11 +27,13 @@ from ray_canal.source.connection import query
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """A range of table number `table` of a ledger, up to the key `upto`."""
+    """A range of table number `table` of a ledger, up to the key `upto`; of about `estimate` rows
+    (0: not known)."""
 
     table: int
     upto: Border
     order: RangeOrder
+    estimate: int = 0
 
 
 class SnapshotPlan:
@@ -127,7 +129,7 @@ class SnapshotPlan:
         for each in self._ranges(number).ranges(progress.done, progress.end, rows):
             self._numbers += 1
             order = RangeOrder(self._numbers, self._tables[number], f"({each.condition}){where}")
-            yield PlannedRange(number, each.upto, order)
+            yield PlannedRange(number, each.upto, order, each.estimate)
 
     def row_bytes(self, number: int) -> int:
         """Return the mean length in bytes of a row of a table, as estimated; at least 1."""

@@ -69,6 +69,7 @@ class RowReader:
             self._marks: Marks = marks_of(
                 self._source, self._catalog, self._connection, self._streamed
             )
+            self._results = ResultReader(self._connection, self._source)
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:
@@ -90,8 +91,7 @@ class RowReader:
         low = self._marks.low()
         found, rows = _Range(table), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
-        reader = ResultReader(self._connection, self._source)
-        with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
+        with contextlib.closing(self._results.pieces(sql, wanted)) as pieces:
             for piece in pieces:
                 found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
                 rows += piece.rows

@@ -41,14 +41,24 @@ def test_a_server_with_too_much_to_do_is_let_alone() -> None:
 
 def test_a_chunk_is_as_large_as_a_second_allows() -> None:
     pace = Pace(SnapshotConfig())
-    assert pace.rows_of(50_000) == 50_000
-    pace.read(READ)  # 10,000 rows a second
-    assert pace.rows_of(50_000) == 10_000
-    assert pace.rows_of(5_000) == 5_000
+    assert pace.rows_of(900_000, 18) == 50_000
+    pace.read(READ)  # 10,000 rows a second, of 9 bytes
+    assert pace.rows_of(900_000, 18) == 10_000
+    assert pace.rows_of(45_000, 18) == 5_000
     pace.read(replace(READ, seconds=10.0))
-    assert pace.rows_of(50_000) == 50_000 // 16
+    assert pace.rows_of(900_000, 18) == 100_000 // 16
     pace.begin_table()
-    assert pace.rows_of(50_000) == 50_000
+    assert pace.rows_of(900_000, 18) == 50_000
+
+
+def test_estimates_are_corrected_by_what_came() -> None:
+    pace = Pace(SnapshotConfig())
+    pace.read(READ, estimate=2000)  # twice as many
+    assert pace.rows_of(45_000, 18) == 2 * 5_000
+    pace.read(READ, estimate=100_000)
+    assert pace.rows_of(45_000, 18) == 4 * 5_000
+    pace.read(replace(READ, rows=3), estimate=1)  # of a gap: it says nothing
+    assert pace.rows_of(45_000, 18) == 4 * 5_000
 
 
 def test_it_says_how_much_slower_a_row_is_than_at_first() -> None:
