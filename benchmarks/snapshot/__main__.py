@@ -1,6 +1,6 @@
 """Reading tables: rows and CPU seconds next to a socket that throws everything away, and to peers.
 
-    python -m benchmarks.snapshot [--part rates,beside,memory] [--rows 1000000] [--runs 3]
+    python -m benchmarks.snapshot [--part rates,others,memory] [--rows 1000000] [--runs 3]
         [--sizes 1000000,10000000] [--out benchmarks/bench.json]
 
 Each system reads one table of eight columns and one of sixty from the same server on this machine,
@@ -31,7 +31,7 @@ from benchmarks.snapshot.tables import fill, rows_of
 from benchmarks.systems import NotAvailable
 from tests.servers import Server, start
 
-PARTS = ("rates", "beside", "memory")
+PARTS = ("rates", "others", "memory")
 _SERVER = {"innodb-buffer-pool-size": "2G"}
 _DEBEZIUM_MAX = 400_000
 """Rows of it: it is slow."""
@@ -110,7 +110,7 @@ def _child(*task: Any) -> Any:
 def _do(task: list[Any]) -> Any:
     """Of a child."""
     name, *rest = task
-    if name == "beside":
+    if name == "others":
         return beside(rest[0], rest[1], snapshots=rest[2])
     return memory(*rest) if name == "memory" else r.measure(name, *rest)
 
@@ -120,8 +120,8 @@ def beside_in_turns(server: Server, rows: int, runs: int) -> list[dict[str, Any]
     fill(server, rows)
     return [
         {
-            "without": _child("beside", server.address, table, False),
-            "with": _child("beside", server.address, table, True),
+            "without": _child("others", server.address, table, False),
+            "with": _child("others", server.address, table, True),
             "table": table,
         }
         for table in TABLES
@@ -139,7 +139,7 @@ def memory_of(server: Server, sizes: list[int]) -> list[Any]:
 
 
 def main(
-    part: Annotated[str, typer.Option(help="What to measure.")] = "rates,beside",
+    part: Annotated[str, typer.Option(help="What to measure.")] = "rates,others",
     rows: Annotated[int, typer.Option(help="Rows of the narrow table.")] = 1_000_000,
     runs: Annotated[int, typer.Option(help="Runs of each; the median counts.")] = 3,
     sizes: Annotated[str, typer.Option(help="Rows of the narrow table, for memory.")] = (
@@ -161,8 +161,8 @@ def main(
     with tempfile.TemporaryDirectory() as folder, start("mysql97", Path(folder), _SERVER) as server:
         if "rates" in part:
             report["rates"] = rates(server, rows, runs, only)
-        if "beside" in part:
-            report["beside"] = beside_in_turns(server, rows, runs)
+        if "others" in part:
+            report["others"] = beside_in_turns(server, rows, runs)
         if "memory" in part:
             report["memory"] = memory_of(server, [int(size) for size in sizes.split(",")])
     show(report)
