@@ -90,7 +90,7 @@ class Succession:
         kv_put(self._key, json.dumps(record))
 
     def _join(self, config: CanalConfig, owner: str) -> None:
-        """`config`: with references in place of secrets."""
+        """Take part from now on. `config`: with references in place of secrets."""
         self._config, self._owner = config, owner
         if self._life is None:
             self._life = asyncio.create_task(self._live())

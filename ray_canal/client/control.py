@@ -46,7 +46,7 @@ class SubscriberControl:
         self._namespace = namespace
 
     def show(self) -> dict[str, Any]:
-        """Return its record."""
+        """Return the subscriber's record."""
         return self._operate("show")
 
     def pause(self) -> dict[str, Any]:

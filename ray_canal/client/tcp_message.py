@@ -51,7 +51,7 @@ class TcpMessage(Message):
 
     @property
     def chunks(self) -> list[DecodedChunk]:
-        """Raises ConsumerError."""
+        """Refuse: over Canal's TCP there are no chunks. Raises ConsumerError."""
         raise ConsumerError(
             "over TCP there are entries, no Arrow batches; connect inside the Ray cluster for those"
         )

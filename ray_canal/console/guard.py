@@ -107,8 +107,9 @@ def _host_name(host: str) -> str:
 
 
 def _is_of_another_site(scope: Scope, headers: Headers, host: str) -> bool:
-    """A page of another site may link to our pages. It may change nothing, and not call what costs
-    the source something (the rows of tables) or holds one of few places (a live tail)."""
+    """Return whether another site's page asks for what it may not: it may link to our pages, and
+    neither change anything nor call what costs the source something (the rows of tables) or holds
+    one of few places (a live tail)."""
     origin = headers.get("origin")
     if scope["method"] in _CHANGING and origin is not None:
         return origin.partition("://")[2] != host

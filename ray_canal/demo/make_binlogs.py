@@ -94,7 +94,7 @@ class Shop:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Some minutes later: BEGIN … COMMIT."""
+        """Begin a transaction some minutes after the last one; commit it at the end."""
         self.now += dt.timedelta(milliseconds=self.random.randrange(40_000, 2_400_000))
         self.ask(f"SET TIMESTAMP = {self.now.timestamp():.3f}")
         self.ask("BEGIN")

@@ -57,8 +57,8 @@ class MemoryBudget:
         return size_bytes
 
     async def settled(self) -> None:
-        """Wait until the answers that are rendered fit in. Never longer than they are being
-        sent: they wait for nothing here."""
+        """Wait until the answers that are rendered fit into the budget. Never longer than they are
+        being sent: they wait for nothing here."""
         while self.used_bytes > self.capacity_bytes:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._unsettled.append(place)

@@ -111,8 +111,8 @@ class KafkaSink:
             producer.take_failure()
 
     def close(self) -> None:
-        """A transaction that is open is aborted by the next producer of this name, if it cannot be
-        here."""
+        """Abort an open transaction and close. What cannot be aborted here is by the next producer
+        of this name."""
         producer, self._connected = self._connected, None
         in_transaction, self._in_transaction = self._in_transaction, False
         if producer is not None and in_transaction:
