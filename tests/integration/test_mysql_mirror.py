@@ -180,26 +180,32 @@ def test_keys_of_each_type_find_their_row(
     server = request.getfixturevalue(kind)
     nopad = "utf8mb4_0900_ai_ci" if kind == "mysql97" else "utf8mb4_general_nopad_ci"
     with contextlib.contextmanager(shop_of)(server, tmp_path) as shop:
-        tables = []
+        tables, statements = [], []
         for name, (declared, *values) in KEYS.items():
             column = f"k {declared.format(nopad=nopad)} NOT NULL"
             keys = {name: "k", f"{name}_two": "i, k", f"{name}_none": ""}
             for table, key in list(keys.items())[: 3 if name in FOUND_IN_ALL_WAYS else 1]:
                 tables.append(table)
                 end = f", PRIMARY KEY ({key})" if key else ""
-                shop.run(f"CREATE TABLE {table} ({column}, i INT{end})")
-                shop.run(f"INSERT INTO {table} VALUES ({'),('.join(f'{v},1' for v in values)})")
+                rows = "),(".join(f"{value},1" for value in values)
+                statements += [f"CREATE TABLE {table} ({column}, i INT{end})",
+                               f"INSERT INTO {table} VALUES ({rows})"]  # fmt: skip
+        shop.run(*statements)
         with shop.destination(), running(shop.mirror(without_key="rows")):
-            until(lambda: shop.is_mirrored(*tables))
+            until(lambda: shop.is_mirrored(tables[-1]))  # as the log has them, the last one
+            assert shop.is_mirrored(*tables)
+            statements = []
             for table in tables:
                 first, second, third = KEYS[table.split("_")[0]][1:]
-                shop.run(
+                statements += [
                     f"DELETE FROM {table} WHERE k = {third}",
                     f"UPDATE {table} SET i = 2 WHERE k = {second}",
                     f"DELETE FROM {table} WHERE ABS(i) = 1",
                     f"UPDATE {table} SET k = {first} WHERE i = 2",
-                )
-            until(lambda: shop.is_mirrored(*tables))
+                ]
+            shop.run(*statements)
+            until(lambda: shop.is_mirrored(tables[-1]))
+            assert shop.is_mirrored(*tables)
 
 
 def test_tables_follow_the_source(any_shop: Shop) -> None:
