@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from ssl import SSLContext
+from ssl import SSLContext, SSLSocket
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ _MEANINGS = {
 _CODES = {8: 403, 9: 403, 11: 403, 12: 530, 16: 403, 17: 406}
 """The reply codes that AMQP has for the same."""
 _FRAME_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
 _PUBLISHERS_MAX = 256
 _SIZE = struct.Struct(">I")
 
@@ -72,6 +74,7 @@ class StreamLink:
         except OSError as error:
             raise LinkError(f"{login.host}:{login.port}: {error}") from None
         self._socket = found
+        found.settimeout(timeout_s)
         self._thread = threading.Thread(target=self._read, name="stream", daemon=True)
         self._thread.start()
         try:
@@ -207,13 +210,12 @@ class StreamLink:
         data = bytearray()
         while self._error is None:
             try:
-                self._socket.settimeout(self._heartbeat_s / 2 or None)
-                piece = self._socket.recv(1 << 18)
+                piece = self._receive(500 * self._heartbeat_s or None)
             except TimeoutError:
                 with contextlib.suppress(LinkError):
                     self._write(_frame(_HEARTBEAT, b""))
                 continue
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: closed by the owner
                 self._fail(LinkError(str(error)))
                 return
             if not piece:
@@ -228,6 +230,19 @@ class StreamLink:
                 self._take(bytes(data[at + 4 : at + 4 + size]))
                 at += 4 + size
             del data[:at]
+
+    def _receive(self, within_ms: float | None) -> bytes:
+        """Return what has come. With TLS, one thread at a time uses the connection. Raises
+        TimeoutError."""
+        found = self._socket
+        is_tls = isinstance(found, SSLSocket)
+        if not (isinstance(found, SSLSocket) and found.pending()):
+            waiting = select.poll()
+            waiting.register(found, select.POLLIN)
+            if not waiting.poll(within_ms):
+                raise TimeoutError
+        with self._writing if is_tls else contextlib.nullcontext():
+            return found.recv(_READ_BYTES)
 
     def _take(self, found: bytes) -> None:
         (key,) = struct.unpack_from(">H", found)

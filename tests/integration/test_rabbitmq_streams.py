@@ -95,8 +95,8 @@ def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo_lo
 
 def test_a_killed_sink_loses_nothing(rabbitmq_server: RabbitServer, tmp_path: Path) -> None:
     stream = name()
-    steps = ["write:2:after", "commit:1:before", "commit:2:after"]
-    config = streaming(rabbitmq_server, stream)
+    steps = ["write:2:after", "commit:2:before"]
+    config = streaming(rabbitmq_server, stream).model_copy(update={"batch_size": 256})
     ends = killed(tmp_path, config, {"files": [str(binlog_files()[0])]}, steps)
     assert ends == ["-9"] * len(steps) + ["0"]
     found = read(rabbitmq_server, stream)
@@ -115,6 +115,14 @@ def test_what_a_person_has_to_put_right_ends_the_sink(
         with pytest.raises(SinkError, match=told) as caught:
             runner_of(config).run(threading.Event())
         assert caught.value.kind == "fatal"
+
+
+def test_messages_go_over_tls(rabbitmq_server: RabbitServer, demo_log: None) -> None:
+    stream, address = name(), f"127.0.0.1:{rabbitmq_server.stream_tls_port}"
+    tls = {"mode": "verify_identity", "ca": str(rabbitmq_server.folder / "cert.pem")}
+    config = streaming(rabbitmq_server, stream, address=address, rabbitmq={"tls": tls})
+    runner_of(config).run(threading.Event())
+    assert [message for _, message in read(rabbitmq_server, stream)] == expected()
 
 
 def test_long_and_many_messages(rabbitmq_server: RabbitServer) -> None:

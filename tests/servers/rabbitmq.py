@@ -17,6 +17,7 @@ from pathlib import Path
 import pika
 from pika.exceptions import AMQPError
 
+from tests.certificates import make_certificate
 from tests.servers.fetch import cache_dir, fetch_tree
 from tests.servers.run import free_port, loader
 
@@ -27,7 +28,7 @@ class RabbitServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port, self._mapper_port, self._own_port = free_port(), free_port(), free_port()
-        self.stream_port = free_port()
+        self.stream_port, self.stream_tls_port = free_port(), free_port()
         self._mapper: subprocess.Popen[bytes] | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -43,9 +44,15 @@ class RabbitServer:
         rabbit = next((tree / "root/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
         own = self.folder
         (own / "plugins").write_text("[rabbitmq_stream].")
-        listener = f'{{"127.0.0.1",{self.stream_port}}}'
-        settings = f"[{{rabbitmq_stream,[{{tcp_listeners,[{listener}]}}]}}]."
-        (own / "advanced.config").write_text(settings)
+        certificate, key = make_certificate(own)
+        listeners = (
+            f'{{tcp_listeners,[{{"127.0.0.1",{self.stream_port}}}]}},'
+            f'{{ssl_listeners,[{{"127.0.0.1",{self.stream_tls_port}}}]}}'
+        )
+        files = f'{{certfile,"{certificate}"}},{{keyfile,"{key}"}}'
+        (own / "advanced.config").write_text(
+            f"[{{rabbitmq_stream,[{listeners}]}},{{rabbit,[{{ssl_options,[{files}]}}]}}]."
+        )
         environment = {
             **os.environ, "HOME": str(own), "ROOTDIR": str(erlang), "BINDIR": str(programs),
             "EMU": "beam", "PROGNAME": "erl", "ERL_LIBS": str(rabbit / "plugins"),
