@@ -32,28 +32,31 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# Files of tests without Ray run in parallel, each worker with servers of its own. Then come the others in order; they
-# wait more than they compute, so what only computes runs next to them, at the lowest priority.
+# Files of tests without Ray run in parallel, each worker with servers of its own. Then come three lanes side by side: they
+# wait more than they compute. What only computes has the lowest priority. A `+` shows a lane's output as it comes; that of
+# the others comes when they end.
 PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
-NEXT_TO := build/next-to.log
+LANES := test-ray test-spark-and-faults test-computing
+.PHONY: $(LANES)
 test: setup servers
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(PARALLEL) $(PYTEST_ARGS)
-	@echo "next to the following, into $(NEXT_TO): types, simulated schedules, MariaDB 11.8"
-	@mkdir -p $(dir $(NEXT_TO)); nice -n 19 $(MAKE) --no-print-directory test-computing > $(NEXT_TO) 2>&1 & computing=$$!; \
-		trap 'kill $$computing' INT TERM; \
-		$(MAKE) --no-print-directory test-cluster; cluster=$$?; \
-		wait $$computing; computing=$$?; cat $(NEXT_TO); exit $$((cluster | computing))
+	@echo "now what needs Ray; beside it Spark and faults; beside them types, simulated schedules, MariaDB 11.8"
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync $(LANES)
 
-.PHONY: test-cluster test-computing
-test-cluster:
-	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m 'not soak and not benchmark' $(foreach folder,$(PARALLEL) tests/simulation,--ignore $(folder)) $(PYTEST_ARGS)
+test-ray:
+	+$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
+	+$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/test_docs.py tests/test_site.py $(PYTEST_ARGS)
+
+# A folder of its own for Ray, so that nothing here finds the cluster of the lane beside it.
+test-spark-and-faults:
+	folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
+		$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS); \
+		passed=$$?; rm -rf $$folder; exit $$passed
 
 test-computing:
-	$(BIN)/mypy
-	@$(MAKE) --no-print-directory simulate
-	@$(MAKE) --no-print-directory mariadb118-short
+	nice -n 19 $(BIN)/mypy
+	nice -n 19 $(MAKE) --no-print-directory --jobs=1 simulate mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (seconds)
 unit: setup
