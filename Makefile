@@ -58,9 +58,9 @@ test-computing:
 	nice -n 19 $(BIN)/mypy
 	nice -n 19 $(MAKE) --no-print-directory --jobs=1 simulate mariadb118-short
 
-## make unit     only the tests that need neither Ray nor a server (seconds)
+## make unit     only the tests that need neither Ray nor a server (three minutes)
 unit: setup
-	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/unit $(PYTEST_ARGS)
 
 ## make fuzz     a million hostile inputs against the decoder, with bounds checks (about 40 minutes of a core)
 fuzz: setup
