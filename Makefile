@@ -27,8 +27,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m ray_canal.warm
 	@touch $@
 
-## make demo     replay the bundled binlog files through the whole pipeline, then in Spark
+## make demo     replay the bundled binlog files through the whole pipeline, then in Spark (after `make servers`: a snapshot first)
 demo: setup
+	$(BIN)/python -m tests.demo_snapshot
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
@@ -84,7 +85,7 @@ soak-fault: setup servers
 
 ## make soak-snapshot  200 snapshots on each server beside writers, restarts, kills and DDL (an hour)
 soak-snapshot: setup servers
-	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot_log.py tests/integration/test_snapshot_mirror.py \
+	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
 		tests/integration/test_snapshot_cluster.py tests/integration/test_snapshot_torture.py $(PYTEST_ARGS)
 	for server in mysql97 mysql56 mariadb; do $(BIN)/python -m tests.snapshot_torture --server $$server || exit 1; done
 
