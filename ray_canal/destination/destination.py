@@ -128,7 +128,9 @@ class Destination:
             raise
 
     async def subscribe(self, request: SubscribeRequest) -> int:
-        return await self._as_owner(self._service.subscribe(request))
+        epoch = await self._as_owner(self._service.subscribe(request))
+        self._snapshots.poke()  # it may begin with one
+        return epoch
 
     async def unsubscribe(self, request: ClientRequest) -> bool:
         return await self._as_owner(self._service.unsubscribe(request))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from ray_canal.destination import snapshots
 from tests.in_process_sink import destination, runner_of, running, sink_config, until
 from tests.integration.test_snapshot_keyed import Writers, keyed
 from tests.servers import Server
@@ -20,7 +21,11 @@ def rows(server: Server, database: str, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("server", ["mysql97"], indirect=True)
-def test_a_mirror_of_tables_that_had_rows(server: Server, keyed: Path) -> None:
+def test_a_mirror_of_tables_that_had_rows(
+    server: Server, keyed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins when somebody subscribes, not when the destination looks for what is to do."""
+    monkeypatch.setattr(snapshots, "_TICK_S", 1000.0)
     source = {"address": server.address, "username": "root", "snapshot": "initial"}
     mirror = {
         "address": server.address, "username": "root", "database": "keyed_copy",
