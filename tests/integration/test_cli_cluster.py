@@ -21,6 +21,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.destination.webhook import signature
 from ray_canal.model.position import EntryPosition
 from tests.http_receiver import HttpReceiver
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -29,6 +30,12 @@ NAMESPACE = "tenant"
 
 def command(*arguments: object) -> Result:
     return CliRunner().invoke(cli.app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def rows_of(name: str) -> float:
+    """How many rows a destination's log has got, as the command says."""
+    told = command("status", "--json", "--namespace", NAMESPACE).output
+    return float(json.loads(told)[name]["rows"])
 
 
 def written(folder: Path, *names: str) -> Path:
@@ -248,7 +255,7 @@ def test_status_and_explain_are_for_people(tmp_path: Path) -> None:
             assert line.split()[0] == "shown"
             assert "7: " in line
             assert "batch_mode" in command("status", "shown", "--details", *where).output
-            assert json.loads(command("status", "--json", *where).output)["shown"]["rows"] > 0
+            wait_for(lambda: rows_of("shown") > 0, 30, "a row in the log")
             told = command("explain", "shown", "--client-id", 7, *where)
             assert told.exit_code == 0, told.output
             assert "client 7 is being served" in told.output
