@@ -19,8 +19,8 @@ from tests.snapshot_runs import CLIENT, Taker, destination_at
 __all__ = ["keyed"]
 pytestmark = pytest.mark.soak  # `make soak-snapshot`
 TABLES = r"keyed\..*"
-ROWS = 12_000
-"""Four seconds of reading, for what has to come in the midst of it."""
+ROWS = 20_000
+"""Some seconds of reading, for what has to come in the midst of it."""
 RANGE = 3_000
 """Rows of a range of 64 KiB at most, by InnoDB's mean length of a row."""
 INITIAL = Subscription(snapshot="initial")
