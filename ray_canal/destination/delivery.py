@@ -20,7 +20,7 @@ from ray_canal.destination.api import (
 from ray_canal.destination.arrivals import Arrivals
 from ray_canal.destination.attendance import Attendance
 from ray_canal.destination.catch_ups import CatchUps
-from ray_canal.destination.failures import stale_batch_error
+from ray_canal.destination.failures import raised_again, stale_batch_error
 from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.pipeline_lookup import PipelineLookup
@@ -197,7 +197,7 @@ class Delivery:
             self.stages.add("get", time.perf_counter() - asked_s)
             return message
         if state.supervisor.failure is not None and state.supervisor.has_given_up:
-            raise state.supervisor.failure.with_traceback(None)
+            raise raised_again(state.supervisor.failure)
         return MessageHead(EMPTY_BATCH, state.guard.epoch, finished=self._finished(client_id))
 
     def _is_void(self, request: GetRequest, arrivals: int) -> bool:

@@ -28,6 +28,12 @@ def about_subscribers(
     return told
 
 
+def raised_again(error: Exception) -> Exception:
+    """Return an error that is kept, for one raise more: without the frames of those before, which
+    it would keep, too."""
+    return error.with_traceback(None)
+
+
 def described(error: Exception) -> str:
     """Return the text for an error in `status`."""
     return f"{type(error).__name__}: {error}"

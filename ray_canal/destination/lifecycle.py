@@ -17,7 +17,7 @@ from typing import Any
 
 from ray_canal.destination.activity import Activity
 from ray_canal.destination.catch_ups import CatchUps
-from ray_canal.destination.failures import about_subscribers
+from ray_canal.destination.failures import about_subscribers, raised_again
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.placement import Placement, oldest_cursor, oldest_in
 from ray_canal.destination.second_look import SecondLook
@@ -261,7 +261,7 @@ class Lifecycle:
         supervisor = self._supervisor
         while self._log.pipeline is None:
             if supervisor.failure is not None:
-                raise supervisor.failure.with_traceback(None)  # it is raised again and again
+                raise raised_again(supervisor.failure)
             if supervisor.state == RESTING:
                 known = self._state.subscribers.known
                 wanted |= bool(known or await self._state.records.cursors.load())
@@ -317,7 +317,7 @@ class Lifecycle:
                     f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
                 )
         if self._supervisor.failure is not None:
-            raise self._supervisor.failure.with_traceback(None)
+            raise raised_again(self._supervisor.failure)
 
     async def change_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change keys of the destination's filter, durably; return all of them.

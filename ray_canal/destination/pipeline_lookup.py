@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from ray_canal.destination.attendance import Attendance
 from ray_canal.destination.catch_ups import CatchUps
+from ray_canal.destination.failures import raised_again
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.state import DestinationState
@@ -42,7 +43,7 @@ class PipelineLookup:
                 return catch_up.pipeline
             catch_up.run()
             if catch_up.failure is not None:
-                raise catch_up.failure.with_traceback(None)
+                raise raised_again(catch_up.failure)
             await self._state.changed.wait()
 
     def now(self, client_id: int) -> LogPipeline | None:
