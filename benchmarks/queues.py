@@ -25,7 +25,8 @@ import typer
 from benchmarks import workloads as work
 from benchmarks.command import console, machine
 from ray_canal.offline import decode_chunks
-from ray_canal.sinks.amqp_link import AmqpLink, Publish, parameters
+from ray_canal.sinks.amqp_link import AmqpLink, parameters
+from ray_canal.sinks.broker_link import Publish
 from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.stream_link import StreamLink, StreamLogin
 from ray_canal.views.flat import FlatOptions, flat_messages
@@ -98,30 +99,29 @@ def confirmed(server: RabbitServer, queue: str, found: FlatMessages, count: int)
         parameters("127.0.0.1", server.port, "/", "guest", "guest", context=None, timeout_s=120),
         120,
     )
-    began, sent = time.perf_counter(), 0
-    while sent < count:
-        for at in range(0, len(found), 2000):
-            run = [Publish(queue, "1", found[n]) for n in range(at, min(at + 2000, len(found)))]
-            link.publish("", run)
-        sent += len(found)
-    link.wait_confirmed()
-    rate = sent / (time.perf_counter() - began)
-    link.close()
-    return rate
+    return published(link, queue, found, count, lambda _: "1")
 
 
 def streamed(server: RabbitServer, stream: str, found: FlatMessages, count: int) -> float:
     """The same to a stream, by the stream protocol."""
     login = StreamLogin("127.0.0.1", server.stream_port, "/", "guest", "guest", None)
     link = StreamLink(login, 120)
+    return published(link, stream, found, count, lambda n: f"1:mysql-bin.000001:{n}:0:0:0")
+
+
+def published(
+    link: AmqpLink | StreamLink,
+    key: str,
+    found: FlatMessages,
+    count: int,
+    name: Callable[[int], str],
+) -> float:
+    """Messages a second until all are confirmed; `name`: the id of one."""
     began, sent = time.perf_counter(), 0
     while sent < count:
         for at in range(0, len(found), 2000):
-            run = [
-                Publish(stream, f"1:mysql-bin.000001:{n}:0:0:0", found[n])
-                for n in range(at, min(at + 2000, len(found)))
-            ]
-            link.publish("", run)
+            numbers = range(at, min(at + 2000, len(found)))
+            link.publish("", [Publish(key, name(n), found[n]) for n in numbers])
         sent += len(found)
     link.wait_confirmed()
     rate = sent / (time.perf_counter() - began)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import re
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pika
 from pika import frame, spec
 from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import AMQPError
+
+from ray_canal.sinks.broker_link import BrokerLink, LinkError, Publish
 
 _METHOD, _HEADER, _BODY, _END = b"\x01", b"\x02", b"\x03", b"\xce"
 _CODE = re.compile(r"ClosedByBroker: \((\d{3})\)")
@@ -29,33 +30,14 @@ _FLAGS = 0x8000 | 0x1000 | 0x0080  # content type, delivery mode, message id
 _PROPERTIES = bytes([10]) + b"text/plain" + bytes([2])  # persistent: what Canal sends
 
 
-class Publish(NamedTuple):
-    """One message. `id` is its AMQP message id."""
-
-    routing_key: str
-    id: str
-    body: bytes | memoryview
-
-
-class LinkError(Exception):
-    """The broker, or the way to it, is not as it should be. `code`: AMQP's reply code; 0: none."""
-
-    def __init__(self, text: str, code: int = 0) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class AmqpLink:
-    """An open channel. Messages are numbered from 0 on, as they are published."""
+class AmqpLink(BrokerLink):
+    """An open channel."""
 
     def __init__(self, parameters: Any, timeout_s: float) -> None:
         """Connect. Raises LinkError."""
-        self._timeout_s = timeout_s
-        self._changed = threading.Condition()
+        super().__init__(timeout_s)
         self._channel: Any = None
-        self._error: LinkError | None = None
         self._returned = ""
-        self._sent = 0
         self._low = 0  # all before are confirmed
         self._beyond: set[int] = set()  # confirmed out of order
         self._refused: set[int] = set()
@@ -96,11 +78,6 @@ class AmqpLink:
         self._fail(LinkError(*_explained(reason)))
         if connection is not None:
             self._connection.ioloop.stop()
-
-    def _fail(self, error: LinkError) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
 
     def _on_return(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         with self._changed:
@@ -160,15 +137,6 @@ class AmqpLink:
     def _answered(self) -> int:
         return self._low + len(self._beyond) + len(self._refused)
 
-    @property
-    def is_broken(self) -> bool:
-        return self._error is not None
-
-    @property
-    def sent(self) -> int:
-        """Number of messages that were published: the number of the next one."""
-        return self._sent
-
     def unconfirmed(self) -> list[int]:
         """Numbers of messages that are not known to be in a queue; of none if one was returned,
         which AMQP confirms, too."""
@@ -198,20 +166,6 @@ class AmqpLink:
         with self._changed:
             if not self._has_ended:
                 self._connection.ioloop.add_callback_threadsafe(guarded)
-
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _wait(self, condition: Callable[[], bool], late: str) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        with self._changed:
-            while not condition():
-                self._raise()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise LinkError(late)
-                self._changed.wait(left)
 
 
 def _explained(reason: Any) -> tuple[str, int]:

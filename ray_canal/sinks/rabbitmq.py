@@ -18,7 +18,8 @@ from pika import spec
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
-from ray_canal.sinks.amqp_link import AmqpLink, LinkError, Publish, parameters
+from ray_canal.sinks.amqp_link import AmqpLink, parameters
+from ray_canal.sinks.broker_link import LinkError, Publish
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.sinks.stream_link import StreamLink, StreamLogin

@@ -13,14 +13,13 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from ssl import SSLContext, SSLSocket
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ray_canal.sinks.amqp_link import LinkError, Publish
+from ray_canal.sinks.broker_link import BrokerLink, LinkError, Publish
 
 _DECLARE_PUBLISHER, _PUBLISH, _CONFIRM, _PUBLISH_ERROR = 1, 2, 3, 4
 _CREATE, _METADATA_UPDATE, _PEER, _HANDSHAKE, _AUTHENTICATE = 13, 16, 17, 18, 19
@@ -52,21 +51,19 @@ class StreamLogin(NamedTuple):
     context: SSLContext | None
 
 
-class StreamLink:
-    """An open connection. Messages are numbered from 0 on, as they are published."""
+class StreamLink(BrokerLink):
+    """An open connection."""
 
     def __init__(self, login: StreamLogin, timeout_s: float) -> None:
         """Connect. Raises LinkError."""
-        self._timeout_s = timeout_s
-        self._changed = threading.Condition()
+        super().__init__(timeout_s)
         self._writing = threading.Lock()
-        self._error: LinkError | None = None
-        self._answers: dict[int, tuple[int, bytes]] = {}
+        self._answers: dict[int, int] = {}
         self._numbers = itertools.count(1)
         self._publishers: dict[str, int] = {}
         self._missing: set[int] = set()
         self._refused: dict[int, int] = {}
-        self._sent, self._frame_max, self._heartbeat_s = 0, 0, 0
+        self._frame_max = self._heartbeat_s = 0
         try:
             found = socket.create_connection((login.host, login.port), timeout_s)
             if login.context is not None:
@@ -144,15 +141,6 @@ class StreamLink:
             number, code = next(iter(self._refused.items()))
             raise LinkError(f"message {number} was refused: {_meaning(code)}")
 
-    @property
-    def is_broken(self) -> bool:
-        return self._error is not None
-
-    @property
-    def sent(self) -> int:
-        """Number of messages that were published: the number of the next one."""
-        return self._sent
-
     def unconfirmed(self) -> list[int]:
         """Numbers of messages that are not known to be in a stream."""
         with self._changed:
@@ -168,12 +156,12 @@ class StreamLink:
         self._socket.close()
         self._thread.join(5)
 
-    def _ask(self, key: int, body: bytes, also: int = _OK, within_s: float = 0) -> None:
+    def _ask(self, key: int, body: bytes, also: int = _OK, within_s: float | None = None) -> None:
         """Make a request, and wait for its answer. Raises LinkError."""
         number = next(self._numbers)
         self._write(_frame(key, _SIZE.pack(number) + body))
         self._wait(lambda: number in self._answers, "no answer", within_s)
-        code, _ = self._answers.pop(number)
+        code = self._answers.pop(number)
         if code not in (_OK, also):
             raise LinkError(_meaning(code), _CODES.get(code, 0))
 
@@ -184,25 +172,6 @@ class StreamLink:
         except OSError as error:
             self._fail(LinkError(str(error)))
             self._raise()
-
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _wait(self, condition: Any, late: str, within_s: float = 0) -> None:
-        deadline = time.monotonic() + (within_s or self._timeout_s)
-        with self._changed:
-            while not condition():
-                self._raise()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise LinkError(late)
-                self._changed.wait(left)
-
-    def _fail(self, error: LinkError) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
 
     # --- the reader's thread ---------------------------------------------------------------------
 
@@ -260,7 +229,7 @@ class StreamLink:
                 self._heartbeat_s = heartbeat_s
             elif key & _RESPONSE:
                 number, code = struct.unpack_from(">IH", body)
-                self._answers[number] = code, body[6:]
+                self._answers[number] = code
             elif key == _CLOSE:
                 (code,) = struct.unpack_from(">H", body, 4)
                 text = body[8:].decode("utf-8", "replace")

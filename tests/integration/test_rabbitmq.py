@@ -16,7 +16,7 @@ import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
-from ray_canal.sinks.amqp_link import Publish
+from ray_canal.sinks.broker_link import Publish
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.rabbitmq import RabbitSink
 from ray_canal.views.flat import FlatOptions

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.sinks.amqp_link import LinkError, Publish
+from ray_canal.sinks.broker_link import LinkError, Publish
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.stream_link import StreamLink, StreamLogin
 from tests.in_process_sink import runner_of, sink_config, until
@@ -82,6 +82,8 @@ def test_cut_connections_cost_few_repeats(rabbitmq_server: RabbitServer, demo_lo
         )
         thread = threading.Thread(target=runner.run, args=[threading.Event()])
         thread.start()
+        until(lambda: runner.status.commits > 0)
+        proxy.cut()  # in the midst, however fast the rest is
         for cut in range(6):
             time.sleep(random.Random(cut).uniform(0.05, 0.4))
             proxy.cut()

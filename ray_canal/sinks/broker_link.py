@@ -1,0 +1,68 @@
+"""A connection to a broker that a thread of its own drives, whatever its protocol: how that thread
+tells the owner's what has come, and that it is broken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Publish(NamedTuple):
+    """One message. `id` is its AMQP message id."""
+
+    routing_key: str
+    id: str
+    body: bytes | memoryview
+
+
+class LinkError(Exception):
+    """The broker, or the way to it, is not as it should be. `code`: AMQP's reply code; 0: none."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class BrokerLink:
+    """Messages are numbered from 0 on, as they are published."""
+
+    def __init__(self, timeout_s: float) -> None:
+        """`timeout_s`: how long the owner waits for an answer."""
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._error: LinkError | None = None
+        self._sent = 0
+
+    @property
+    def is_broken(self) -> bool:
+        return self._error is not None
+
+    @property
+    def sent(self) -> int:
+        """Number of messages that were published: the number of the next one."""
+        return self._sent
+
+    def _fail(self, error: LinkError) -> None:
+        """Note what has broken the connection; the first error counts."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _wait(
+        self, condition: Callable[[], bool], late: str, within_s: float | None = None
+    ) -> None:
+        """Return once it holds. Raises LinkError: the connection is broken, or it is too late."""
+        deadline = time.monotonic() + (self._timeout_s if within_s is None else within_s)
+        with self._changed:
+            while not condition():
+                self._raise()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise LinkError(late)
+                self._changed.wait(left)
