@@ -23,6 +23,7 @@ class Proxy:
         self._closed = threading.Event()
         self._refuses = False
         self._flips, self._flips_left = b"", 0
+        self._cuts: list[int] = []
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -37,6 +38,17 @@ class Proxy:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
             _close(*pair)
+
+    def cut_behind(self, *bytes_to_target: int) -> None:
+        """Cut a connection when it has carried so many bytes to the target; one number per cut."""
+        self._cuts = list(bytes_to_target)
+
+    def _is_cut(self, carried: int) -> bool:
+        with self._lock:
+            if not self._cuts or carried < self._cuts[0]:
+                return False
+            del self._cuts[0]
+        return True
 
     def refuse(self, refuses: bool) -> None:
         """End connections as soon as they are made, as long as it is on."""
@@ -94,6 +106,7 @@ class Proxy:
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
         other = {client: server, server: client}
+        carried = 0
         while not self._closed.is_set():
             if not self._flowing.wait(_TICK_S):
                 continue
@@ -103,6 +116,9 @@ class Proxy:
                 if not data:
                     return
                 self._flowing.wait()
+                carried += len(data) if one is client else 0
+                if self._is_cut(carried):
+                    return
                 other[one].sendall(data if one is client else self._flipped(data))
 
     def __enter__(self) -> Proxy:
