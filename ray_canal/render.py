@@ -26,6 +26,7 @@ from rich.table import Table
 
 from ray_canal.client.connector import Connector
 from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.model.reports import SubscriberReport
 from ray_canal.views.presence import PRESENT_OF
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL
 
@@ -128,7 +129,7 @@ def status_table(name: str, value: dict[str, Any]) -> Table:
     return table
 
 
-def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
+def subscriber_lines(records: Sequence[SubscriberReport]) -> list[str]:
     """One destination's subscribers for a terminal: a heading, then a line each."""
     rows = [("client", "state", "cursor", "bytes behind", "last call", "by", "policy", "filter")]
     for record in records:
@@ -151,7 +152,7 @@ def subscriber_lines(records: Sequence[dict[str, Any]]) -> list[str]:
     return lines + [f"{each['client_id']}: {each['failure']}" for each in failed]
 
 
-def _state(record: dict[str, Any]) -> str:
+def _state(record: SubscriberReport) -> str:
     if record["failure"]:
         return "failed"
     if record.get("paused_at"):

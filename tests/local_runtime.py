@@ -7,7 +7,7 @@ so what a client loads is what the log has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +74,9 @@ class KeptStatus:
     """Metrics: the last status that was published."""
 
     def __init__(self) -> None:
-        self.last: dict[str, Any] | None = None
+        self.last: Mapping[str, Any] | None = None
 
-    def publish(self, status: dict[str, Any]) -> None:
+    def publish(self, status: Mapping[str, Any]) -> None:
         self.last = status
 
     def gone(self) -> None:

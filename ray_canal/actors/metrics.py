@@ -7,6 +7,7 @@ They are made of what `status` says, so that both say the same, by the table in 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ray.util.metrics import Counter, Gauge
@@ -34,7 +35,7 @@ class Metrics:
         self._stages = _made(Counter, _STAGE_COUNTERS, "stage")
         self._subscribers = _made(Gauge, _SUBSCRIBER_GAUGES, "client_id")
 
-    def publish(self, status: dict[str, Any]) -> None:
+    def publish(self, status: Mapping[str, Any]) -> None:
         """Say what a status says. What is not known is NaN, which no alert takes for a value."""
         connected = bool(status["connected"])
         self._connected.set(float(connected), self._tags)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.message import Message
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.errors import CorruptPacket
+
+Body = Message
+"""What a packet carries: one of the messages of CanalProtocol.proto."""
+M = TypeVar("M", bound=Message)
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -69,7 +73,7 @@ class FrameReader:
             del self._buffer[:at]
 
 
-def parsed_packet(frame: bytes) -> Any:
+def parsed_packet(frame: bytes) -> pb.Packet:
     """The `Packet` in a frame. Raises CorruptPacket: not one, or compressed."""
     packet = parsed(pb.Packet, frame)
     if packet.compression not in _PLAIN:
@@ -77,7 +81,7 @@ def parsed_packet(frame: bytes) -> Any:
     return packet
 
 
-def parsed(kind: type[Message], data: bytes) -> Any:
+def parsed(kind: type[M], data: bytes) -> M:
     """A message of the protocol from its bytes. Raises CorruptPacket."""
     try:
         return kind.FromString(data)
@@ -85,7 +89,9 @@ def parsed(kind: type[Message], data: bytes) -> Any:
         raise CorruptPacket(f"{kind.DESCRIPTOR.name}: {error}") from None
 
 
-def framed(kind: int, body: Message | None = None, *, version: int | None = None) -> bytes:
+def framed(
+    kind: pb.PacketType, body: Message | None = None, *, version: int | None = None
+) -> bytes:
     """A packet with its length in front of it. Canal's server states the version, its clients do
     not."""
     packet = pb.Packet(type=kind)

@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Protocol
 
 from ray_canal.canal import packet as packets
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
@@ -137,7 +137,14 @@ class _Refused(Exception):
         self.message = message
 
 
-def _identity(body: Any) -> Identity:
+class _Named(Protocol):
+    @property
+    def destination(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+
+
+def _identity(body: _Named) -> Identity:
     if not body.destination or not body.client_id:
         raise _Refused(IDENTITY_MISSING, "destination or clientId is null")
     try:
@@ -150,22 +157,22 @@ def _identity(body: Any) -> Identity:
     return Identity(body.destination, client_id)
 
 
-def _subscribe(packet: Any) -> Step:
+def _subscribe(packet: pb.Packet) -> Step:
     body = packets.parsed(pb.Sub, packet.body)
     return Subscribe(_identity(body), body.filter)
 
 
-def _unsubscribe(packet: Any) -> Step:
+def _unsubscribe(packet: pb.Packet) -> Step:
     return Unsubscribe(_identity(packets.parsed(pb.Unsub, packet.body)))
 
 
-def _get(packet: Any) -> Step:
+def _get(packet: pb.Packet) -> Step:
     body = packets.parsed(pb.Get, packet.body)
     timeout_s = packets.timeout_s(body.timeout, body.unit)
     return Get(_identity(body), body.fetch_size, timeout_s, body.auto_ack)
 
 
-def _ack(packet: Any) -> Step | None:
+def _ack(packet: pb.Packet) -> Step | None:
     body = packets.parsed(pb.ClientAck, packet.body)
     identity = _identity(body)
     if body.batch_id == 0:
@@ -173,16 +180,16 @@ def _ack(packet: Any) -> Step | None:
     return None if body.batch_id == _NO_BATCH else Ack(identity, body.batch_id)
 
 
-def _rollback(packet: Any) -> Step:
+def _rollback(packet: pb.Packet) -> Step:
     body = packets.parsed(pb.ClientRollback, packet.body)
     return Rollback(_identity(body), body.batch_id or None)
 
 
-def _heartbeat(packet: Any) -> Step:
+def _heartbeat(packet: pb.Packet) -> Step:
     return Answer(packets.acknowledged())
 
 
-def _login(packet: Any) -> Step:
+def _login(packet: pb.Packet) -> Step:
     body = packets.parsed(pb.ClientAuth, packet.body)
     subscribe = None
     if body.destination and body.client_id:
@@ -196,7 +203,7 @@ def _login(packet: Any) -> Step:
     )
 
 
-TRANSITIONS: dict[tuple[State, int], Callable[[Any], Step | None]] = {
+TRANSITIONS: dict[tuple[State, int], Callable[[pb.Packet], Step | None]] = {
     (State.AUTHENTICATING, pb.CLIENTAUTHENTICATION): _login,
     (State.SERVING, pb.SUBSCRIPTION): _subscribe,
     (State.SERVING, pb.UNSUBSCRIPTION): _unsubscribe,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ray_canal.cli.options import NAMESPACE, AsJson, ClientId, Destination, Namespace
 from ray_canal.cli.snapshot import snapshot
+from ray_canal.model.reports import SnapshotReport
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
 _ENDED = ("done", "failed", "cancelled")
@@ -137,7 +138,7 @@ def _show(
     destination: str,
     client_id: int,
     namespace: str,
-    found: dict[str, Any],
+    found: SnapshotReport,
     *,
     watch: bool,
     as_json: bool,
@@ -159,7 +160,7 @@ def _show(
         raise typer.Exit(1)
 
 
-def line_of(found: dict[str, Any]) -> str:
+def line_of(found: SnapshotReport) -> str:
     """Return how a snapshot goes, in a line: bar, rows, rate, time left, what it waits for."""
     rows, estimate = found["rows"], max(found["rows_estimate"], found["rows"], 1)
     share = 1.0 if found["state"] == "done" else min(rows / estimate, 1.0)

@@ -24,7 +24,9 @@ from ray_canal.config import CanalConfig, ServerConfig, load
 from ray_canal.config.node import HEAD
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
+from ray_canal.model.reports import SchemaHistoryReport
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 from ray_canal.model.table_meta import TableMeta
 
@@ -246,7 +248,7 @@ def _controller(namespace: str) -> Any:
 
 def status(
     destination: str | None = None, *, namespace: str = registry.NAMESPACE
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, DestinationStatus]:
     """State of one or all destinations: positions, lag, rates, ring fill, subscribers. One whose
     process does not answer is `restarting`, and keeps no other back.
 
@@ -257,7 +259,7 @@ def status(
     handles = {name: registry.find_store(name, namespace) for name in names}
     replies = {name: handle.submit(DestinationApi.status) for name, handle in handles.items()}
     deadline = time.monotonic() + _ANSWER_S
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, DestinationStatus] = {}
     for name, reply in replies.items():
         try:
             found[name] = _get(reply, max(deadline - time.monotonic(), 0.1))
@@ -284,8 +286,8 @@ def set_filter(
 
 
 def set_instance_filter(
-    destination: str, *, namespace: str = registry.NAMESPACE, **changes: Any
-) -> dict[str, Any]:
+    destination: str, *, namespace: str = registry.NAMESPACE, **changes: object
+) -> dict[str, object]:
     """Change keys of [instance.filter] (`tables`, `dml_delete`, …) of a running destination.
 
     It counts for all that lies behind each subscriber's cursor when this returns, and durably,
@@ -295,13 +297,13 @@ def set_instance_filter(
     """
     connect_ray(local=False)
     store = registry.find_store(destination, namespace)
-    found: dict[str, Any] = _get(store.submit(DestinationApi.change_instance_filter, changes))
+    found: dict[str, object] = _get(store.submit(DestinationApi.change_instance_filter, changes))
     return found
 
 
 def schema_history(
     destination: str, table: str = "", *, namespace: str = registry.NAMESPACE
-) -> dict[str, Any]:
+) -> SchemaHistoryReport:
     """Return `tables`, the names of those whose schemas a destination knows, and `changes`, the
     versions of one of them (`table`: schema.table), in the order of the log.
 

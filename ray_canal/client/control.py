@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.client.api import call_once
@@ -14,6 +13,7 @@ from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import ConfigError
 from ray_canal.meta.operations import Argument, operate_kept, refuse_action
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import Start, refuse_client_id
 
 
@@ -45,20 +45,20 @@ class SubscriberControl:
         self._config: CanalConfig | None = None if config is None else load(config)
         self._namespace = namespace
 
-    def show(self) -> dict[str, Any]:
+    def show(self) -> SubscriberReport:
         """Return the subscriber's record."""
         return self._operate("show")
 
-    def pause(self) -> dict[str, Any]:
+    def pause(self) -> SubscriberReport:
         """Give it nothing more until `resume`. What it was handed it may still ack. The log does
         not wait for it: while paused its policy is `detach`."""
         return self._operate("pause")
 
-    def resume(self) -> dict[str, Any]:
+    def resume(self) -> SubscriberReport:
         """Let it go on at its cursor; from the log, or by a replication stream of its own."""
         return self._operate("resume")
 
-    def seek(self, to: Start) -> dict[str, Any]:
+    def seek(self, to: Start) -> SubscriberReport:
         """Move its cursor: `head` or `tail` of the destination's log, a place in the binlog (also
         as FILE:POSITION), a GTID set of what was consumed, a time. What it was handed is void.
 
@@ -66,21 +66,21 @@ class SubscriberControl:
         """
         return self._operate("seek", _text(to))
 
-    def expire(self) -> dict[str, Any]:
+    def expire(self) -> SubscriberReport:
         """Let the log not wait for it any more. Its cursor stays: when it subscribes again, it
         catches up from the server, as far as that still has the binlog."""
         return self._operate("expire")
 
-    def label(self, text: str) -> dict[str, Any]:
+    def label(self, text: str) -> SubscriberReport:
         """Give it a name for people; an empty text removes it."""
         return self._operate("label", text)
 
-    def copy(self, new_client_id: int) -> dict[str, Any]:
+    def copy(self, new_client_id: int) -> SubscriberReport:
         """Make another subscriber with its cursor, filter and terms; returns that one's record.
         Raises ConfigError: there is one with this id."""
         return self._operate("copy", new_client_id)
 
-    def rename(self, new_client_id: int) -> dict[str, Any]:
+    def rename(self, new_client_id: int) -> SubscriberReport:
         """Give it another client id. Who calls by the old one gets NotSubscribed. If it fails
         midway, there may be both: remove one."""
         return self._operate("rename", new_client_id)
@@ -93,16 +93,21 @@ class SubscriberControl:
 
     def remove(self) -> None:
         """Forget it and its cursor, whoever has it."""
-        self._operate("remove")
+        self._call("remove")
 
-    def _operate(self, action: str, argument: Argument = None) -> dict[str, Any]:
+    def _operate(self, action: str, argument: Argument = None) -> SubscriberReport:
+        found = self._call(action, argument)
+        assert found is not None  # only a removed one has no record
+        return found
+
+    def _call(self, action: str, argument: Argument = None) -> SubscriberReport | None:
         refuse_action(action, argument)
         name, client_id, config = self._destination, self._client_id, self._config
         if config is not None and not is_running(name, config):
             return operate_kept(config, name, client_id, action, argument)
         namespace = namespace_of(config, self._namespace)
         operate = DestinationApi.operate
-        return call_once(name, namespace, operate, client_id, action, argument) or {}
+        return call_once(name, namespace, operate, client_id, action, argument)
 
 
 def _text(to: Start) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.client.api import status
 from ray_canal.client.subscribers import subscribers
 from ray_canal.destination.diagnosis import Diagnosis, diagnose
 from ray_canal.errors import ConfigError, InstanceError
+from ray_canal.model.reports import SubscriberReport
 
 
 def explain(
@@ -21,7 +21,7 @@ def explain(
     Also while the destination starts or has failed. Raises InstanceNotFound.
     """
     found = {"destination": destination, **status(destination, namespace=namespace)[destination]}
-    records: list[dict[str, Any]] = []
+    records: list[SubscriberReport] = []
     if found["state"] not in ("restarting", "stopped"):
         with contextlib.suppress(InstanceError, ConfigError):  # the status tells why
             records = subscribers(destination, namespace=namespace)[destination]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ray_canal.client.api import call_once
 from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import InstanceNotFound, InstanceNotRunning
+from ray_canal.model.reports import SnapshotReport
 from ray_canal.model.snapshot_ledger import ENDED
 from ray_canal.model.snapshot_wish import SnapshotWish, wishes_of
 
@@ -36,7 +36,7 @@ class SnapshotControl:
         where: str | Mapping[str, str] = "",
         columns: Sequence[str] | Mapping[str, Sequence[str]] = (),
         snapshot_id: str = "",
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         """Read tables into the subscriber's log. `tables`: Canal's regex list over `schema.table`,
         of what it subscribes to; empty: all. `where`: a condition in SQL; `columns`: names, besides
         the key's. Each is for all tables, or a dict by patterns. With the id of its newest snapshot
@@ -44,23 +44,23 @@ class SnapshotControl:
         wishes = wishes_of(tables, where, columns)
         return self._operate("start", wishes, snapshot_id)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SnapshotReport:
         """Return how the newest one goes. Raises ConfigError: there is none."""
         return self._operate("status")
 
-    def pause(self) -> dict[str, Any]:
+    def pause(self) -> SnapshotReport:
         """Read no more for now; what was acked stays done."""
         return self._operate("pause")
 
-    def resume(self) -> dict[str, Any]:
+    def resume(self) -> SnapshotReport:
         """Go on where a paused or a failed one was."""
         return self._operate("resume")
 
-    def cancel(self) -> dict[str, Any]:
+    def cancel(self) -> SnapshotReport:
         """End it where it is: changes go on, rows that were not read do not come."""
         return self._operate("cancel")
 
-    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+    def wait(self, timeout: float | None = None) -> SnapshotReport:
         """Return when it has ended: done, failed or cancelled. Raises TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         away_since: float | None = None
@@ -81,7 +81,7 @@ class SnapshotControl:
 
     def _operate(
         self, action: str, wishes: Sequence[SnapshotWish] = (), snapshot_id: str = ""
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         method = DestinationApi.snapshot
         return call_once(
             self._destination, self._namespace, method, self._client_id, action, wishes, snapshot_id

@@ -12,6 +12,7 @@ from ray_canal.config import CanalConfig, load
 from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
 from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
+from ray_canal.model.reports import SubscriberReport
 
 Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
 
@@ -21,7 +22,7 @@ def subscribers(
     *,
     config: Config | None = None,
     namespace: str = registry.NAMESPACE,
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[SubscriberReport]]:
     """Return the subscribers of one or all destinations, by destination: client id, filter, cursor,
     policy, when it last called, how far it is behind, what keeps it from going on.
 

@@ -13,7 +13,7 @@ import asyncio
 import ssl
 import threading
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from ray_canal import errors
 from ray_canal.canal import packet as packets
@@ -49,6 +49,8 @@ from ray_canal.errors import (
 )
 from ray_canal.model.message import EMPTY_BATCH, MessageHead
 from ray_canal.model.subscription import Subscription
+
+M = TypeVar("M", bound=packets.Body)
 
 _REPEAT_S = 60.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 1.0
@@ -206,7 +208,8 @@ class TcpTransport:
             self._wire, self._epoch = wire, self._epoch + 1
             for client_id, text in self._filters.items():
                 self._settle(pb.CLIENTROLLBACK, self._named(pb.ClientRollback, client_id))
-                wire.send(packets.framed(pb.SUBSCRIPTION, self._named(pb.Sub, client_id, text)))
+                wanted = self._named(pb.Sub, client_id, filter=text)
+                wire.send(packets.framed(pb.SUBSCRIPTION, wanted))
                 self._refuse(wire.read())
         except BaseException:
             self._wire = None
@@ -214,13 +217,12 @@ class TcpTransport:
             raise
         return wire
 
-    def _named(self, kind: Any, client_id: int, text: str = "") -> Any:
-        body = kind(destination=self.destination, client_id=str(client_id))
-        if text:
-            body.filter = text
-        return body
+    def _named(self, kind: type[M], client_id: int, **fields: str) -> M:
+        return kind(destination=self.destination, client_id=str(client_id), **fields)
 
-    def _ask(self, kind: int, body: Any, timeout_s: float | None = READ_S) -> Any:
+    def _ask(
+        self, kind: pb.PacketType, body: packets.Body, timeout_s: float | None = READ_S
+    ) -> pb.Packet:
         """Send a request and return the packet that answers it. Raises what the answer says."""
         wire = self._open()
         wire.send(packets.framed(kind, body))
@@ -228,7 +230,7 @@ class TcpTransport:
         self._refuse(answer)
         return answer
 
-    def _settle(self, kind: int, body: Any) -> None:
+    def _settle(self, kind: pb.PacketType, body: packets.Body) -> None:
         """Send a request without an answer, and wait until it was carried out."""
         wire = self._open()
         wire.send(packets.framed(kind, body) + packets.framed(pb.HEARTBEATS))
@@ -242,14 +244,14 @@ class TcpTransport:
             wire.read()  # the heartbeat's answer
         raise failure
 
-    def _refuse(self, answer: Any) -> None:
+    def _refuse(self, answer: pb.Packet) -> None:
         failure = self._failure(answer)
         if failure is not None:
             if isinstance(failure, InstanceRestarted):
                 self._drop()
             raise failure
 
-    def _failure(self, answer: Any) -> CanalError | None:
+    def _failure(self, answer: pb.Packet) -> CanalError | None:
         """The error that an answer is."""
         if answer.type != pb.ACK:
             return None
@@ -271,7 +273,7 @@ class TcpTransport:
         self._open()
         self._settle(pb.CLIENTROLLBACK, self._named(pb.ClientRollback, client_id))
         self._outstanding.pop(client_id, None)
-        self._ask(pb.SUBSCRIPTION, self._named(pb.Sub, client_id, text))
+        self._ask(pb.SUBSCRIPTION, self._named(pb.Sub, client_id, filter=text))
         self._filters[client_id] = text
         return self._epoch
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.canal import packet as packets
+from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.errors import ConfigError, CorruptPacket
 
 DEFAULT_PORT = 11111
@@ -57,7 +58,7 @@ class Wire:
         self._socket.settimeout(READ_S)
         self._socket.sendall(data)
 
-    def read(self, timeout_s: float | None = READ_S) -> Any:
+    def read(self, timeout_s: float | None = READ_S) -> pb.Packet:
         """The next packet. Raises CorruptPacket."""
         self._socket.settimeout(timeout_s)
         (size,) = struct.unpack(">i", self._exactly(packets.LENGTH_BYTES))

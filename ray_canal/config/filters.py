@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import ValidationError, model_validator
 
@@ -48,7 +49,7 @@ class FilterConfig(Section):
         FieldFilter(self.fields, self.black_fields)
         return self
 
-    def changed(self, changes: dict[str, Any]) -> FilterConfig:
+    def changed(self, changes: Mapping[str, object]) -> FilterConfig:
         """Return a copy with these keys changed. Raises ConfigError."""
         try:
             return FilterConfig.model_validate({**self.model_dump(), **changes})

@@ -18,6 +18,7 @@ from ray_canal.client.subscribers import subscribers, unsubscribe
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, SinkConfig
 from ray_canal.config.filters import FilterConfig
 from ray_canal.errors import ConfigError, InstanceNotFound
+from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.render import plain
 from ray_canal.sinks.actor import (
     SinkRecords,
@@ -64,7 +65,7 @@ class Cluster:
         meta = MetaConfig.model_validate_json(place.meta_json)
         return CanalConfig(instance=(instance,), meta=meta)
 
-    def schema_history(self, destination: str, table: str) -> dict[str, Any]:
+    def schema_history(self, destination: str, table: str) -> SchemaHistoryReport:
         """Return the tables that a destination knows, and the versions of one."""
         return api.schema_history(destination, table, namespace=self._namespace)
 
@@ -101,14 +102,14 @@ class Cluster:
 
     def steer_snapshot(
         self, destination: str, client_id: int, action: SteerSnapshot
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         """Pause, resume or cancel a subscriber's newest snapshot; return how it goes."""
         control = subscriber(destination, client_id, namespace=self._namespace).snapshot
         if action == "cancel":
             return control.cancel()
         return control.pause() if action == "pause" else control.resume()
 
-    def snapshot(self, destination: str, client_id: int) -> dict[str, Any]:
+    def snapshot(self, destination: str, client_id: int) -> SnapshotReport:
         """Return how a subscriber's newest snapshot goes."""
         return subscriber(destination, client_id, namespace=self._namespace).snapshot.status()
 
@@ -120,7 +121,7 @@ class Cluster:
         where: str | dict[str, str],
         columns: list[str] | dict[str, list[str]],
         snapshot_id: str,
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         """Read tables into a subscriber's log; return how it goes."""
         control = subscriber(destination, client_id, namespace=self._namespace).snapshot
         return control.start(tables, where=where, columns=columns, snapshot_id=snapshot_id)
@@ -133,7 +134,7 @@ class Cluster:
         """Remove a subscriber and its cursor."""
         unsubscribe(destination, client_id, namespace=self._namespace)
 
-    def steer(self, destination: str, client_id: int, action: Steer, to: str) -> dict[str, Any]:
+    def steer(self, destination: str, client_id: int, action: Steer, to: str) -> SubscriberReport:
         """Operate a subscriber; return its record. `to`: where to seek, a label's text, the new
         client id. Raises ConfigError."""
         control = subscriber(destination, client_id, namespace=self._namespace)
@@ -147,7 +148,7 @@ class Cluster:
             return control.expire()
         return control.pause() if action == "pause" else control.resume()
 
-    def subscriber(self, destination: str, client_id: int) -> dict[str, Any]:
+    def subscriber(self, destination: str, client_id: int) -> SubscriberReport:
         """Return a subscriber's record. Raises NotSubscribed."""
         return subscriber(destination, client_id, namespace=self._namespace).show()
 

@@ -156,7 +156,7 @@ async def schemas(
 ) -> dict[str, Any]:
     """The tables whose schemas are known, and the versions of one by place, with the DDL."""
     desk.one(visitor, destination)
-    return await desk.call(desk.cluster.schema_history, destination, table)
+    return dict(await desk.call(desk.cluster.schema_history, destination, table))
 
 
 @router.get("/destinations/{destination}/tail")
@@ -300,7 +300,7 @@ async def snapshot(
 ) -> dict[str, Any]:
     """Return how a subscriber's newest snapshot goes."""
     desk.one(visitor, destination)
-    return await desk.call(desk.cluster.snapshot, destination, client_id)
+    return dict(await desk.call(desk.cluster.snapshot, destination, client_id))
 
 
 @router.post("/destinations/{destination}/subscribers/{client_id}/snapshot")
@@ -311,7 +311,7 @@ async def start_snapshot(
     refuse_operating(visitor, destination, client_id)
     args = (destination, client_id, body.tables, body.where, body.columns, body.id)
     call = desk.cluster.start_snapshot
-    return await desk.change(visitor, "start snapshot", destination, call, *args)
+    return dict(await desk.change(visitor, "start snapshot", destination, call, *args))
 
 
 @router.get("/destinations/{destination}/subscribers")
@@ -326,7 +326,7 @@ async def show_subscriber(
 ) -> dict[str, Any]:
     """One subscriber, as its destination knows it now."""
     desk.one(visitor, destination)
-    return await desk.call(desk.cluster.subscriber, destination, client_id)
+    return dict(await desk.call(desk.cluster.subscriber, destination, client_id))
 
 
 @router.delete("/destinations/{destination}/subscribers/{client_id}")

@@ -61,7 +61,7 @@ async def snapshot_steered(
     """Pause, resume or cancel a snapshot for an operator. Raises AccessDenied."""
     refuse_operating(visitor, destination, client_id)
     steer, args = desk.cluster.steer_snapshot, (destination, client_id, action)
-    return await desk.change(visitor, f"{action} snapshot", destination, steer, *args)
+    return dict(await desk.change(visitor, f"{action} snapshot", destination, steer, *args))
 
 
 async def stopped(desk: Desk, visitor: Visitor, destination: str) -> None:

@@ -8,11 +8,13 @@ request what it is about. `destination/destination.py` answers in the destinatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.model.message import Caller, MessageHead, Payload
+from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 from ray_canal.model.table_meta import TableMeta
@@ -160,16 +162,16 @@ class DestinationApi(Protocol):
         """Return when the destination stands at its source; raise what keeps it from there."""
         raise NotImplementedError
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> DestinationStatus:
         """Return state, positions, lag, rates, fill, subscribers: plain values, no secrets."""
         raise NotImplementedError
 
-    async def subscribers(self) -> list[dict[str, Any]]:
+    async def subscribers(self) -> list[SubscriberReport]:
         """Return each subscriber, also while the destination starts or has failed."""
         raise NotImplementedError
 
     @repeatable
-    async def schema_history(self, table: str) -> dict[str, Any]:
+    async def schema_history(self, table: str) -> SchemaHistoryReport:
         """Return the names of the tables whose schemas are known, and the versions of one of them
         by place (schema.table; none if empty)."""
         raise NotImplementedError
@@ -181,7 +183,7 @@ class DestinationApi(Protocol):
 
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None
-    ) -> dict[str, Any] | None:
+    ) -> SubscriberReport | None:
         """Show, pause, resume, seek, expire, copy, rename, label or remove a subscriber. Return its
         record; None: it was removed."""
         raise NotImplementedError
@@ -192,7 +194,7 @@ class DestinationApi(Protocol):
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         """Do `action` ("start", "status", "pause", "resume" or "cancel") with a subscriber's
         snapshot. Return how it goes. Raises ConfigError: another action."""
         raise NotImplementedError
@@ -201,7 +203,7 @@ class DestinationApi(Protocol):
         """Change a subscriber's filter from its next get on."""
         raise NotImplementedError
 
-    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
+    async def change_instance_filter(self, changes: Mapping[str, object]) -> dict[str, object]:
         """Change keys of the destination's own filter, durably. Return all of them."""
         raise NotImplementedError
 

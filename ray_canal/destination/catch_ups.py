@@ -14,6 +14,7 @@ from ray_canal.destination.state import DestinationState
 from ray_canal.errors import UNUSABLE_CURSOR, CanalError, ConfigError, NotSubscribed
 from ray_canal.model.message import Payload
 from ray_canal.model.position import LogPosition
+from ray_canal.model.reports import PlaceReport
 
 logger = logging.getLogger(__name__)
 
@@ -141,9 +142,10 @@ class CatchUps:
             if catch_up.pipeline is not None:
                 await catch_up.pipeline.check(references)
 
-    def places(self) -> dict[str, dict[str, Any]]:
+    def places(self) -> dict[str, PlaceReport]:
         """Return the state of each, by client id, with the keys of EventStore.stats."""
-        found, table = {}, self._state.subscribers
+        found: dict[str, PlaceReport] = {}
+        table = self._state.subscribers
         for client_id, catch_up in self._catch_ups.items():
             try:
                 subscriber = table.get(client_id)
@@ -152,7 +154,7 @@ class CatchUps:
             terms, cursor = table.terms(subscriber), subscriber.cursor
             pipeline = catch_up.pipeline
             own = {} if pipeline is None else pipeline.store.stats()["subscribers"]
-            found[str(client_id)] = {
+            place: PlaceReport = {
                 "filter": subscriber.filter,
                 "policy": terms.policy,
                 "transactions": terms.transactions,
@@ -161,8 +163,9 @@ class CatchUps:
                 "entries_behind": None,
                 "bytes_behind": None,
                 "waiting_since": None,
-                **own.get(str(client_id), {}),
-                "detached": True,
-                "failure": None if catch_up.failure is None else described(catch_up.failure),
             }
+            place.update(own.get(str(client_id), {}))
+            place["detached"] = True
+            place["failure"] = None if catch_up.failure is None else described(catch_up.failure)
+            found[str(client_id)] = place
         return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
 
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.activity import Activity
@@ -34,10 +34,12 @@ from ray_canal.destination.purge_watch import watch_purge
 from ray_canal.destination.snapshot_signals import SnapshotSignals
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
+from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.destination.status_report import StatusReport
 from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.errors import ConsumerError
 from ray_canal.model.message import MessageHead, Payload
+from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.table_meta import TableMeta
 
@@ -174,13 +176,13 @@ class Destination:
         held_bytes = fill * self.state.config.now.store.capacity_bytes
         return self.activity.rates.per_second()["bytes_per_second"], held_bytes
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> DestinationStatus:
         return await self._report.status()
 
-    async def subscribers(self) -> list[dict[str, Any]]:
+    async def subscribers(self) -> list[SubscriberReport]:
         return await self._service.list_all()
 
-    async def schema_history(self, table: str) -> dict[str, Any]:
+    async def schema_history(self, table: str) -> SchemaHistoryReport:
         records, log = self.state.records.schemas, self.state.log
         return await records.history(log.identity, table)
 
@@ -189,7 +191,7 @@ class Destination:
 
     async def operate(
         self, client_id: int, action: str, argument: str | int | None = None
-    ) -> dict[str, Any] | None:
+    ) -> SubscriberReport | None:
         return await self._operations.operate(client_id, action, argument)
 
     async def snapshot(
@@ -198,14 +200,14 @@ class Destination:
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         await self._service.records()  # also while it starts
         return await self._snapshots.operate(client_id, action, wishes, snapshot_id)
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         await self._service.change_filter(client_id, filter_text)
 
-    async def change_instance_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
+    async def change_instance_filter(self, changes: Mapping[str, object]) -> dict[str, object]:
         return await self._lifecycle.change_filter(changes)
 
     async def check_chunks(self, references: Sequence[Payload]) -> None:

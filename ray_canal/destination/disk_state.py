@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
 
 from ray_canal.destination.wakeup import NEVER
+from ray_canal.model.reports import DiskReport
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class DiskState:
             logger.warning("%s: the log goes to disk again, after %.0f s", self._where, failing_s)
         self._problem, self.try_at = "", NEVER
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> DiskReport:
         """Return the state of the disk for `status`: `disk_error` is None and `disk_failing_s` 0
         while writes succeed, or none has been wanted for a while."""
         now = time.monotonic()

@@ -7,7 +7,7 @@ something else since, that counts, and the record goes.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
 
 from ray_canal.config import FilterConfig, InstanceConfig
 from ray_canal.errors import ConfigError
@@ -38,7 +38,7 @@ class FilterRecord:
         if configured != self._configured:
             self.now, self._out_of_date = self._configured, True
 
-    def save(self, meta: MetaManager, epoch: int, changes: dict[str, Any]) -> None:
+    def save(self, meta: MetaManager, epoch: int, changes: Mapping[str, object]) -> None:
         """Durable when it returns. Raises ConfigError: not a filter; Fenced."""
         wanted = self.now.changed(changes)
         tree = {"configured": self._configured.model_dump(), "now": wanted.model_dump()}

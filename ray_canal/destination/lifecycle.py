@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ray_canal.destination.activity import Activity
 from ray_canal.destination.catch_ups import CatchUps
@@ -319,7 +318,7 @@ class Lifecycle:
         if self._supervisor.failure is not None:
             raise raised_again(self._supervisor.failure)
 
-    async def change_filter(self, changes: dict[str, Any]) -> dict[str, Any]:
+    async def change_filter(self, changes: Mapping[str, object]) -> dict[str, object]:
         """Change keys of the destination's filter, durably; return all of them.
 
         Every subscriber gets what comes after its cursor by the new one: what was handed out and

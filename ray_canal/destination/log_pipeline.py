@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.disk_state import DiskState
@@ -28,6 +28,7 @@ from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.reports import DiskReport
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 
@@ -209,7 +210,7 @@ class LogPipeline:
 
     # --- the disk -----------------------------------------------------------------------------
 
-    def disk_report(self) -> dict[str, Any]:
+    def disk_report(self) -> DiskReport:
         """Return for `status` why chunks cannot go to disk now, and since when."""
         return self._disk.report()
 

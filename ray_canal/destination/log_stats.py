@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from ray_canal.destination.attendance import Attendance
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.state import DestinationState
+from ray_canal.model.reports import LogReport, PlaceReport
 
 
 class LogStats:
@@ -20,12 +20,12 @@ class LogStats:
         self._catch_ups = catch_ups
         self._attendance = attendance
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> LogReport:
         """Return fill, disk and subscribers as plain values; empty without a log."""
         pipeline = self._state.log.pipeline
         if pipeline is None:
             return {}
-        stats = {**pipeline.store.stats(), **pipeline.disk_report()}
+        stats: LogReport = {**pipeline.store.stats(), **pipeline.disk_report()}
         stats["full_s"] = pipeline.full_s
         stats["held_by"] = pipeline.store.held_by() if pipeline.full_s else []
         stats["subscribers"].update(self._catch_ups.places())
@@ -40,7 +40,7 @@ class LogStats:
             place["expired"] = known[int(client_id)].expired or None
         return stats
 
-    def place(self, client_id: int) -> dict[str, Any]:
+    def place(self, client_id: int) -> PlaceReport:
         """Return what the log says of a subscriber; empty without a log."""
-        places: dict[str, dict[str, Any]] = self.report().get("subscribers", {})
+        places: dict[str, PlaceReport] = self.report().get("subscribers", {})
         return places.get(str(client_id), {})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any
 
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.departures import Departures
@@ -24,6 +23,7 @@ from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action, sought
 from ray_canal.meta.subscribers import described
 from ray_canal.model.position import LogPosition
+from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import HEAD, TAIL, refuse_client_id
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class SubscriberOperations:
 
     async def operate(
         self, client_id: int, action: str, argument: Argument = None
-    ) -> dict[str, Any] | None:
+    ) -> SubscriberReport | None:
         """Show, pause, resume, seek, expire, copy, rename, label or remove a subscriber; see
         SubscriberControl. Return its record; None: it was removed. Durable when it returns. Raises
         NotSubscribed, ConfigError, Fenced, MetaUnavailable; of seek SourceError kinds."""
@@ -85,7 +85,7 @@ class SubscriberOperations:
         await self._state.changed.wake()
         return None if action == "remove" else await self._shown(new_id)
 
-    async def _shown(self, client_id: int) -> dict[str, Any]:
+    async def _shown(self, client_id: int) -> SubscriberReport:
         place = self._stats.place(client_id)
         return described(await self._service.record(client_id), place)
 

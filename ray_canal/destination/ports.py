@@ -166,7 +166,7 @@ class ChunkWatch(Protocol):
 class MetricsPublisher(Protocol):
     """One destination's metrics."""
 
-    def publish(self, status: dict[str, Any]) -> None:
+    def publish(self, status: Mapping[str, Any]) -> None:
         """Publish a status."""
 
     def gone(self) -> None:

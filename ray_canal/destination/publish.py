@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ray_canal.destination.ports import MetricsPublisher
@@ -17,7 +17,7 @@ FIRST_S, PERIOD_S = 2.0, 10.0  # Ray's agent collects no more often
 async def publish_metrics(
     metrics: MetricsPublisher,
     destination: str,
-    status: Callable[[], Awaitable[dict[str, Any]]],
+    status: Callable[[], Awaitable[Mapping[str, Any]]],
 ) -> None:
     """Publish until cancelled; then say that the destination is gone."""
     pause_s = FIRST_S

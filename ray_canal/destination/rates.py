@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from ray_canal.model.reports import RateReport
+
 _WINDOW_S = 10.0
 
 
@@ -22,7 +24,7 @@ class Rates:
             self._totals[index] += value
         self._forget()
 
-    def per_second(self) -> dict[str, float]:
+    def per_second(self) -> RateReport:
         """Rates and totals by name."""
         self._forget()
         seconds = max(min(_WINDOW_S, time.monotonic() - self._since), 1e-3)

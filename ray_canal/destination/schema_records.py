@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -16,6 +16,7 @@ from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
 from ray_canal.model.position import EntryPosition, SourceIdentity
+from ray_canal.model.reports import SchemaHistoryReport, TableChangeReport
 from ray_canal.model.schema_record import (
     EVENT_AT,
     SNAPSHOT,
@@ -183,16 +184,16 @@ class SchemaRecords:
         if oldest is not None:
             self._store.forget_before(self._destination, oldest)
 
-    async def history(self, identity: SourceIdentity, table: str) -> dict[str, Any]:
+    async def history(self, identity: SourceIdentity, table: str) -> SchemaHistoryReport:
         """Return `tables`, the names of those that are known, and `changes`: the versions of one of
         them (schema.table; none if empty). Raises ConfigError: a record cannot be read."""
         records = await self.records()
         log = present_log(records, identity.server_uuid or identity.address)
         schema, _, name = table.partition(".")
 
-        def read() -> dict[str, Any]:
+        def read() -> SchemaHistoryReport:
             changes = table_changes(records, log, (schema, name)) if table else []
-            shown = [dataclasses.asdict(change) for change in changes]
+            shown = [cast(TableChangeReport, dataclasses.asdict(change)) for change in changes]
             return {"tables": known_tables(records, log), "changes": shown}
 
         return await asyncio.to_thread(read)

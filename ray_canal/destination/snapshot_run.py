@@ -37,6 +37,7 @@ from ray_canal.errors import (
     TableMetaMismatch,
 )
 from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.reports import SnapshotPace
 from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
 from ray_canal.model.snapshot_marks import (
     MARK,
@@ -281,7 +282,7 @@ class SnapshotRun:
         if placer.is_void() or self.home.log_of(self._client_id) is not placer.log:
             raise Void("the subscriber's log is another one now")
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SnapshotPace:
         """Return how it goes, beyond what its ledger says: plain values."""
         placer = self._placer
         return {

@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.log_pipeline import LogPipeline
@@ -25,6 +25,7 @@ from ray_canal.errors import CanalError, ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.reports import SnapshotPace, SnapshotReport
 from ray_canal.model.snapshot_ledger import CANCELLED, FAILED, PAUSED, RUNNING, Ledger, State
 from ray_canal.model.snapshot_wish import SnapshotWish
 
@@ -117,7 +118,7 @@ class Snapshots:
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         """Start, pause, resume or cancel a subscriber's snapshot, or show it; return how it goes.
         Durable when it returns. Start is idempotent by id. Raises NotSubscribed, ConfigError:
         there is none, or another one goes on; Fenced, MetaUnavailable."""
@@ -138,7 +139,7 @@ class Snapshots:
         wishes: Sequence[SnapshotWish],
         snapshot_id: str,
         signal_id: str = "",
-    ) -> dict[str, Any]:
+    ) -> SnapshotReport:
         if action not in ACTIONS:
             raise ConfigError(f"{action!r} is nothing to do: expected {', '.join(ACTIONS)}")
         table = self._state.subscribers
@@ -246,7 +247,7 @@ class Snapshots:
         except CanalError as error:  # another owner has the destination
             logger.warning("destination %s: %s", self._state.destination, error)
 
-    def report(self) -> list[dict[str, Any]]:
+    def report(self) -> list[SnapshotReport]:
         """Return each subscriber's newest snapshot as plain values."""
         found = []
         for client_id, known in sorted(self._state.subscribers.known.items()):
@@ -264,7 +265,7 @@ class Snapshots:
             "rows": sum(one["rows"] for one in found),
         }
 
-    def _described(self, client_id: int, ledger: Ledger) -> dict[str, Any]:
+    def _described(self, client_id: int, ledger: Ledger) -> SnapshotReport:
         found = self._runs.get(client_id)
         goes_on = ledger.state == RUNNING and found is not None
         now = found[0].status() if found is not None and goes_on else {}
@@ -287,7 +288,7 @@ def _after_action(ledger: Ledger, action: str) -> Ledger:
     return dataclasses.replace(ledger, state=state, ended=ended, error="")
 
 
-def described(client_id: int, ledger: Ledger, now: dict[str, Any]) -> dict[str, Any]:
+def described(client_id: int, ledger: Ledger, now: SnapshotPace) -> SnapshotReport:
     """Return a snapshot as plain values. `now`: how its run goes; nothing without one."""
     rows_per_s = float(now.get("rows_per_s") or 0.0)
     left = max(ledger.estimate - ledger.rows, 0)

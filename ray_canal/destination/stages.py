@@ -10,6 +10,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from ray_canal.model.reports import StageReport
+
 _WINDOW_S = 10.0
 _SAMPLE_S = 1.0
 
@@ -48,7 +50,7 @@ class Stages:
                 self.add(stage, seconds)
         self.add("fetch", waiting_s=stage_seconds.get("fetch_wait", 0.0))
 
-    def report(self) -> dict[str, dict[str, float]]:
+    def report(self) -> dict[str, StageReport]:
         """Return by stage sums in seconds, and the busy part of the last ten seconds, in percent.
         Tasks that run side by side add up, to over 100."""
         now = time.monotonic()

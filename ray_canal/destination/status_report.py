@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
 from ray_canal.destination.activity import Activity
 from ray_canal.destination.catch_ups import CatchUps
@@ -16,8 +15,10 @@ from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.source_contact import SourceContact
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
+from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.destination.supervisor import FAILED, FINISHED, RESTING, STOPPED
 from ray_canal.limits import limits
+from ray_canal.model.reports import StageReport
 from ray_canal.source.port import SourceStatus
 
 
@@ -56,7 +57,7 @@ class StatusReport:
             self._contact.note(found, newest, failed=state == FAILED)
         return found
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> DestinationStatus:
         """Return everything as plain values, without secrets."""
         state, log, activity = self._state, self._state.log, self._activity
         pipeline, source = log.newest, await self.source()
@@ -102,7 +103,7 @@ class StatusReport:
             "snapshot": self._snapshots.sums(),
         }
 
-    def _stages(self, pipeline: LogPipeline | None) -> dict[str, dict[str, float]]:
+    def _stages(self, pipeline: LogPipeline | None) -> dict[str, StageReport]:
         upstream = {} if pipeline is None else pipeline.pump.stages.report()
         return {**upstream, **self._gets.report()}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.api import ClientRequest, SubscribeRequest
@@ -36,6 +35,7 @@ from ray_canal.logs import tell
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import described
 from ray_canal.model.position import LogPosition
+from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import (
     HEAD,
     TAIL,
@@ -274,7 +274,7 @@ class SubscriberService:
             raise not_subscribed_error(client_id).at(destination=self._state.destination)
         return known[client_id]
 
-    async def list_all(self) -> list[dict[str, Any]]:
+    async def list_all(self) -> list[SubscriberReport]:
         """Return each subscriber, also while the destination starts or has failed: plain values."""
         places = self._stats.report().get("subscribers", {})
         known = await self.records()

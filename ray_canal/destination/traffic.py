@@ -10,12 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
 from ray_canal.model.arrays import Int64s
+from ray_canal.model.reports import TableTraffic, TransactionReport
 
 TABLES_MAX = 50
 """So many are reported: those with the highest rates, then those with the most rows."""
@@ -73,7 +73,7 @@ class Traffic:
         """Forget what is open: the log begins again at another place."""
         self._open = None
 
-    def tables(self) -> list[dict[str, Any]]:
+    def tables(self) -> list[TableTraffic]:
         """Return rows and bytes by table, a second and in all; the busiest first."""
         now = self._clock()
         self._forget_old(now)
@@ -99,7 +99,7 @@ class Traffic:
             for name in ranked[:TABLES_MAX]
         ]
 
-    def largest(self) -> list[dict[str, Any]]:
+    def largest(self) -> list[TransactionReport]:
         """Return the largest transactions of the last hour, the largest first."""
         self._forget_old(self._clock())
         return [

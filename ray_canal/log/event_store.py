@@ -10,7 +10,6 @@ No threads, no clock, no I/O, no Python loop over entries: who waits, and how lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.errors import CursorNotInLog, NotSubscribed, TransactionTooLarge
@@ -26,6 +25,7 @@ from ray_canal.log.subscriber import Mark, Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.reports import LogReport
 
 
 class EventStore:
@@ -444,6 +444,6 @@ class EventStore:
 
     # --- for status ---------------------------------------------------------------------------
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> LogReport:
         """Return how full the ring is, and each subscriber's place, as plain values."""
         return log_report(self._config, self._ring, self._subscribers.values())

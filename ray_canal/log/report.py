@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ray_canal.config import StoreConfig
 from ray_canal.log.ring import Ring
 from ray_canal.log.subscriber import Subscriber
+from ray_canal.model.reports import LogReport, PlaceReport
 
 
-def log_report(
-    config: StoreConfig, ring: Ring, subscribers: Iterable[Subscriber]
-) -> dict[str, Any]:
+def log_report(config: StoreConfig, ring: Ring, subscribers: Iterable[Subscriber]) -> LogReport:
     """Return the fill of the ring and each subscriber's place."""
     last = ring.position_before(ring.put_sequence)
     return {
@@ -31,7 +29,7 @@ def log_report(
     }
 
 
-def _place(ring: Ring, subscriber: Subscriber) -> dict[str, Any]:
+def _place(ring: Ring, subscriber: Subscriber) -> PlaceReport:
     behind = ring.since(subscriber.acked)
     return {
         "filter": str(subscriber.terms.filter),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.subscribers import described, open_manager
 from ray_canal.model.position import LogPosition
+from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.snapshot_ledger import restarted
 from ray_canal.model.subscription import HEAD, TAIL, is_ephemeral_id, refuse_client_id
 
@@ -80,7 +81,7 @@ def copied(one: SubscriberMeta, client_id: int, known: Collection[int]) -> Subsc
 
 def operate_kept(
     config: CanalConfig, destination: str, client_id: int, action: str, argument: Argument = None
-) -> dict[str, Any]:
+) -> SubscriberReport:
     """Change a subscriber where the configuration keeps cursors, and return it; of a removed one
     the last record. For a destination that does not run. The epoch stays, so that its next owner
     loads the change, and an owner that we do not see is not fenced.

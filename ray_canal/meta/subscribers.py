@@ -6,17 +6,17 @@ And what a subscriber looks like to people, whether its destination runs or not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
+from ray_canal.model.reports import PlaceReport, SubscriberReport
 from ray_canal.model.subscription import TCP_HOLDER, refuse_client_id
 
 
-def described(subscriber: SubscriberMeta, place: Mapping[str, Any]) -> dict[str, Any]:
+def described(subscriber: SubscriberMeta, place: PlaceReport) -> SubscriberReport:
     """Return a subscriber as plain values. `place`: what its log says of it, nothing without one.
 
     `held_by`: "ray" or "tcp", by what it subscribed last; None: nobody knows. `called_at`: when
@@ -61,7 +61,7 @@ def open_manager(config: CanalConfig, destination: str) -> Iterator[MetaManager]
         manager.close()
 
 
-def kept_subscribers(config: CanalConfig, destination: str) -> list[dict[str, Any]]:
+def kept_subscribers(config: CanalConfig, destination: str) -> list[SubscriberReport]:
     """Return the subscribers of a destination from where the configuration keeps cursors. Raises
     ConfigError: no such destination, a record is damaged; MetaUnavailable."""
     with open_manager(config, destination) as manager:
