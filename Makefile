@@ -156,7 +156,7 @@ servers: setup
 screenshots: setup servers
 	$(BIN)/python -m tests.console_screenshots
 
-## make outages  record metrics in real outages, for the tests of the alert rules (six minutes)
+## make outages  record metrics in real outages, for the tests of the alert rules (ten minutes, as root)
 outages: setup servers
 	$(BIN)/python -m tests.record_outages
 

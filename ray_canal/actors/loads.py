@@ -22,7 +22,8 @@ class Loads:
         self._since: dict[str, float] = {}  # it began to be measured, or was moved
 
     def note(self, measured: Mapping[str, tuple[float, float]]) -> None:
-        """Take what a process has measured: bytes a second and bytes of memory by destination."""
+        """Take what a process has measured (bytes a second and bytes of memory, by destination)
+        into the averages, which follow it within minutes."""
         now = self._clock()
         for name, values in measured.items():
             self._since.setdefault(name, now)

@@ -170,6 +170,7 @@ class SplitUpstream:
         """A chunk costs more than a linger on its way through actors and tasks."""
 
     def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        """Return by process, as errors name it, a call that it answers while it lives."""
         own = {"parser": self._parser, "buffer": self._buffer}
         found = {name: partial(_is_alive, one) for name, one in own.items() if one is not None}
         return {**self._fetcher.processes(), **found}

@@ -49,8 +49,8 @@ from ray_canal.model.schema_record import EVENT_AT, Quarantined
 from ray_canal.types.charset_tables import tables as charset_tables
 
 _JSON_FACTOR, _JSON_FACTOR_STEP = 2, 4
-_LEFT_OUT_MAX = 100
 """Text bytes laid out per byte of binary JSON: first guess, and growth."""
+_LEFT_OUT_MAX = 100
 _CELLS_MIN = 4096
 """Room for the places of a window's values (kernels/rows/fill.py)."""
 ARENA_FACTOR_MAX, ARENA_FREE_BYTES = 1100, 64 << 20

@@ -214,7 +214,8 @@ def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
 
 
 def names_transactions(walked: Walked) -> bool:
-    """Tell if GTIDs or commit times name the chunk's transactions on any server."""
+    """Return whether at least one transaction has a GTID or an original commit time, which is the
+    same on every server."""
     gtids = walked.gtids
     return bool((gtids["flavor"] != GTID_ANONYMOUS).any() or gtids["original_us"].any())
 

@@ -183,7 +183,7 @@ class CanalConfig(Section):
             if instance.tsdb.path:
                 raise ValueError(
                     f"{where} may move to another machine, which does not have its schemas "
-                    "(tsdb.path): leave it out, so that they are beside the cursors"
+                    "(tsdb.path): leave it out, so that they are kept with the cursors"
                 )
         return self
 

@@ -69,6 +69,11 @@ class SourceConfig(Section):
     def _one_source(self) -> SourceConfig:
         if bool(self.address) == bool(self.files):
             raise ValueError("give either `address` (a server) or `files` (binlog files)")
+        if self.files and self.start == "gtid":
+            raise ValueError(
+                "`start = \"gtid\"` needs a server (`address`): binlog files are read from their "
+                "beginning, or from a position or a timestamp"
+            )
         if self.standby and not self.address:
             raise ValueError("`standby` needs `address`, the server that is read first")
         if len(set(self.addresses)) != len(self.addresses):

@@ -19,7 +19,8 @@ from ray_canal.source.port import SourceStatus
 def transaction_buffer(
     config: InstanceConfig, start: EntryPosition, gtid_set: str
 ) -> TransactionBuffer:
-    """Return a generation's buffer, as the configuration has it."""
+    """Return the buffer of a generation that starts at `start`, before which `gtid_set` was
+    executed."""
     return TransactionBuffer(
         start,
         gtid_set,

@@ -16,8 +16,9 @@ def refuse_any(subscriber: Subscriber) -> None:
 
 
 def first(subscriber: Subscriber, batch_id: int, ids_from: int) -> Mark:
-    """Return the mark of this batch, which must be the smallest one. `ids_from`: batches up to it
-    are of earlier generations. Raises BatchNotFirst, BatchNotFound, InstanceRestarted."""
+    """Return the mark of this batch, which has to be the oldest one outstanding. `ids_from`:
+    batches up to it are of earlier generations. Raises BatchNotFirst, BatchNotFound,
+    InstanceRestarted."""
     if batch_id not in subscriber.marks:
         _refuse_void(subscriber, batch_id, ids_from)
         raise BatchNotFound(

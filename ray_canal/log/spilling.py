@@ -28,9 +28,12 @@ class Spilling:
     def spillable(
         self, subscribers: Collection[Subscriber], needs_more: Callable[[Subscriber], bool]
     ) -> Slot | None:
-        """Return the oldest chunk in memory, if all that still need it may read it from disk, or
-        one of them needs more than the memory has: it and a `block` one beside it, which has read
-        what there is, would wait for each other."""
+        """Return the oldest chunk in memory, if it may go to disk now, else None. `is_full` says
+        afterwards whether only the disk's limit is in the way.
+
+        It may if all subscribers that still need it may read it from disk, or one of them needs
+        more than the memory has: it and a `block` one, which has read what there is, would wait
+        for each other."""
         self.is_full = False
         slot = self._ring.first_in_memory()
         if slot is None or slot.chunk is None:

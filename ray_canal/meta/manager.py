@@ -122,7 +122,8 @@ class MetaManager:
         return self._backend.epoch(destination)
 
     def load(self, destination: str) -> dict[int, SubscriberMeta]:
-        """Subscribers by client id. Raises ConfigError: a record is damaged."""
+        """Return subscribers by client id; records with ids below 0 are no subscribers. Raises
+        ConfigError: a record is damaged; MetaUnavailable."""
         return {
             client_id: self._opened(destination, client_id, record)
             for client_id, record in self._backend.load(destination).items()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ray_canal.config import MetaConfig
+from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.meta.schema_sqlite import SqliteSchemaStore
@@ -25,6 +26,8 @@ def open_backend(config: MetaConfig, *, must_exist: bool = False) -> MetaBackend
         from ray_canal.meta.redis import RedisBackend
 
         return RedisBackend(config)
+    if config.backend != "sqlite":
+        raise ConfigError(f"meta.backend = {config.backend!r} has no backend for cursors")
     return SqliteBackend(config.path, must_exist=must_exist)
 
 
@@ -44,5 +47,7 @@ def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) 
         from ray_canal.meta.schema_redis import RedisSchemaStore
 
         return RedisSchemaStore(meta)
+    if meta.backend not in ("sqlite", "memory") and not path:
+        raise ConfigError(f"meta.backend = {meta.backend!r} has no store for schemas")
     sibling = str(Path(meta.path).with_suffix(".tsdb.db"))
     return SqliteSchemaStore(path or sibling, must_exist=must_exist)

@@ -29,7 +29,8 @@ def wishes_of(
     columns: Sequence[str] | Mapping[str, Sequence[str]] = (),
 ) -> tuple[SnapshotWish, ...]:
     """Return what is asked for: `where` and `columns` are for all of `tables`, or by patterns of
-    some of them, of which the first that fits a table counts. Raises ConfigError."""
+    some of them, of which the first that fits a table counts. A pattern of `where` alone has
+    none of another pattern's `columns`. Raises ConfigError."""
     if isinstance(columns, str):
         raise ConfigError(f"columns {columns!r}: give a list of names")
     conditions = where if isinstance(where, Mapping) else {}

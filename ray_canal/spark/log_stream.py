@@ -116,8 +116,9 @@ class LogStream:
         self._end = LogEnd(self._reach)
 
     def latest(self, start: str) -> str:
-        """Up to where the next micro-batch goes; `start`, if there is no news. Rows up to `start`
-        are committed."""
+        """Ack what is up to `start`, which Spark has committed; fetch what has come since, about
+        `bytes_max` bytes at most. Return the offset behind it: `start` if nothing came. Raises
+        CanalError: nothing could be fetched; after some rows the error comes with the next call."""
         with self._lock:
             begin = offset_place(start)
             self._ack(begin)

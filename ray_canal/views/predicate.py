@@ -238,6 +238,7 @@ class _Compiler:
         return self._applied(pc.and_kleene, low, high)
 
     def among(self, node: exp.In) -> Value:
+        """Compile `x IN (list)`, with SQL's NULL. Raises ConfigError: a subquery."""
         if not node.expressions:
             raise ConfigError(f"{_sql(node)}: expected a list of values")
         subject = self.value(node.this)

@@ -67,7 +67,8 @@ def enter(kind, src, base, end, stack, depth):
 
 @inlined
 def key_place(src, base, size, width, index):
-    """Return (offset, bytes) of an object's key; (-1, 0) if it is not inside the object."""
+    """Return (offset in `src`, bytes) of key `index` of the object of `size` bytes at `base`, whose
+    offsets are `width` (2 or 4) bytes wide; (-1, 0) if it is not inside the object."""
     at = base + 2 * width + index * (width + 2)
     start = uint_le(src, at, width)
     length = uint_le(src, at + width, 2)

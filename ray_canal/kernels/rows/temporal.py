@@ -105,7 +105,8 @@ def datetime_new(source, at, fraction_bytes):
 
 @bare
 def datetime_old(number):
-    """Return the slot of YYYYMMDDhhmmss, as `datetime_new` does."""
+    """Return (slot, 1) of the number YYYYMMDDhhmmss; (slot, 0) if no calendar has it, (0, -1) if it
+    is no date and time at all."""
     if number < 0 or number > 99_999_999_999_999:
         return np.int64(0), -1
     day_part, time_part = number // 1_000_000, number % 1_000_000

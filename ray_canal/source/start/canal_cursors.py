@@ -25,7 +25,8 @@ _UNCHECKED = "--unchecked writes them as they are: each is looked at when the de
 def tied(
     source: SourceConfig, cursors: Sequence[LogPosition], server_uuid: str = ""
 ) -> list[LogPosition]:
-    """The cursors with their server's identity, at the places where they go on there. They are of
+    """Return the cursors of Canal with their server's identity, for which servers are asked, at the
+    places where they go on there; those of files as they are. They are of
     the server at the address that they name or, if that is given, of the one with this
     `server_uuid`; then that may be another server than the source's, and they are moved from there
     at the start.

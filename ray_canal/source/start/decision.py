@@ -66,8 +66,10 @@ def decide(
     delivered: str = "",
     options: StartOptions = ALL_CURSORS,
 ) -> Start:
-    """Return the start in this log. `delivered`: GTIDs that subscribers were given after their
-    cursors.
+    """Return where reading starts: at the smallest cursor that can be served; without cursors where
+    a log began that nobody has subscribed to, else at `source.start`. `delivered`: GTIDs that
+    subscribers were given after their cursors. A cursor that cannot be served is an error; with
+    `partial` only if none can, and `Start.failures` has those of the others.
 
     Raises PositionPurged (on_purged = "fail"), PositionNotFound, TransactionsMissing, ConfigError,
     SourceError and DecodeError kinds.

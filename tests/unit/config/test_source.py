@@ -18,3 +18,10 @@ def test_one_server_of_several_before_the_others() -> None:
     assert files.at("/somewhere") == files
     with pytest.raises(ValueError, match="twice"):
         config.SourceConfig.model_validate({"address": "a:1", "standby": ["a:1"]})
+
+
+def test_files_do_not_start_at_a_gtid_set() -> None:
+    """They were read from their beginning, and nobody said so."""
+    tree = {"files": ["mysql-bin.000001"], "start": "gtid", "gtid_set": "a:1-5"}
+    with pytest.raises(ValueError, match=r'start = "gtid"` needs a server'):
+        config.SourceConfig.model_validate(tree)

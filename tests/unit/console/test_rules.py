@@ -8,14 +8,17 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 from ray_canal.console.collector import Known
 from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
+from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.model.conditions import CONDITIONS, Condition
 from ray_canal.model.metrics import METRICS, PREFIX
+from ray_canal.model.reports import PlaceReport, StageReport
 from tests.record_outages import OUTAGES
 from tests.servers.fetch import FetchError, fetch_tree
 from tests.unit.console.played import STATUS
@@ -71,6 +74,26 @@ def test_every_alert_is_about_a_metric_of_the_table() -> None:
     for alert in CONDITIONS:
         assert alert.metric in known
         assert PREFIX + alert.metric in alert.expression
+
+
+def test_every_alert_is_in_the_documents_as_it_fires() -> None:
+    page = (ROOT / "docs" / "how-to" / "alarms.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(Canal\w+)` \| `([^`]+)`(?: for (\d+) min)? \|", page, re.MULTILINE)
+    wanted = [(c.alert, c.expression, str(c.for_s // 60 or "")) for c in CONDITIONS]
+    assert listed == wanted
+
+
+def test_every_metric_is_the_place_of_a_value_that_is_declared() -> None:
+    """A key that no status has would be NaN, and nobody would notice."""
+    records = {"destination": DestinationStatus, "stage": StageReport, "subscriber": PlaceReport}
+    sums = {"running", "failed", "rows"}  # of `snapshot`, see Snapshots.sums
+    for metric in METRICS:
+        keys = get_type_hints(records[metric.of])
+        first, _, rest = metric.key.partition(".")
+        assert first in keys, metric
+        if rest:
+            inner = get_args(keys[first])[0] if get_args(keys[first]) else keys[first]
+            assert rest in (sums if first == "snapshot" else get_type_hints(inner)), metric
 
 
 def _outage(alert: Condition) -> str:
