@@ -3,18 +3,32 @@ model/metrics.py. The names are those that Ray exports, so rules and boards fit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ray_canal.console.alerts import answers
 from ray_canal.console.canal_metrics import CANAL_METRICS, CanalMetric
 from ray_canal.console.collector import Known
-from ray_canal.model.metrics import ANSWERS, CONNECTED, METRICS, PREFIX, UP, Metric, up, value_at
+from ray_canal.model.metrics import (
+    ANSWERS,
+    CONNECTED,
+    METRICS,
+    PREFIX,
+    UP,
+    Metric,
+    sink_value,
+    up,
+    value_at,
+)
 
+Sinks = Mapping[str, Mapping[str, Any]]
 Sample = tuple[dict[str, str], float]
 
 
-def exposition(all_known: Sequence[Known], *, canal_names: bool = False) -> str:
-    """Return the metrics of all destinations in Prometheus' text format."""
+def exposition(
+    all_known: Sequence[Known], sinks: Sinks | None = None, *, canal_names: bool = False
+) -> str:
+    """Return the metrics of all destinations, and of sinks by name, in Prometheus' text format."""
     lines: list[str] = []
     _add(lines, PREFIX + ANSWERS, "gauge", "1 while the destination answers", _answers(all_known))
     lively = [known for known in all_known if known.status and answers(known)]
@@ -23,7 +37,11 @@ def exposition(all_known: Sequence[Known], *, canal_names: bool = False) -> str:
     text = "1 while the source's connection stands"
     _add(lines, PREFIX + CONNECTED, "gauge", text, _connected(lively))
     for metric in METRICS:
-        _add(lines, metric.exported, metric.kind, metric.text, _measured(metric, lively))
+        if metric.of == "sink":
+            samples = _of_sinks(metric, sinks or {})
+        else:
+            samples = _measured(metric, lively)
+        _add(lines, metric.exported, metric.kind, metric.text, samples)
     if canal_names:
         for each in CANAL_METRICS:
             _add(lines, each.name, each.kind, each.text, _of_canal(each, lively))
@@ -66,6 +84,13 @@ def _of_canal(metric: CanalMetric, all_known: Sequence[Known]) -> Iterator[Sampl
         value = metric.value(known.status)
         if value is not None:
             yield {"destination": known.name, **metric.labels}, value
+
+
+def _of_sinks(metric: Metric, sinks: Sinks) -> Iterator[Sample]:
+    for name, record in sorted(sinks.items()):
+        value = sink_value(metric.key, record)
+        if value is not None:
+            yield {"destination": record["destination"], metric.label: name}, value
 
 
 def _measured(metric: Metric, all_known: Sequence[Known]) -> Iterator[Sample]:

@@ -114,7 +114,11 @@ async def healthz() -> PlainTextResponse:
 @router.get("/metrics")
 async def metrics(desk: TheDesk, visitor: Reader) -> PlainTextResponse:
     """Return the metrics of the destinations that the visitor may see, for Prometheus."""
-    body = exposition(desk.visible(visitor), canal_names=desk.config.canal_metric_names)
+    every = desk.visible(visitor)
+    sinks: dict[str, dict[str, Any]] = {}
+    for known in every:
+        sinks |= desk.collector.sinks_of(known.name)
+    body = exposition(every, sinks, canal_names=desk.config.canal_metric_names)
     return PlainTextResponse(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 PREFIX = "ray_"
 
-Of = Literal["destination", "stage", "subscriber"]
+Of = Literal["destination", "stage", "subscriber", "sink"]
 
 
 class Metric(NamedTuple):
-    """`key` is the place of the value in a status, or in the record of a stage or subscriber."""
+    """`key` is the place of the value in a status, or in the record of a stage, subscriber or
+    sink."""
 
     name: str
     key: str
@@ -32,7 +33,9 @@ class Metric(NamedTuple):
     @property
     def label(self) -> str:
         """The label next to `destination`; "" if there is none."""
-        return {"destination": "", "stage": "stage", "subscriber": "client_id"}[self.of]
+        return {"destination": "", "stage": "stage", "subscriber": "client_id", "sink": "sink"}[
+            self.of
+        ]
 
 
 UP = "canal_up"
@@ -148,7 +151,34 @@ METRICS = (
         "Batches handed out and not acked",
         of="subscriber",
     ),
+    Metric("canal_sink_up", "up", "1 while the sink writes, or may", of="sink"),
+    Metric("canal_sink_rows_total", "rows", "Rows that the target has taken", "counter", "sink"),
+    Metric("canal_sink_commits_total", "commits", "Commits in the target", "counter", "sink"),
+    Metric(
+        "canal_sink_commit_seconds_total", "commit_seconds", "Time in commits", "counter", "sink"
+    ),
+    Metric(
+        "canal_sink_retries_total",
+        "retries",
+        "Failures after which the target was opened again",
+        "counter",
+        "sink",
+    ),
+    Metric(
+        "canal_sink_dead_letters_total",
+        "dead_letters",
+        "Entries that the target could not take",
+        "counter",
+        "sink",
+    ),
 )
+
+
+def sink_value(key: str, record: Mapping[str, Any]) -> float | None:
+    """Return the value of a sink's metric; None: the record does not say."""
+    if key == "up":
+        return float(record["state"] in ("running", "paused"))
+    return None if record.get(key) is None else float(record[key])
 
 
 def selected(of: Of, kind: str = "") -> dict[str, tuple[str, str]]:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from ray.util.metrics import Counter, Gauge
 
+from ray_canal.model.metrics import selected, sink_value
 from ray_canal.sinks.runner import SinkStatus
 
 METRICS_PERIOD_S = 10.0
-_COUNTERS = {
-    "canal_sink_rows_total": ("rows", "Rows that the target has taken"),
-    "canal_sink_commits_total": ("commits", "Commits in the target"),
-    "canal_sink_commit_seconds_total": ("commit_seconds", "Time in commits"),
-    "canal_sink_retries_total": ("retries", "Failures after which the target was opened again"),
-    "canal_sink_dead_letters_total": ("dead_letters", "Entries that the target could not take"),
-}
 _TAGS = ("destination", "sink")
 
 
@@ -22,15 +16,18 @@ class SinkMetrics:
 
     def __init__(self, destination: str, sink: str) -> None:
         self._tags = {"destination": destination, "sink": sink}
-        self._up = Gauge("canal_sink_up", "1 while the sink writes, or may", _TAGS)
-        self._counters = {name: Counter(name, text, _TAGS) for name, (_, text) in _COUNTERS.items()}
-        self._told = dict.fromkeys(_COUNTERS, 0.0)
+        gauges, counters = selected("sink", "gauge"), selected("sink", "counter")
+        self._gauges = {key: Gauge(name, text, _TAGS) for name, (key, text) in gauges.items()}
+        self._counters = {key: Counter(name, text, _TAGS) for name, (key, text) in counters.items()}
+        self._told = dict.fromkeys(self._counters, 0.0)
 
     def publish(self, status: SinkStatus) -> None:
         """Say what a status says."""
-        self._up.set(float(status.state in ("running", "paused")), self._tags)
-        for name, (key, _) in _COUNTERS.items():
-            now = float(getattr(status, key))
-            if now > self._told[name]:
-                self._counters[name].inc(now - self._told[name], self._tags)
-                self._told[name] = now
+        record = status.as_dict()
+        for key, gauge in self._gauges.items():
+            gauge.set(sink_value(key, record), self._tags)
+        for key, counter in self._counters.items():
+            now = sink_value(key, record) or 0.0
+            if now > self._told[key]:
+                counter.inc(now - self._told[key], self._tags)
+                self._told[key] = now

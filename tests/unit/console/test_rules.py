@@ -19,6 +19,7 @@ from ray_canal.destination.status_record import DestinationStatus
 from ray_canal.model.conditions import CONDITIONS, Condition
 from ray_canal.model.metrics import METRICS, PREFIX
 from ray_canal.model.reports import PlaceReport, StageReport
+from ray_canal.sinks.runner import SinkStatus
 from tests.record_outages import OUTAGES
 from tests.servers.fetch import FetchError, fetch_tree
 from tests.unit.console.played import STATUS
@@ -44,7 +45,10 @@ def test_the_page_has_what_a_status_says() -> None:
         Known(name='odd"name', status={**status, "connected": False, "state": "failed"}),
         Known(name="away", silent_since=1.0),
     ]
-    lines = exposition(every, canal_names=True).splitlines()
+    sinks = {"lake": {"destination": "orders", "state": "waiting", "rows": 7, "error": "away"}}
+    lines = exposition(every, sinks, canal_names=True).splitlines()
+    assert 'ray_canal_sink_up{destination="orders",sink="lake"} 0' in lines
+    assert 'ray_canal_sink_rows_total{destination="orders",sink="lake"} 7' in lines
     assert 'ray_canal_lag_seconds{destination="orders"} 1.5' in lines
     assert 'ray_canal_up{destination="orders"} 1' in lines
     assert 'ray_canal_up{destination="odd\\"name"} 0' in lines
@@ -85,11 +89,14 @@ def test_every_alert_is_in_the_documents_as_it_fires() -> None:
 
 def test_every_metric_is_the_place_of_a_value_that_is_declared() -> None:
     """A key that no status has would be NaN, and nobody would notice."""
-    records = {"destination": DestinationStatus, "stage": StageReport, "subscriber": PlaceReport}
+    records = {
+        "destination": DestinationStatus, "stage": StageReport, "subscriber": PlaceReport,
+        "sink": SinkStatus,
+    }  # fmt: skip
     sums = {"running", "failed", "rows"}  # of `snapshot`, see Snapshots.sums
     for metric in METRICS:
         keys = get_type_hints(records[metric.of])
-        first, _, rest = metric.key.partition(".")
+        first, _, rest = ("state" if metric.key == "up" else metric.key).partition(".")
         assert first in keys, metric
         if rest:
             inner = get_args(keys[first])[0] if get_args(keys[first]) else keys[first]
