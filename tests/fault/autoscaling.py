@@ -1,6 +1,6 @@
 """A cluster whose autoscaler is real, on this machine: a program of its own.
 
-    python -m tests.fault.autoscaling HOST:PORT FOLDER ROWS
+    RAY_AUTH_TOKEN=... python -m tests.fault.autoscaling HOST:PORT FOLDER ROWS
 
 The head has one CPU. Rows are read in tiny chunks, so that decode tasks are many. Prints as JSON
 what was seen: the largest number of decoders in flight, when `ray status` showed their demand, and
@@ -108,7 +108,7 @@ def main(address: str, folder: str, rows: str) -> None:
     nodes = RayNodes(Path(folder), ip=get_node_ip_address(), **settings)
     file = Path(folder) / "autoscaler.json"
     file.write_text(json.dumps(autoscaler_of(nodes.address)))
-    os.environ.update(nodes.token, RAY_ADDRESS=nodes.address)
+    os.environ["RAY_ADDRESS"] = nodes.address
     try:
         how = f"--autoscaling-config={file}"
         with nodes.running(lambda: nodes.head(how, cpus=1)):

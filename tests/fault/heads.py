@@ -13,10 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
+from tests.fault.ray_nodes import cluster_environment
 from tests.processes import family, send, wait_for
 
 START_S = 180.0
@@ -32,9 +32,7 @@ class Head:
         self._config = config
         self._destination = destination
         self._lives = 0
-        # Where Ray authenticates, all who join a cluster have one token.
-        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
-        self._env = {**os.environ, **token}
+        self._env = {**os.environ, **cluster_environment()}
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: subprocess.Popen[bytes] | None = None
         self.rows = folder / f"rows{number}.jsonl"

@@ -26,6 +26,7 @@ from ray_canal.errors import InstanceRestarted
 ROWS = 8_000
 CHUNK_BYTES = 256 << 10
 PATIENCE_S = 90.0
+MEMORY = {"object_store_memory": 200 << 20}
 SLOW_S = 40.0
 """Longer than the log waits for a chunk that it looks for."""
 
@@ -91,13 +92,23 @@ def read_in_a_loop(connector: canal.Connector, found: list[int], restarts: list[
 
 
 def main(address: str, destination: str, folder: str, how: str) -> None:
-    memory = {"object_store_memory": 200 << 20}
     cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory}
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
     )
-    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        print(json.dumps(played(cluster, address, destination, folder, how)), flush=True)
+    finally:  # nothing of it outlives a failure
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def played(
+    cluster: Cluster, address: str, destination: str, folder: str, how: str
+) -> dict[str, Any]:
+    """Lose the node that has the chunks; return what clients received."""
     canal.start(config_of(address, destination, folder))
-    dying = cluster.add_node(num_cpus=1, **memory)
+    dying = cluster.add_node(num_cpus=1, **MEMORY)
 
     def status() -> dict[str, Any]:
         found: dict[str, Any] = canal.status(destination)[destination]
@@ -118,7 +129,7 @@ def main(address: str, destination: str, folder: str, how: str) -> None:
         began = time.monotonic()
         if how == "slow":
             time.sleep(SLOW_S)  # nothing can be decoded
-        cluster.add_node(num_cpus=1, **memory)
+        cluster.add_node(num_cpus=1, **MEMORY)
         if how == "noticed":
             until(lambda: status()["generations"] > 1, "the destination begins anew by itself")
         else:
@@ -131,20 +142,15 @@ def main(address: str, destination: str, folder: str, how: str) -> None:
         read_all(one, by_get, restarts)
         read_in_a_loop(two, by_loop, restarts)
     seconds = time.monotonic() - began
-    print(
-        json.dumps(
-            {
-                "by_get": by_get,
-                "by_loop": by_loop,
-                "restarts": restarts,
-                "generations": status()["generations"],
-                "seconds": seconds,
-            }
-        )
-    )
+    told = {
+        "by_get": by_get,
+        "by_loop": by_loop,
+        "restarts": restarts,
+        "generations": status()["generations"],
+        "seconds": seconds,
+    }
     canal.stop(destination)
-    ray.shutdown()
-    cluster.shutdown()
+    return told
 
 
 if __name__ == "__main__":

@@ -137,8 +137,19 @@ def main(address: str, folder: str, destinations: str, nodes: str) -> None:
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
     )
-    ray.init(address=cluster.address, log_to_driver=False)
-    workers = [cluster.add_node(num_cpus=1, **MEMORY) for _ in range(int(nodes))]
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        print(json.dumps(played(cluster, address, folder, names, int(nodes))), flush=True)
+    finally:  # nothing of it outlives a failure
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def played(
+    cluster: Cluster, address: str, folder: str, names: list[str], nodes: int
+) -> dict[str, Any]:
+    """Spread destinations over nodes, of which one drains and one dies; return what was seen."""
+    workers = [cluster.add_node(num_cpus=1, **MEMORY) for _ in range(nodes)]
     canal.start(config_of(address, folder, names), timeout=PATIENCE_S)
     told: dict[str, Any] = {"counts": sorted(map(len, held().values()))}
     writer = Writer(address, names)
@@ -151,9 +162,7 @@ def main(address: str, folder: str, destinations: str, nodes: str) -> None:
     told |= judge(writer, readers)
     for name in names:
         canal.stop(name)
-    print(json.dumps(told))
-    ray.shutdown()
-    cluster.shutdown()
+    return told
 
 
 def drain(cluster: Cluster, drained: str, readers: list[Reader]) -> dict[str, Any]:

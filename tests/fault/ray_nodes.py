@@ -24,6 +24,16 @@ _RAY = (sys.executable, "-m", "ray.scripts.scripts")
 _MARK = "RAY_CANAL_TEST_NODE"
 
 
+def cluster_environment() -> dict[str, str]:
+    """Return the environment variables that all who join one cluster have in common: where Ray
+    authenticates they need one token, and Ray reads that at its import."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+        "RAY_raylet_start_wait_time_s": "120",  # a machine under load takes its time
+    }
+
+
 class RayNode:
     """The processes of one node. `mark`: what all of them have in their environment, also those
     whose `ray start` has ended."""
@@ -60,13 +70,10 @@ class RayNodes:
         self._ip = ip
         self._port = free_port()
         self._temp = Path(tempfile.mkdtemp(prefix="rr"))  # sockets need short names
-        # Where Ray authenticates, all who join a cluster have one token.
-        self.token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
         self._env = {
-            **os.environ,
-            **self.token,
+            **cluster_environment(),
+            **os.environ,  # a process that joins the cluster itself has its token there
             **settings,
-            "RAY_raylet_start_wait_time_s": "120",
             "RAY_health_check_period_ms": "1000",  # a dead node is known sooner
         }
         self.keeps_state = bool(redis)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fault.ray_nodes import cluster_environment
 from tests.integration.test_subscribers import filled
 from tests.servers import Server
 
@@ -23,6 +25,7 @@ def test_demand_is_shown_and_a_node_comes(mysql97: Server, tmp_path: Path) -> No
     command = [sys.executable, "-m", "tests.fault.autoscaling", mysql97.address, str(tmp_path)]
     done = subprocess.run(
         [*command, str(ROWS)],
+        env={**os.environ, **cluster_environment()},
         capture_output=True,
         text=True,
         timeout=800,

@@ -6,21 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
+
+from tests.fault.ray_nodes import cluster_environment
 
 
 @pytest.mark.timeout(240)
 def test_start_places_it_on_the_head_and_it_outlives_its_process_and_a_node(
     tmp_path: Path,
 ) -> None:
-    # Where Ray authenticates, all nodes have one token.
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fault.console_nodes", str(tmp_path)],
-        env={**os.environ, **token},
+        env={**os.environ, **cluster_environment()},
         stdout=subprocess.PIPE,
         text=True,
         timeout=230,

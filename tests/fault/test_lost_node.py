@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fault.lost_node import ROWS
+from tests.fault.ray_nodes import cluster_environment
 from tests.integration.test_subscribers import filled
 from tests.servers import Server
 
@@ -20,11 +20,9 @@ from tests.servers import Server
 def run(server: Server, folder: Path, how: str, **settings: str) -> dict[str, Any]:
     name = f"lost_{how}"
     filled(server, name, *((1 + 1000 * k, 1000) for k in range(ROWS // 1000)))
-    # Where Ray authenticates, all nodes have one token.
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fault.lost_node", server.address, name, str(folder), how],
-        env={**os.environ, **token, **settings},
+        env={**os.environ, **cluster_environment(), **settings},
         stdout=subprocess.PIPE,
         text=True,
         timeout=230,

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fault.ray_nodes import cluster_environment
 from tests.servers import Server
 
 
@@ -23,17 +23,11 @@ def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str
         "grant select, replication slave, replication client on *.* to canal_moves",
         *(f"create table moves.d{number} (id int primary key)" for number in range(destinations)),
     )
-    # Where Ray authenticates, all nodes have one token; a machine under load takes its time.
-    settings = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": uuid.uuid4().hex,
-        "RAY_raylet_start_wait_time_s": "120",
-        "RAY_health_check_period_ms": "1000",  # a dead node is known sooner
-    }
+    sooner = {"RAY_health_check_period_ms": "1000"}  # a dead node is known sooner
     command = [sys.executable, "-m", "tests.fault.moving_nodes", server.address, str(folder)]
     done = subprocess.run(
         [*command, str(destinations), str(nodes)],
-        env={**os.environ, **settings},
+        env={**os.environ, **cluster_environment(), **sooner},
         capture_output=True,
         text=True,
         timeout=500,
