@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.autoscaler._private.commands import debug_status
 from ray.util import get_node_ip_address
 
 import ray_canal as canal
@@ -44,11 +46,29 @@ def config_of(address: str, folder: str) -> dict[str, Any]:
     }
 
 
-def demand() -> bool:
-    """Whether `ray status` says that tasks wait for CPUs."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "status"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return "pending tasks/actors" in done.stdout
+class Watcher(threading.Thread):
+    """Notes when `ray status` has first shown that tasks wait for CPUs, and when a node came."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self._address = address
+        self._gcs = GcsClient(address=address)
+        self._began_s = time.monotonic()
+        self.demand_s: float | None = None
+        self.node_s: float | None = None
+        self.text = ""
+
+    def run(self) -> None:
+        while self.demand_s is None or self.node_s is None:
+            # As the command does it, which takes seconds to start.
+            found = self._gcs.internal_kv_get(DEBUG_AUTOSCALING_STATUS.encode())
+            self.text = debug_status(found, None, address=self._address)
+            now_s = time.monotonic() - self._began_s
+            if self.demand_s is None and "pending tasks/actors" in self.text:
+                self.demand_s = now_s
+            if self.node_s is None and sum(node["Alive"] for node in ray.nodes()) > 1:
+                self.node_s = time.monotonic() - self._began_s
+            time.sleep(0.1)
 
 
 class Reader(threading.Thread):
@@ -113,30 +133,30 @@ def main(address: str, folder: str, rows: str) -> None:
         how = f"--autoscaling-config={file}"
         with nodes.running(lambda: nodes.head(how, cpus=1)):
             ray.init(nodes.address, log_to_driver=False)
-            print(json.dumps(watched(address, folder, int(rows))), flush=True)
+            watcher = Watcher(nodes.address)
+            watcher.start()
+            print(json.dumps(watched(address, folder, int(rows), watcher)), flush=True)
             ray.shutdown()
     finally:
         nodes.remove()
 
 
-def watched(address: str, folder: str, rows: int) -> dict[str, Any]:
+def watched(address: str, folder: str, rows: int, watcher: Watcher) -> dict[str, Any]:
     """Read all rows, and look at decoders, demand and nodes meanwhile."""
     canal.start(config_of(address, folder), timeout=PATIENCE_S)
     reader = Reader()
     reader.start()
     began = time.monotonic()
-    told: dict[str, Any] = {"decoders_max": 0, "demand_s": None, "node_s": None}
-    while reader.rows < rows or told["node_s"] is None:
-        now = time.monotonic() - began
-        if now > PATIENCE_S:
+    told: dict[str, Any] = {"decoders_max": 0}
+    while reader.rows < rows or watcher.is_alive():
+        if time.monotonic() - began > PATIENCE_S:
             break
         status = canal.status(NAME)[NAME]
         told["decoders_max"] = max(told["decoders_max"], status["decoders_now"] or 0)
-        if told["demand_s"] is None and demand():
-            told["demand_s"] = now
-        if told["node_s"] is None and sum(node["Alive"] for node in ray.nodes()) > 1:
-            told["node_s"] = now
         time.sleep(0.2)
+    told |= {"demand_s": watcher.demand_s, "node_s": watcher.node_s}
+    if watcher.is_alive():
+        told["status"] = watcher.text
     told["rows"] = reader.rows
     told["read_s"] = time.monotonic() - began
     canal.stop(NAME)

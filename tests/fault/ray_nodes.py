@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -30,7 +31,7 @@ def cluster_environment() -> dict[str, str]:
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": uuid.uuid4().hex,
-        "RAY_raylet_start_wait_time_s": "120",  # a machine under load takes its time
+        "RAY_raylet_start_wait_time_s": "60",  # a machine under load takes its time
     }
 
 
@@ -70,6 +71,7 @@ class RayNodes:
         self._ip = ip
         self._port = free_port()
         self._temp = Path(tempfile.mkdtemp(prefix="rr"))  # sockets need short names
+        self._numbers = itertools.count()
         self._env = {
             **cluster_environment(),
             **os.environ,  # a process that joins the cluster itself has its token there
@@ -111,7 +113,10 @@ class RayNodes:
 
     def worker(self, *how: str) -> RayNode:
         """Start another node. `how`: more options of `ray start`."""
-        return self._start(f"--address={self.address}", *how)
+        # Ray numbers the sockets of nodes that share a folder: two that start at once get one name,
+        # and one of them never stands.
+        folder = self._temp / str(next(self._numbers))
+        return self._start(f"--address={self.address}", f"--temp-dir={folder}", *how)
 
     @contextlib.contextmanager
     def running(self, start: Callable[[], RayNode]) -> Iterator[RayNode]:
