@@ -103,13 +103,15 @@ class Fetcher:
         return self._reading(True), (raw, parsed)
 
     def _read(self, wait_s: float) -> RawChunk | None:
-        began_s, worked_s = time.perf_counter(), time.thread_time()
+        # Not by the thread's CPU time: one that gets no CPU, as by a container's limit, has no less
+        # to do.
+        began_s, waited_s = time.perf_counter(), self._source.waited_s
         try:
             return self._source.read(self._linger_s, wait_s)
         finally:
-            busy_s = time.thread_time() - worked_s
-            self._busy_s += busy_s
-            self._waiting_s += max(time.perf_counter() - began_s - busy_s, 0.0)
+            waited_s = self._source.waited_s - waited_s
+            self._waiting_s += waited_s
+            self._busy_s += max(time.perf_counter() - began_s - waited_s, 0.0)
 
     def _reading(self, has_chunk: bool) -> Reading:
         reading = Reading(has_chunk, self._source.finished, self._busy_s, self._waiting_s)

@@ -75,6 +75,7 @@ class BinlogDump:
         self._least = 1
         self._ack_wanted = False
         self.received_bytes = 0
+        self.waited_s = 0.0
         self.last_received_at = 0.0
         self.semi_sync = False
 
@@ -196,10 +197,12 @@ class BinlogDump:
         poller.register(self._socket.fileno(), select.POLLIN)
         poller.register(wake, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(max(0.0, min(wait_s, limit_s)) * 1000)}
+        waited_s = time.monotonic() - started
+        self.waited_s += waited_s
         if self._socket.fileno() in ready:
             return True
         # Only time spent waiting counts: under back-pressure nobody reads, and nobody is silent.
-        self._silent_s += time.monotonic() - started
+        self._silent_s += waited_s
         if self._silent_s >= self._config.read_timeout_s:
             raise ConnectionLost(
                 f"MySQL at {self._config.address}: nothing for {self._silent_s:.0f} s, although "

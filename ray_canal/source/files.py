@@ -52,6 +52,7 @@ class BinlogFiles:
         self._received_bytes = 0
         self._interrupted = threading.Event()
         self._finished = False
+        self.waited_s = 0.0
 
     def _new_cutter(self) -> ChunkCutter:
         return ChunkCutter(
@@ -166,7 +167,9 @@ class BinlogFiles:
             left_s = deadline - time.monotonic()
             if self._finished or left_s <= 0:
                 return None
+            began_s = time.monotonic()
             self._interrupted.wait(min(_POLL_S, left_s))
+            self.waited_s += time.monotonic() - began_s
         return None
 
     def _fill(self) -> bool:

@@ -89,6 +89,7 @@ class LiveSource:
         self._retries = 0
         self._reconnects = self._errors = 0
         self._received_bytes = 0
+        self.waited_s = 0.0
         self._heartbeat_seen = 0
         self._heartbeat_time = 0.0
         self._last_error = ""
@@ -245,7 +246,9 @@ class LiveSource:
             self._renamed_to, self._renamed_at = chunk.head.journal_name, time.monotonic()
         left_s = self._renamed_at + _RENAMED_S - time.monotonic()
         if left_s > 0:
+            began_s = time.monotonic()
             _readable(self._wake_out, min(wait_s, left_s))
+            self.waited_s += time.monotonic() - began_s
             return None
         raise LogRenamed(
             f"the log of {self._config.address} goes on in files of another name, from "
@@ -298,7 +301,12 @@ class LiveSource:
         """Receive, or reconnect; return whether there may be more to cut."""
         dump = self._dump
         if dump is None:
-            return self._reconnect(wait_s)
+            began_s = time.monotonic()
+            try:
+                return self._reconnect(wait_s)
+            finally:
+                self.waited_s += time.monotonic() - began_s
+        waited_s = dump.waited_s
         try:
             dump.acknowledge(self._cutter.journal_name, self._cutter.position)
             least = _BULK_RECEIVE_BYTES if self._pace.gathers and not dump.semi_sync else 1
@@ -306,6 +314,8 @@ class LiveSource:
         except SourceError as error:
             self._lost(error)
             return True
+        finally:
+            self.waited_s += dump.waited_s - waited_s
         if arrived:
             self._note_progress(dump)
         return arrived

@@ -54,7 +54,12 @@ class SourceStatus:
 class Source(Protocol):
     """The log that the fetcher reads. One thread calls; `status`, `hurry` and `interrupt` may be
     called from others.
+
+    `waited_s`: seconds for which `read` has waited for the log, in all. For the rest of its time it
+    worked, or got no CPU.
     """
+
+    waited_s: float
 
     def open(self, start: EntryPosition | None) -> EntryPosition:
         """Stand at exactly `start` (None: where the configuration says); returns where it stands.

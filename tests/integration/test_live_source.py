@@ -147,7 +147,7 @@ def test_read_and_interrupt(server: Server) -> None:
     with opened(instance(server)) as source:
         started = time.monotonic()
         assert source.read(0.0, 0.2) is None
-        assert time.monotonic() - started < 20
+        assert 0.15 < source.waited_s <= time.monotonic() - started < 20
         threading.Timer(0.2, source.interrupt).start()
         assert source.read(0.0, 30.0) is None
         assert time.monotonic() - started < 25

@@ -226,7 +226,9 @@ def test_following(tmp_path: Path) -> None:
     assert joined(chunks) == data[4:] + second_bytes[4:]
     assert not reader.finished
     threading.Timer(0.1, reader.interrupt).start()
+    waited_s = reader.waited_s
     assert reader.read(0.0, 20.0) is None
+    assert reader.waited_s > waited_s
     reader.close()
 
 
