@@ -45,17 +45,15 @@ class Readers:
         return
 
     def _read(self, name: str) -> None:
-        path = self._folder / f"{name}.jsonl"
-        newest = _newest(path)
-        with path.open("a", encoding="ascii") as file:
-            while True:
-                try:
-                    with canal.connect(name, CLIENT) as connector:
-                        connector.subscribe()
-                        while True:
-                            newest = _take(connector, newest, file)
-                except CanalError:
-                    time.sleep(0.1)
+        rows = _Rows(self._folder / f"{name}.jsonl")
+        while True:
+            try:
+                with canal.connect(name, CLIENT) as connector:
+                    connector.subscribe()
+                    while True:
+                        rows.take(connector)
+            except CanalError:
+                time.sleep(0.1)
 
     def _look(self, names: list[str]) -> None:
         made = self._folder / "seen.new"
@@ -86,19 +84,26 @@ def _newest(path: Path) -> int:
     return newest
 
 
-def _take(connector: canal.Connector, newest: int, file: Any) -> int:
-    message = connector.get_without_ack(200, 1.0)
-    if not message:
-        return newest
-    now = time.time()
-    for batch in message.batches:
-        for row in batch.to_pylist():
-            if row["after"]["id"] > newest:
-                newest = row["after"]["id"]
-                file.write(json.dumps({"id": newest, "at": now}) + "\n")
-    file.flush()
-    connector.ack(message.id)
-    return newest
+class _Rows:
+    """The rows of one destination that were received, in a file. What comes again, because its
+    acknowledgement failed, is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._newest = _newest(path)
+        self._path = path
+
+    def take(self, connector: canal.Connector) -> None:
+        message = connector.get_without_ack(200, 1.0)
+        if not message:
+            return
+        now = time.time()
+        with self._path.open("a", encoding="ascii") as file:
+            for batch in message.batches:
+                for row in batch.to_pylist():
+                    if row["after"]["id"] > self._newest:
+                        self._newest = row["after"]["id"]
+                        file.write(json.dumps({"id": self._newest, "at": now}) + "\n")
+        connector.ack(message.id)
 
 
 def _seen(names: list[str]) -> dict[str, Any]:
