@@ -25,6 +25,7 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import flat_messages as kernels
 from ray_canal.kernels.render import flat_rows as rows
 from ray_canal.kernels.render.arrays import FlatArrays, MessageArrays
+from ray_canal.malloc import large
 from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.views.flat_tables import TABLE_ROOM, flat_blobs, json_bytes, table_records
 from ray_canal.views.gtid_sets import executed_sets
@@ -111,7 +112,7 @@ def _written(
     """Return the bytes of `count` messages, and each one's distance from their end. `groups` are
     the kernel's fields."""
     messages, arrays, flat = groups
-    buffer: Bytes = np.empty(most_bytes, np.uint8)
+    buffer: Bytes = large(most_bytes)
     starts: Int64s = np.zeros(count, np.int64)
     done, used = count, 0
     while done:
@@ -119,7 +120,7 @@ def _written(
             messages, done, arrays, flat, is_exact, buffer, used, starts
         )
         if done:
-            grown: Bytes = np.empty(2 * buffer.size, np.uint8)
+            grown: Bytes = large(2 * buffer.size)
             grown[grown.size - used :] = buffer[buffer.size - used :]
             buffer = grown
     return buffer[buffer.size - used :], starts

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "kernels": "errors",
     "types": "errors model kernels",
     "binlog": "errors malloc model kernels types",
-    "views": "errors filter patterns model canal kernels types binlog __init__",
+    "views": "errors malloc filter patterns model canal kernels types binlog __init__",
     "schema": "errors filter model kernels types binlog",
     "log": "errors config filter model binlog",
     "meta": "errors config model source",

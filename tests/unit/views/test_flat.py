@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ray_canal import malloc
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.canal.generated import CanalProtocol_pb2 as protocol
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
+from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.model.arrays import Bools
@@ -184,3 +186,26 @@ def test_entries_of_partitions(hash_rule: str) -> None:
         ]
         sent += len(messages)
     assert sent == len(found)
+
+
+def test_messages_take_the_memory_that_earlier_ones_gave_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which a new mapping would pay a page fault for each 4 KiB for. Those that are held stay."""
+    monkeypatch.setattr(malloc, "_keeping", True)
+    monkeypatch.setattr(malloc, "_kept", [])
+    _, chunk = max(decode_chunks(list(binlog_files())), key=lambda each: each[1].arena.size)
+    given = FlatOptions(ts_ms=TS_MS)
+
+    def rendered() -> FlatMessages:
+        return flat_messages(chunk, 0, chunk.layout.event_count, None, given)
+
+    first = rendered()
+    content, place = first.buffer.tobytes(), first.buffer.ctypes.data
+    second = rendered()
+    assert second.buffer.ctypes.data != place
+    assert first.buffer.tobytes() == second.buffer.tobytes() == content
+    del first
+    third = rendered()
+    assert third.buffer.ctypes.data == place
+    assert second.buffer.tobytes() == third.buffer.tobytes() == content
