@@ -44,6 +44,9 @@ from ray_canal.patterns import compiled, span
         (r"a(?!b)(?!c)\w", "ac", False),
         (r"a(?!b)(?!c)\w", "ad", True),
         (r"a(?!b).|ab", "ab", True),  # the other branch
+        ("a|ab", "ab", True),  # ORO tries the first alone
+        ("ab|a", "a", True),
+        ("s(a|ab)", "sab", True),
         (r"a(?![|)]).|x", "a)", False),
         (r"a(?!(b|c)d).*", "abd", False),
         (r"a(?!(b|c)d).*", "abe", True),
