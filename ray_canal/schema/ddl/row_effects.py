@@ -13,15 +13,18 @@ from dataclasses import replace
 
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEffect
+from ray_canal.schema.ddl.vocabulary import (
+    CALLING_VERBS,
+    NOT_A_TABLE,
+    loaded_table,
+    skip_modifiers,
+)
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name
 from ray_canal.schema.table_state import Session
 
 _TEMPORARY_MAX = 10_000
 _DML = ("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
-_CALLING = ("CALL", "DO", "SELECT", "WITH", "HANDLER")
-_NOISE = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE")
-_NOT_A_TABLE = ("COLUMN", "INDEX", "KEY", "CONSTRAINT")
 _MOVES_ROWS = ("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 """Before PARTITION or TABLESPACE, in ALTER TABLE."""
 
@@ -57,7 +60,7 @@ class RowEffects:
             found = self._create(words, event, session)
         elif verb in _DML:
             found = [_changed(words, verb, event.schema)]
-        elif verb in _CALLING:
+        elif verb in CALLING_VERBS:
             found = [TableEffect(STATEMENT, "", "")]
         kept = [effect for effect in found if not self._is_temporary(event.thread_id, effect)]
         return [effect._replace(ordinal=n) for n, effect in enumerate(kept)]
@@ -164,7 +167,7 @@ def _alter(words: Words, schema: str) -> list[TableEffect]:
         depth += (words.peek() == "(") - (words.peek() == ")")
         if depth:
             words.skip()
-        elif words.peek() == "RENAME" and words.peek(1) not in _NOT_A_TABLE:
+        elif words.peek() == "RENAME" and words.peek(1) not in NOT_A_TABLE:
             words.skip()
             words.take("TO") or words.take("AS") or words.take("=")
             found += _moved(name, words.name(schema))
@@ -203,14 +206,9 @@ def _has_query(words: Words) -> bool:
 def _changed(words: Words, verb: str, schema: str) -> TableEffect:
     """The table whose rows a statement changes; without a name, if they are several."""
     if verb == "LOAD":
-        while not words.done:
-            if words.take("INTO", "TABLE"):
-                return TableEffect(STATEMENT, *words.name(schema))
-            words.skip()
-        return TableEffect(STATEMENT, "", "")
+        return TableEffect(STATEMENT, *(loaded_table(words, schema) or ("", "")))
     words.skip()
-    while words.take_any(*_NOISE):
-        pass
+    skip_modifiers(words)
     if verb in ("INSERT", "REPLACE"):
         words.take("INTO")
         return TableEffect(STATEMENT, *words.name(schema))

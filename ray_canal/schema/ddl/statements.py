@@ -31,6 +31,12 @@ from ray_canal.model.canal_types import (
     XACOMMIT,
     XAROLLBACK,
 )
+from ray_canal.schema.ddl.vocabulary import (
+    CALLING_VERBS,
+    NOT_A_TABLE,
+    loaded_table,
+    skip_modifiers,
+)
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name, Names
 
@@ -49,10 +55,7 @@ _XA = {
 }
 _INDEX_KINDS = {"UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"}
 _KEY_WORDS = {"INDEX", "KEY", "PRIMARY", *_INDEX_KINDS}
-_NOT_A_TABLE = {"COLUMN", "INDEX", "KEY", "CONSTRAINT"}
 
-_CALLING_VERBS = {"CALL", "DO", "SELECT", "WITH", "HANDLER"}
-"""What changes rows through something else; which rows is not known."""
 _SILENT_VERBS = {
     "GRANT", "REVOKE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "SAVEPOINT",
     "RELEASE", "ROLLBACK", "INSTALL", "UNINSTALL", "SET", "RESET",
@@ -125,9 +128,9 @@ def _statement(words: Words, event: QueryEvent) -> QueryRecord:
         schema, table = _changed_table(words, event.schema)
         return QueryRecord(dml, schema, table, event.sql, event.schema, False)
     if words.peek() == "LOAD":
-        schema, table = _loaded_table(words, event.schema)
+        schema, table = loaded_table(words, event.schema) or (event.schema, "")
         return QueryRecord(INSERT, schema, table, event.sql, event.schema, False)
-    if words.peek() in _CALLING_VERBS:
+    if words.peek() in CALLING_VERBS:
         return QueryRecord(QUERY, "", "", event.sql, event.schema, False)
     if _is_silent(words):
         return QueryRecord(QUERY, None, None, event.sql, event.schema, False, is_silent=True)
@@ -137,18 +140,9 @@ def _statement(words: Words, event: QueryEvent) -> QueryRecord:
 def _changed_table(words: Words, schema: str) -> tuple[str, str]:
     """Return (schema, table) that an INSERT, REPLACE, UPDATE or DELETE names first."""
     words.skip()
-    for noise in ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "FROM"):
-        words.take(noise)
+    skip_modifiers(words)
+    words.take("INTO") or words.take("FROM")
     return words.name(schema)
-
-
-def _loaded_table(words: Words, schema: str) -> tuple[str, str]:
-    """The table of LOAD DATA … INTO TABLE t."""
-    while not words.done:
-        if words.take("INTO", "TABLE"):
-            return words.name(schema)
-        words.skip()
-    return schema, ""
 
 
 def _is_silent(words: Words) -> bool:
@@ -242,7 +236,7 @@ def _alter(words: Words, schema: str) -> _Ddl | None:
     depth = 0
     while not words.done:
         depth += (words.peek() == "(") - (words.peek() == ")")
-        if depth == 0 and words.peek() == "RENAME" and words.peek(1) not in _NOT_A_TABLE:
+        if depth == 0 and words.peek() == "RENAME" and words.peek(1) not in NOT_A_TABLE:
             words.skip()
             words.take("TO") or words.take("AS") or words.take("=")
             return RENAME, [(*words.name(schema), name)]
