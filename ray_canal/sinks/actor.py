@@ -314,7 +314,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
     record = SinkRecords(namespace).get(name)
     config = SinkConfig.model_validate(record["config"])
     target = make_sink(config)
-    forget = getattr(target, "forget_place", None)
+    forget = getattr(target, "forget_place", None) or getattr(target, "write_again", None)
     if target.guarantee == "exactly_once" and forget is None:
         raise ConfigError(
             f"sink {name}: a target of the type {config.type!r} has its place with its rows, so it "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -30,10 +31,11 @@ from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lak
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.views.row_places import Place, place_at, rows_above
+from ray_canal.views.row_places import NOWHERE, Place, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
+_REWOUND = "ray_canal.rewound"
 _PARTS = ("timeline", "file", "position", "row")
 
 
@@ -213,6 +215,16 @@ class DeltaFile:
         rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
         self._overwrite(rows, upto, dropped=False)
 
+    def rewind(self) -> None:
+        """Commit that the table has come to no place; its rows stay."""
+        dropped = bool(self._version("dropped"))
+        with _translated(self._uri):
+            self._opened.alter.set_table_properties(
+                {_REWOUND: str(time.time_ns())},
+                raise_if_not_exists=False,
+                commit_properties=self._commit(NOWHERE, dropped=dropped),
+            )
+
     def compact(self) -> tuple[int, int]:
         """Join small files; return how many went, and how many came for them."""
         with _translated(self._uri):
@@ -305,6 +317,9 @@ class DeltaLake:
 
     def place(self, name: TableName) -> Place | None:
         return self.file(name).place
+
+    def rewind(self, name: TableName) -> None:
+        self.file(name).rewind()
 
     def has_rows(self, name: TableName) -> bool:
         return self.file(name).has_rows

@@ -31,7 +31,7 @@ from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import NOWHERE, Place
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _HOURS = 168
@@ -75,6 +75,10 @@ class IcebergLake:
         table = self._find(name)
         text = None if table is None else table.properties.get(self._property)
         return None if text is None else Place(*json.loads(text))
+
+    def rewind(self, name: TableName) -> None:
+        with _translated(str(name)), self._commit(self._known(name), NOWHERE):
+            pass
 
     def has_rows(self, name: TableName) -> bool:
         table = self._find(name)

@@ -50,6 +50,10 @@ class Lake(Tables, Protocol):
         """Commit rows, in a table that is made or gets columns as they need them."""
         ...
 
+    def rewind(self, name: TableName) -> None:
+        """Commit that a table has come to no place."""
+        ...
+
     def move(self, name: TableName, to: TableName) -> None:
         """Give a table's rows another name; what is there goes."""
         ...
@@ -183,6 +187,21 @@ class LakeSink:
             done_there[name] += 1
             if change.kind != ALTER and is_new(self._lake, name, now):
                 self._lake.append(name, _change_of_table(now, change.kind), now)
+
+
+class LakeMirror(LakeSink):
+    """A lake whose rows are replaced by key, so that they may be written again."""
+
+    def write_again(self) -> None:
+        """Let what comes next be written, whatever the tables have. Raises SinkError: they cannot
+        be listed."""
+        self._lake.open()
+        try:
+            for name in self._lake.names():
+                if self._lake.place(name) is not None:
+                    self._lake.rewind(name)
+        finally:
+            self._lake.close()
 
 
 def is_new(lake: Lake, name: TableName, now: Place) -> bool:

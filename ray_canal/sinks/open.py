@@ -51,9 +51,10 @@ def make_sink(config: SinkConfig) -> Sink:
             config.name, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
         )
     if config.type in ("delta", "iceberg"):
-        from ray_canal.sinks.lake import LakeSink
+        from ray_canal.sinks.lake import LakeMirror, LakeSink
 
-        return LakeSink(config.lake, lake_of(config))
+        kind = LakeSink if config.lake.mode == "append" else LakeMirror
+        return kind(config.lake, lake_of(config))
     if config.type in _QUEUES:
         return _queue(config)
     if config.type == "jsonl":

@@ -34,6 +34,10 @@ class Place(NamedTuple):
         return f"{self.journal_name}:{self.position} row {self.row} (timeline {self.timeline})"
 
 
+NOWHERE = Place(0, 0, 0, 0)
+"""Before every place."""
+
+
 def place_at(batch: pa.RecordBatch, index: int) -> Place:
     """Return the place of a batch's row; -1: its last one."""
     index %= batch.num_rows

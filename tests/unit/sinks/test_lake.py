@@ -17,7 +17,7 @@ import ray_canal as canal
 from ray_canal.config import SinkConfig
 from ray_canal.demo import binlog_files, expected
 from ray_canal.demo.truth import digest
-from ray_canal.sinks.lake import LakeSink
+from ray_canal.sinks.lake import LakeMirror, LakeSink
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.port import Rows, SinkError
 from ray_canal.sinks.runner import Runner
@@ -105,6 +105,42 @@ def test_a_mirror_is_what_the_server_held_also_when_replayed(kind: str, tmp_path
         for table, truth in expected()["tables"].items():
             rows = [plain(row) for row in read(table)]
             assert digest(table, rows, truth["columns"]) == truth["digest"], table
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_mirror_is_written_again_where_that_is_wanted(kind: str, tmp_path: Path) -> None:
+    """Rows that somebody took away come back with the log that has them."""
+    read = reader(kind, tmp_path)
+    source = {"files": [str(path) for path in binlog_files()]}
+    with destination(tmp_path, held=True, source=source, tsdb={}):
+        for client_id in (1, 2, 3):  # each begins where the log does
+            sink = make_sink(config := lake(kind, tmp_path, client_id))
+            assert isinstance(sink, LakeMirror)
+            if client_id == 3:
+                sink.write_again()
+            runner_of(config, sink).run(threading.Event())
+            assert bool(read("customers")) is (client_id != 2)
+            if client_id == 1:
+                take_rows(kind, tmp_path, "customers")
+    for table, truth in expected()["tables"].items():
+        rows = [plain(row) for row in read(table)]
+        assert digest(table, rows, truth["columns"]) == truth["digest"], table
+
+
+def test_every_change_is_not_written_again(tmp_path: Path) -> None:
+    assert not hasattr(make_sink(lake("delta", tmp_path, 1, mode="append")), "write_again")
+
+
+def take_rows(kind: str, folder: Path, table: str) -> None:
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        DeltaTable(str(folder / "lake" / "shop" / table)).delete()
+        return
+    from pyiceberg.catalog import load_catalog
+
+    with load_catalog("ray_canal", **options(kind, folder)["options"]) as catalog:
+        catalog.load_table(("shop", table)).delete()
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
