@@ -17,6 +17,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -133,7 +134,7 @@ def subscriber_lines(records: Sequence[SubscriberReport]) -> list[str]:
     """One destination's subscribers for a terminal: a heading, then a line each."""
     rows = [("client", "state", "cursor", "bytes behind", "last call", "by", "policy", "filter")]
     for record in records:
-        called, behind = record["called_at"], record["bytes_behind"]
+        called, behind = _last_call(record), record["bytes_behind"]
         rows.append(
             (
                 f"{record['client_id']} {record.get('label', '')}".rstrip(),
@@ -150,6 +151,13 @@ def subscriber_lines(records: Sequence[SubscriberReport]) -> list[str]:
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     failed = [each for each in records if each["failure"]]
     return lines + [f"{each['client_id']}: {each['failure']}" for each in failed]
+
+
+def _last_call(record: SubscriberReport) -> float | None:
+    """Return when it called last (time.time()): as its process knows it, else as it was kept with
+    the cursor, which a subscriber that only asks does not write."""
+    ago_s = record["last_call_s"]
+    return record["called_at"] if ago_s is None else time.time() - ago_s
 
 
 def _state(record: SubscriberReport) -> str:

@@ -20,6 +20,7 @@ Namespace = Annotated[
     ),
 ]
 NAMESPACE = "ray_canal"  # the default of ray.namespace
+NOTHING = "no destination is running in this cluster; start one with `ray-canal start CONFIG`"
 LookingOn = Annotated[
     int | None,
     typer.Option("--client-id", help="What this subscriber gets next; it is left alone."),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ray_canal.cli.options import NAMESPACE, AsJson, Destination, Namespace
+from ray_canal.cli.options import NAMESPACE, NOTHING, AsJson, Destination, Namespace
 from ray_canal.destination.diagnosis import bottleneck, diagnose, slowest
 from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
@@ -23,7 +23,6 @@ HEADINGS = (
     "destination", "state", "lag", "to read", "rows/s", "slowest subscriber", "purge in",
     "bottleneck",
 )  # fmt: skip
-_NOTHING = "no destination is running in this cluster; start one with `ray-canal start CONFIG`"
 
 
 def status(
@@ -82,7 +81,7 @@ def _show(
     if again:
         console.clear()
     if not found:
-        typer.echo(_NOTHING)
+        typer.echo(NOTHING)
         return
     if details:
         for name, value in found.items():

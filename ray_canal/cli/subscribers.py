@@ -9,6 +9,7 @@ import typer
 from ray_canal.cli.answer import answer
 from ray_canal.cli.options import (
     NAMESPACE,
+    NOTHING,
     AsJson,
     ClientId,
     Destination,
@@ -35,6 +36,8 @@ def subscribers(
     for name, records in found.items():
         lines.append(f"{name}: {'subscribers' if records else 'no subscriber'}")
         lines += [f"  {line}" for line in subscriber_lines(records)] if records else []
+    if not found:
+        lines = [NOTHING]
     answer(found, *lines, as_json=as_json)
 
 

@@ -330,6 +330,7 @@ def call_once(
     **named: P.kwargs,
 ) -> R:
     """Make a call of a destination, once. Raises InstanceNotFound, and what the call raises."""
+    connect_ray(local=False)
     store = registry.find_store(destination, namespace)
     found: R = _get(store.submit(method, *arguments, **named))
     return found

@@ -119,9 +119,11 @@ def diagnose(
             "subscribe with this client id, or name another one",
         )  # fmt: skip
     look = _Look(name, status, found, client_id is not None)
+    # What the log has for a subscriber does not wait for what keeps the log from growing.
+    first = (_one_subscriber,) if look.asked else ()
     rules: tuple[Callable[[_Look], Diagnosis | None], ...] = (
-        _process, _failed, _starting, _source, _disk, _full_log, _one_subscriber, _quarantine,
-        _purge, _behind,
+        _process, _failed, _starting, _source, *first, _disk, _full_log, _one_subscriber,
+        _quarantine, _purge, _behind,
     )  # fmt: skip
     answers = (rule(look) for rule in rules)
     return next((answer for answer in answers if answer is not None), _at_the_end(look))
@@ -214,8 +216,9 @@ def _disk(look: _Look) -> Diagnosis | None:
         return None
     return look.says(
         "problem", "log", "the log is full and cannot go to disk",
-        [f"disk: {error}", f"for {duration_text(for_s)}"],
-        "make room at `store.spill_path`; it goes on by itself then",
+        [f"disk: {error}", f"for {duration_text(for_s)}", *_holders(look)],
+        "make room at `store.spill_path`, or let the slowest subscriber read and ack, or remove "
+        "it; the rest happens by itself",
     )  # fmt: skip
 
 
@@ -224,15 +227,27 @@ def _full_log(look: _Look) -> Diagnosis | None:
     if not full_s or look("state") != "running":
         return None
     places = look("store.subscribers", {})
-    holders = [f"client {each}: {_call_text(places.get(str(each), {}))}" for each in held_by]
+    if not places:
+        return look.says(
+            "wait", "log", "the log is full, and nobody has subscribed, so nothing more is read",
+            [f"full for {duration_text(full_s)}", *_where(look)],
+            "subscribe with `canal.connect`",
+        )  # fmt: skip
     first = held_by[0] if held_by else "CLIENT_ID"
     return look.says(
         "problem" if full_s > _SILENT_S else "wait", "log",
         "the log is full and waits for a subscriber, so nothing more is read",
-        [f"full for {duration_text(full_s)}", *holders],
+        [f"full for {duration_text(full_s)}", *_holders(look)],
         f"let client {first} read and ack; or remove it (`ray-canal unsubscribe {look.name} "
         f"{first}`), or let it not hold up the others (policy `spill` or `detach`)",
     )  # fmt: skip
+
+
+def _holders(look: _Look) -> list[str]:
+    """Return who holds up the log."""
+    places = look("store.subscribers", {})
+    held_by = look("store.held_by", [])
+    return [f"client {each}: {_call_text(places.get(str(each), {}))}" for each in held_by]
 
 
 def _one_subscriber(look: _Look) -> Diagnosis | None:

@@ -59,7 +59,7 @@ def purge_distance(
             f"{max(seconds, 0) / 3600:.1f} h; consume faster, or keep binlogs longer "
             "(binlog_expire_logs_seconds)"
         )
-    elif index == 0:
+    elif index == 0 and seconds is None:  # it may go at any time, by hand or by size
         warning = f"the oldest cursor is in {cursor.journal_name}, the next file to be purged"
     return PurgeDistance(kept, seconds, warning)
 

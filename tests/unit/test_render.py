@@ -38,7 +38,7 @@ def test_subscribers_for_a_terminal() -> None:
     record = {
         "client_id": 7, "filter": "", "cursor": "bin.000001:4711", "held_by": "ray",
         "called_at": 0.0, "policy": "block", "bytes_behind": 12345, "entries_behind": 5,
-        "failure": None, "detached": False,
+        "failure": None, "detached": False, "last_call_s": None,
         "expired_at": None,
     }  # fmt: skip
     other = {
@@ -48,6 +48,8 @@ def test_subscribers_for_a_terminal() -> None:
     assert subscriber_lines([{**record, "label": "crm", "paused_at": 5}])[1].split()[:3] == [
         "7", "crm", "paused",
     ]  # fmt: skip
+    asks = subscriber_lines([{**record, "last_call_s": 0.0}])[1]
+    assert f" {dt.datetime.now(dt.timezone.utc):%Y-%m-}" in asks  # not as it was kept
     assert subscriber_lines([record, other]) == [
         "client  state       cursor           bytes behind  last call             by   policy  "
         "filter",

@@ -19,7 +19,7 @@ import numpy as np
 
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.errors import ConfigError, ConnectionLost, PositionPurged
+from ray_canal.errors import ConfigError, ConnectionLost, PositionNotFound, PositionPurged
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity, utc_text
 from ray_canal.model.quantities import size_text
@@ -153,8 +153,11 @@ def locate(source: SourceConfig, log: Log, text: str, *, looking: bool = True) -
     wanted = parse_place(text)
     search = Search(log)
     offset = int(wanted["position"]) if wanted["start"] == "position" else 0
-    one = search.one(str(wanted["gtid_set"])) if looking and _is_single(text) else None
-    place = one or _place(source, log, search, wanted)
+    place = (
+        _one(log, search, str(wanted["gtid_set"]))
+        if looking and _is_single(text)
+        else _place(source, log, search, wanted)
+    )
     files = log.files()
     end = search.end()
     names = [name for name, _ in files]
@@ -176,6 +179,17 @@ def cursor_at(config: InstanceConfig, text: str) -> LogPosition:
 
 def _is_single(text: str) -> bool:
     return _SINGLE_MYSQL.match(text.strip().lower()) is not None
+
+
+def _one(log: Log, search: Search, gtid: str) -> EntryPosition:
+    """Return where the transaction with this GTID begins. Raises PositionNotFound."""
+    found = search.one(gtid)
+    if found is None:
+        raise PositionNotFound(
+            f"the log of {log.identity.address}, {files_text(log)}, does not have {gtid}: it was "
+            "purged, or has not been executed there"
+        )
+    return found
 
 
 def _place(
@@ -230,6 +244,8 @@ def told(found: Located, asked: str) -> list[str]:
         seconds, micros = divmod(found.commit_us, MICROS)
         exact = f" and {micros} µs" if micros else ""
         lines.append(f"transaction{name} of {utc_text(seconds)}{exact} begins there")
+    elif found.bytes_to_end:
+        lines.append("a file begins there; its first transaction comes after what heads it")
     else:
         lines.append("no transaction begins there yet: it is the end of the log")
     if found.before_s:

@@ -27,6 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     noted("set_instance_filter", {"tables": r"shop\..*"})
     noted("set_filter", None)
     noted("unsubscribe", None)
+    noted("subscribers", {})
     return found
 
 
@@ -51,6 +52,11 @@ def test_half_a_change_is_refused(wrong: tuple[str, ...], asked: list[Any]) -> N
     code, text = said("filter", "orders", *wrong)
     assert (code, asked) == (2, [])
     assert "give TABLES; or --instance" in " ".join(text.split())
+
+
+def test_it_says_so_where_nothing_runs(asked: list[Any]) -> None:
+    assert "no destination is running" in said("subscribers")[1]
+    assert json.loads(said("subscribers", "--json")[1]) == {}
 
 
 def test_json_is_one_document(asked: list[Any]) -> None:

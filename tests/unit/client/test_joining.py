@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 import ray_canal as canal
-from ray_canal.client import joining
+from ray_canal.client import api, joining
 from ray_canal.errors import ConfigError
 
 _JOINS = """
@@ -82,5 +83,15 @@ def test_who_asks_of_a_deployment_starts_no_ray(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", nobody)
-    with pytest.raises(ConfigError, match="no Ray cluster is running here; start one with"):
-        canal.status()
+    asking: tuple[Callable[[], object], ...] = (
+        canal.status,
+        canal.subscribers,
+        lambda: canal.explain("orders"),
+        lambda: canal.subscriber("orders", 7).pause(),
+        lambda: canal.unsubscribe("orders", 7),
+        lambda: api.table_meta("orders", "shop.t"),
+        lambda: api.schema_history("orders"),
+    )
+    for ask in asking:
+        with pytest.raises(ConfigError, match="no Ray cluster is running here; start one with"):
+            ask()

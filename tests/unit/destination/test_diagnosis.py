@@ -90,6 +90,18 @@ def test_a_full_log_names_who_holds_it() -> None:
     found = diagnose(running(store=store), [subscriber()])
     assert "No space left" in str(found)
     assert "store.spill_path" in found.advice
+    assert "client 7: last call 66.7 min ago" in found.evidence
+    waits = subscriber(entries_behind=5, unacked_batches=1, last_call_s=4000.0)
+    found = diagnose(running(store=store), [waits], waits["client_id"])
+    assert "does not ack" in found.reason  # what it has is its own affair
+
+
+def test_a_full_log_of_which_nobody_reads_asks_for_a_subscriber() -> None:
+    store = {"full_s": 90.0, "held_by": [], "subscribers": {}}
+    found = diagnose(running(store=store, lag_bytes=5))
+    assert (found.severity, found.stage) == ("wait", "log")
+    assert "nobody has subscribed" in found.reason
+    assert "CLIENT_ID" not in str(found)
 
 
 @pytest.mark.parametrize(

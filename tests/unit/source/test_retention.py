@@ -21,7 +21,8 @@ DAY = 86_400
         ("b.000010", 2 * DAY, DAY, 110, -DAY, "in about 0.0 h"),
         ("b.000010", 600, 0, 110, None, ""),  # nothing expires
         ("b.000011", 2 * DAY, DAY, 310, None, ""),  # being written
-        ("b.000009", 600, DAY, 10, DAY - 600, "next file to be purged"),
+        ("b.000009", 600, DAY, 10, DAY - 600, ""),  # not before tomorrow
+        ("b.000009", 600, 0, 10, None, "next file to be purged"),
         ("b.000008", 600, DAY, None, None, "purged already"),
         ("c.000001", 600, DAY, None, None, ""),
     ],

@@ -82,6 +82,7 @@ def test_the_same_place_by_every_name(name: str) -> None:
     first = found_at(files, "earliest")
     sizes = sum(size for _, size in log.files())
     assert (first.place.position, first.bytes_to_end) == (4, sizes - 4)
+    assert "a file begins there" in "\n".join(told(first, "earliest"))
 
 
 def test_a_time_leads_to_the_first_transaction_not_before_it() -> None:
@@ -130,6 +131,10 @@ def test_what_is_not_in_the_log_is_told() -> None:
     with pytest.raises(PositionPurged):
         found_at(later, f"{files[0].name}:4")
     assert Search(FilesLog(later)).one(f"{UUID}:5") is None
+    server = found_at(files, "latest").place.gtid.partition(":")[0]
+    for missing in (f"{UUID}:5", f"{server}:9999999"):
+        with pytest.raises(PositionNotFound, match="purged, or has not been executed there"):
+            found_at(later, missing)
 
 
 def test_plain_values_are_complete() -> None:
