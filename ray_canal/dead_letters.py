@@ -33,13 +33,17 @@ class GivenUp(Protocol):
     """What is kept of a message: its Arrow batches, and where it begins."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Return the batch's id."""
+        ...
 
     @property
     def start(self) -> EntryPosition | None: ...
 
     @property
-    def batches(self) -> Sequence[pa.RecordBatch]: ...
+    def batches(self) -> Sequence[pa.RecordBatch]:
+        """Return its rows, a record batch for each table."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Place:
 
     @property
     def home(self) -> Home:
+        """Return the process that holds the destination, and its node."""
         return Home(self.process, self.share, self.node)
 
     def at(self, home: Home) -> Place:
@@ -101,6 +102,8 @@ class StoredClaim(Claim):
         return self._epoch
 
     def note(self, epoch: int) -> None:
+        """Remember a taken epoch in the cluster, too. Raises InstanceNotRunning: Ray's head does
+        not answer."""
         try:
             kv_put(self._key, f"{self.owner} {epoch}")
         except Exception as error:  # Ray's own, of several kinds: its head does not answer

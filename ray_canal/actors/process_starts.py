@@ -36,6 +36,7 @@ class Starts:
         kv_put(self._prefix + process, json.dumps(begun_s))
 
     def are_often(self, process: str) -> bool:
+        """Return whether a process was started so often lately that something is wrong with it."""
         return are_often(self._begun_s(process), time.time())
 
     def forget(self, process: str) -> None:

@@ -154,6 +154,8 @@ def _packed_integer(data: bytes) -> int:
 
 
 def parse_query(body: bytes) -> Query:
+    """Return a QUERY event's statement and its session's settings (MySQL's Query_event). Raises
+    CorruptEvent."""
     if len(body) < _QUERY_FIXED.size:
         raise CorruptEvent("QUERY is too short")
     thread_id, _, schema_bytes, error_code, status_bytes = _QUERY_FIXED.unpack_from(body)

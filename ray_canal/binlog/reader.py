@@ -18,6 +18,7 @@ class Reader:
 
     @property
     def left(self) -> int:
+        """Return the number of bytes that are not read yet."""
         return len(self._data) - self._at
 
     def take(self, count: int) -> bytes:
@@ -27,6 +28,7 @@ class Reader:
         return self._data[self._at - count : self._at]
 
     def skip(self, count: int) -> None:
+        """Go past so many bytes. Raises CorruptEvent: there are not so many."""
         self.take(count)
 
     def integer(self, count: int) -> int:

@@ -52,6 +52,7 @@ class TableMap:
 
     @property
     def full_name(self) -> str:
+        """Return schema.table."""
         return f"{self.schema}.{self.table}"
 
 

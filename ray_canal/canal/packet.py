@@ -107,6 +107,7 @@ def framed(
 
 
 def handshake(seed: bytes) -> bytes:
+    """Return the packet that a server sends first: `seed` is for the password's scramble."""
     return framed(pb.HANDSHAKE, pb.Handshake(seeds=seed), version=VERSION)
 
 

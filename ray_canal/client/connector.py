@@ -50,7 +50,9 @@ G = TypeVar("G", bound=GetRequest)
 class Stopped(Protocol):
     """Says that a loop is to end: an asyncio.Event or a threading.Event."""
 
-    def is_set(self) -> bool: ...
+    def is_set(self) -> bool:
+        """Return whether the caller wants to end."""
+        ...
 
 
 class AsyncConnector:

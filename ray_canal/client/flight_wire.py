@@ -63,6 +63,7 @@ class Wishes(BaseModel):
 
     @classmethod
     def of(cls, wishes: Subscription) -> Wishes:
+        """Return a subscription's wishes in the form of the wire."""
         start = wishes.start
         return cls(
             policy=wishes.policy,
@@ -74,6 +75,7 @@ class Wishes(BaseModel):
         )
 
     def subscription(self) -> Subscription:
+        """Return them as a subscription's."""
         start: Start | None = self.start_at or self.start_time or self.start
         return Subscription(self.policy, self.transactions, start, self.ephemeral)
 
@@ -99,6 +101,7 @@ class Small(BaseModel):
     arena: bytes
 
     def chunk(self) -> DecodedChunk:
+        """Return the chunk."""
         return DecodedChunk(self.layout, np.frombuffer(self.arena, np.uint8))
 
 
@@ -119,6 +122,8 @@ class Part(BaseModel):
 
     @classmethod
     def of(cls, part: MessagePart, name: str, *, inline: bool) -> Part:
+        """Return a part in the form of the wire. `inline`: with its chunk, if that is in this
+        process."""
         mask = None if part.mask is None else np.packbits(part.mask).tobytes()
         chunk = part.payload
         return cls(
@@ -135,6 +140,7 @@ class Part(BaseModel):
         )
 
     def message_part(self) -> MessagePart:
+        """Return it as a message's."""
         mask = None
         if self.mask is not None:
             bits = np.frombuffer(self.mask, np.uint8)
@@ -168,6 +174,7 @@ class Head(BaseModel):
 
     @classmethod
     def of(cls, head: MessageHead, chunks: Sequence[str]) -> Head:
+        """Return a head in the form of the wire; small chunks go with it."""
         rest = {name: getattr(head, name) for name in _PLAIN}
         here = [each.payload for each in head.parts if isinstance(each.payload, DecodedChunk)]
         size_bytes = sum(chunk.arena.size for chunk in here)
@@ -176,6 +183,7 @@ class Head(BaseModel):
         return cls(parts=[Part.of(*each, inline=inline) for each in named], **rest)
 
     def message_head(self) -> MessageHead:
+        """Return it as a message's."""
         parts = tuple(part.message_part() for part in self.parts)
         return MessageHead(parts=parts, **{name: getattr(self, name) for name in _PLAIN})
 
@@ -205,6 +213,7 @@ class Answer(BaseModel):
 
     @classmethod
     def of_error(cls, error: CanalError) -> Answer:
+        """Return the answer that raises an error at the client."""
         return cls(error=type(error).__name__, text=str(error))
 
     def result(self) -> Any:

@@ -74,10 +74,12 @@ class Message:
 
     @property
     def id(self) -> int:
+        """Return the batch's id, which `ack` takes."""
         return self.head.id
 
     @property
     def entry_count(self) -> int:
+        """Return the number of its entries."""
         return self.head.entry_count
 
     @property

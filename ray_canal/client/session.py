@@ -154,6 +154,7 @@ class Session:
         self.not_received(message.id)
 
     def message(self, head: MessageHead) -> Message:
+        """Make a message of a head; ids of an earlier epoch are forgotten."""
         if head.epoch != self.epoch:
             self._unacked.clear()
         self.epoch = head.epoch

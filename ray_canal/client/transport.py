@@ -50,7 +50,9 @@ class Transport(Protocol):
     def not_received(self, client_id: int, batch_id: int) -> None:
         """This batch, and those after it, come again with the next get if they are outstanding."""
 
-    def message(self, head: MessageHead) -> Message: ...
+    def message(self, head: MessageHead) -> Message:
+        """Return the message of a head; its chunks are loaded when they are asked for."""
+        ...
 
     def close(self) -> None: ...
 

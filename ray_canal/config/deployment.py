@@ -227,6 +227,8 @@ class CanalConfig(Section):
         raise ConfigError(f"no sink {name!r} in the configuration; it has {known}")
 
     def destination(self, name: str) -> InstanceConfig:
+        """Return the configuration of a destination. Raises ConfigError: there is none of that
+        name."""
         for instance in self.instance:
             if instance.destination == name:
                 return instance

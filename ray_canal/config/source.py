@@ -135,4 +135,5 @@ class SourceConfig(Section):
 
     @property
     def host_port(self) -> tuple[str, int]:
+        """Return host and port of `address`. Raises ConfigError."""
         return host_port_of(self.address, 3306, "source.address")

@@ -99,4 +99,5 @@ class MetaConfig(Section):
         return ",".join(rf"{database}\.{table}" for table in MYSQL_TABLES)
 
     def host_port(self, default_port: int) -> tuple[str, int]:
+        """Return host and port of `address`. Raises ConfigError."""
         return host_port_of(self.address, default_port, "meta.address")

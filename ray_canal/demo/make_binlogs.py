@@ -83,11 +83,13 @@ class Shop:
             return int(cursor.lastrowid or 0)
 
     def define(self, sql: str) -> None:
+        """Run a DDL."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql)
         self.definitions += 1
 
     def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall())
@@ -103,6 +105,7 @@ class Shop:
         self.transactions += 1
 
     def moment(self) -> dt.datetime:
+        """Return the time of the shop, as MySQL takes it."""
         return self.now.replace(tzinfo=None)
 
     def register(self) -> None:
@@ -223,6 +226,7 @@ class Shop:
                 self.regret()
 
     def open_up(self) -> None:
+        """Make the tables, and the first rows."""
         self.define("CREATE DATABASE shop CHARACTER SET utf8mb4")
         self.ask("USE shop")
         for table in TABLES:

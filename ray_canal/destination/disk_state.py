@@ -31,6 +31,7 @@ class DiskState:
 
     @property
     def may_try(self) -> bool:
+        """Return whether a write is worth a try now."""
         return self.try_at == NEVER or time.monotonic() >= self.try_at
 
     def failed(self, problem: str) -> None:

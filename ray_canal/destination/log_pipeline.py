@@ -103,6 +103,7 @@ class LogPipeline:
 
     @property
     def store(self) -> EventStore:
+        """Return the log's entries and cursors, once it is open."""
         assert self._store is not None
         return self._store
 

@@ -78,6 +78,7 @@ class SchemaRecords:
             raise
 
     async def records(self) -> list[SchemaRecord]:
+        """Return all schema records of the destination, in order. Raises MetaUnavailable."""
         return await self._run(lambda: self._store.records(self._destination))
 
     async def append(self, records: Sequence[SchemaRecord]) -> None:

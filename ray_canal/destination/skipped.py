@@ -21,6 +21,7 @@ class SkippedEvents:
         self.last = ""
 
     def note(self, info: ChunkInfo) -> None:
+        """Count and log the events that a chunk left out."""
         for event in info.skipped:
             self.count += 1
             self.last = event.told(info.head.journal_name)

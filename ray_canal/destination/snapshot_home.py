@@ -29,7 +29,9 @@ class SnapshotHome(Protocol):
         """The pipeline that the subscriber is in now; None: it is in none."""
         ...
 
-    def table_filter(self, client_id: int) -> TableFilter: ...
+    def table_filter(self, client_id: int) -> TableFilter:
+        """Return a subscriber's table filter."""
+        ...
 
     async def keep(self, client_id: int, ledger: Ledger) -> None:
         """Write a ledger with the subscriber's record: durable when it returns. Raises Fenced,

@@ -43,7 +43,9 @@ class SnapshotLog(Protocol):
     placing: asyncio.Lock
 
     @property
-    def store(self) -> EventStore: ...
+    def store(self) -> EventStore:
+        """Return the log's entries and cursors."""
+        ...
 
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
         """Return how far its source was read, and how far the server's log is known to go, if there

@@ -72,6 +72,7 @@ class Snapshots:
         return log
 
     def table_filter(self, client_id: int) -> TableFilter:
+        """Return a subscriber's table filter. Raises NotSubscribed."""
         table = self._state.subscribers
         return table.terms(table.get(client_id)).filter
 

@@ -62,6 +62,7 @@ class Slot:
 
     @property
     def count(self) -> int:
+        """Return the number of its entries."""
         return self.end - self.first
 
     @property
@@ -129,6 +130,7 @@ class Ring:
 
     @property
     def first_sequence(self) -> int:
+        """Return the sequence number of the oldest entry; without one, that of the next."""
         return self._slots[0].first if self._slots else self.put_sequence
 
     @property
@@ -197,6 +199,7 @@ class Ring:
         return [slot.payload for slot in self._slots if not slot.on_disk]
 
     def first_in_memory(self) -> Slot | None:
+        """Return the oldest chunk in memory; None: there is none."""
         return next((slot for slot in self._slots if not slot.on_disk), None)
 
     def move_to_disk(self, slot: Slot, segment: Payload, disk_bytes: int, subscribers: int) -> None:

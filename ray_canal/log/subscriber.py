@@ -35,6 +35,8 @@ class Terms:
 
     @property
     def may_spill(self) -> bool:
+        """Return whether what it needs may go to disk: by its policy, or as it reads whole
+        transactions."""
         return self.policy == "spill" or self.transactions
 
 

@@ -56,6 +56,7 @@ class SubscriberMeta:
         return dataclasses.replace(self, called=now_s, idle_s=0, expired=0, **changes)
 
     def to_json(self) -> str:
+        """Return it as text; `from_json` reads it."""
         tree = _fields(self)
         if self.cursor is not None:  # asdict would copy it word for word, at each ack
             tree["cursor"] = _tree_of(self.cursor)

@@ -67,6 +67,8 @@ class MetaDatabase:
                 self._run(f"create table if not exists {{d}}.{name} ({columns}) engine=InnoDB")
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Run a statement and return its rows; once more over a new connection if the first was
+        lost. Raises MetaUnavailable."""
         return self._again_if_lost(lambda: self._run(sql, *values))
 
     def changed(self, sql: str, *values: object) -> int:

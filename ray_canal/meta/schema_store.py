@@ -22,7 +22,9 @@ from ray_canal.model.schema_record import (
 class SchemaStore(Protocol):
     """Durable records by destination. A returned write is on the disk."""
 
-    def records(self, destination: str) -> list[SchemaRecord]: ...
+    def records(self, destination: str) -> list[SchemaRecord]:
+        """Return all records of a destination, in the order in which they were written."""
+        ...
 
     def outline(self, destination: str) -> list[SchemaRecord]:
         """The records without their bodies."""
@@ -38,7 +40,9 @@ class SchemaStore(Protocol):
         """Forget all records of a log (SchemaRecord.server)."""
         ...
 
-    def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None: ...
+    def quarantine(self, destination: str, chunks: Sequence[Quarantined]) -> None:
+        """Keep chunks whose events cannot be decoded yet; one that is there already is replaced."""
+        ...
 
     def quarantined(self, destination: str) -> list[QuarantinedChunk]:
         """Return the quarantined chunks in the log's order."""
@@ -65,6 +69,7 @@ def chunk_key(chunk: Quarantined | QuarantinedChunk) -> ChunkKey:
 
 
 def record_order(record: SchemaRecord | QuarantinedChunk) -> tuple[tuple[str, int], int]:
+    """Return a record's place in its log, to sort by."""
     return journal_key(record.journal_name), record.position
 
 

@@ -52,6 +52,7 @@ class SqliteFile:
             raise self.unusable(error) from error
 
     def unusable(self, error: Exception) -> ConfigError:
+        """Return the error that says what is wrong with the file, and what to do."""
         return ConfigError(f"{self._what} cannot be used: {error}. {self._advice()}")
 
     @contextmanager

@@ -65,6 +65,7 @@ class Imported:
 
     @property
     def refused(self) -> tuple[Finding, ...]:
+        """Return the settings that could not be carried over."""
         return tuple(finding for finding in self.findings if finding.refused)
 
 

@@ -196,6 +196,7 @@ class GtidSet:
         return True
 
     def copy(self) -> GtidSet:
+        """Return a copy that can be changed alone."""
         result = GtidSet()
         result._of = {key: intervals.copy() for key, intervals in self._of.items()}
         return result
@@ -283,6 +284,7 @@ class MariadbGtid:
         return all(other.contains(domain, at[1]) for domain, at in self._of.items())
 
     def copy(self) -> MariadbGtid:
+        """Return a copy that can be changed alone."""
         result = MariadbGtid()
         result._of = dict(self._of)
         return result

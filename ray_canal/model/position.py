@@ -65,6 +65,7 @@ class EntryPosition:
     moved: bool = False
 
     def key(self) -> tuple[tuple[str, int], int, int, int]:
+        """Return it as a tuple that compares in the order of one log: file, offset, row, entry."""
         return journal_key(self.journal_name), self.position, self.row, self.entry
 
     def __eq__(self, other: object) -> bool:

@@ -46,9 +46,11 @@ class TableState:
         return self.meta.columns
 
     def with_columns(self, columns: list[ColumnMeta]) -> TableState:
+        """Return the table with other columns."""
         return replace(self, meta=replace(self.meta, columns=tuple(columns)))
 
     def renamed(self, schema: str, table: str) -> TableState:
+        """Return the table under another name."""
         return replace(self, meta=replace(self.meta, schema=schema, table=table))
 
 

@@ -50,10 +50,12 @@ class TableProgress:
 
     @property
     def full_name(self) -> str:
+        """Return schema.table."""
         return f"{self.schema}.{self.table}"
 
     @property
     def acked_rows(self) -> int:
+        """Return the rows that the subscriber has acked."""
         return self.rows + self.part
 
     def begun(
@@ -107,6 +109,7 @@ class Ledger:
 
     @property
     def is_over(self) -> bool:
+        """Return whether it is done, failed or cancelled."""
         return self.state in ENDED
 
     def reading_of(self, client_id: int) -> str:
@@ -115,6 +118,7 @@ class Ledger:
 
     @property
     def rows(self) -> int:
+        """Return the rows of all tables that are acked."""
         return sum(table.acked_rows for table in self.tables)
 
     @property
@@ -123,6 +127,7 @@ class Ledger:
         return sum(max(table.estimate, table.acked_rows) for table in self.tables)
 
     def with_table(self, number: int, table: TableProgress) -> Ledger:
+        """Return the ledger with another state of table number `number`."""
         tables = (*self.tables[:number], table, *self.tables[number + 1 :])
         return replace(self, tables=tables)
 

@@ -78,6 +78,7 @@ class TableMeta:
 
     @property
     def full_name(self) -> str:
+        """Return schema.table."""
         return f"{self.schema}.{self.table}"
 
 

@@ -45,6 +45,7 @@ class Timeline:
     newest: LogFile = NO_FILE
 
     def to_json(self) -> str:
+        """Return it as text; `from_json` reads it."""
         identity = {"address": self.identity.address, "server_uuid": self.identity.server_uuid}
         tree = {"number": self.number, "identity": identity, "newest": list(self.newest)}
         return json.dumps(tree, sort_keys=True)

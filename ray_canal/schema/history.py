@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 
 def place_of(journal_name: str, position: int) -> Place:
+    """Return a place of a log, to compare by: the file's base name and number, then the offset."""
     return journal_key(journal_name), position
 
 
@@ -42,6 +43,7 @@ class FileOrder:
             self._bases.setdefault(base, len(self._bases))
 
     def key(self, place: Place) -> Key:
+        """Return a place with its base name as a number, in the order in which base names came."""
         (base, number), position = place
         return self._bases.setdefault(base, len(self._bases)), number, position
 
@@ -128,6 +130,7 @@ class SchemaHistory:
 
     @property
     def has_snapshot(self) -> bool:
+        """Return whether it began with a snapshot of the catalog."""
         return self._snapshot is not None
 
     def has_all_at(self, place: Place) -> bool:
@@ -258,6 +261,7 @@ class SchemaHistory:
         return [state for state in states if state is not None]
 
     def charsets_at(self, place: Place) -> dict[str, str]:
+        """Return the default character sets of the databases at a place, those that are known."""
         found = {schema: self.charset_of(schema, place) for schema in self._charsets}
         return {schema: charset for schema, charset in found.items() if charset}
 

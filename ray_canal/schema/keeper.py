@@ -61,7 +61,9 @@ OnDdlError = Literal["catalog", "quarantine", "stop"]
 class LiveCatalog(Protocol):
     """Questions that the keeper asks a server (source/catalog_tables.py)."""
 
-    def position(self) -> EntryPosition: ...
+    def position(self) -> EntryPosition:
+        """Return the place in the log at which the catalog was read."""
+        ...
 
     def snapshot(self) -> CatalogSnapshot: ...
 

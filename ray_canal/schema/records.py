@@ -161,6 +161,7 @@ stated of a table counts behind it."""
 
 
 def record_place(record: SchemaRecord) -> Place:
+    """Return where a record stands in its log, to compare by."""
     return place_of(record.journal_name, record.position)
 
 

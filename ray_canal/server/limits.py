@@ -101,10 +101,12 @@ class Places:
 
     @property
     def admitted(self) -> int:
+        """Return the number of connections that have logged in."""
         return len(self._admitted)
 
     @property
     def pending(self) -> int:
+        """Return the number of connections that have not logged in yet."""
         return len(self._pending)
 
     def enter(self, key: Hashable, displace: Callable[[], object]) -> None:
@@ -123,5 +125,6 @@ class Places:
         return True
 
     def leave(self, key: Hashable) -> None:
+        """Give back a connection's place, whichever it has."""
         self._pending.pop(key, None)
         self._admitted.discard(key)

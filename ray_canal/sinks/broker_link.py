@@ -37,6 +37,7 @@ class BrokerLink:
 
     @property
     def is_broken(self) -> bool:
+        """Return whether the connection has failed; a new one has to be made."""
         return self._error is not None
 
     @property

@@ -35,6 +35,7 @@ class TablesAside:
 
     @property
     def tables(self) -> frozenset[tuple[str, str]]:
+        """Return (schema, table) of each."""
         return frozenset(
             (schema, table) for schema, _, table in (name.partition(".") for name in self.reasons)
         )

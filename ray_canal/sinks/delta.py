@@ -102,6 +102,7 @@ class DeltaFile:
 
     @property
     def exists(self) -> bool:
+        """Return whether the table is there and was not dropped in the source."""
         return self._table is not None and not self._version("dropped")
 
     @property
@@ -114,10 +115,12 @@ class DeltaFile:
 
     @property
     def schema(self) -> pa.Schema:
+        """Return the table's schema."""
         return pa.schema(self._opened.schema().to_arrow())
 
     @property
     def has_rows(self) -> bool:
+        """Return whether the table has files, so perhaps rows."""
         return self._table is not None and bool(self._opened.file_uris())
 
     @property
@@ -292,6 +295,7 @@ class DeltaLake:
         self._files.clear()
 
     def file(self, name: TableName) -> DeltaFile:
+        """Return the table of this name, opened once."""
         found = self._files.get(name)
         if found is None:
             options = self._config.resolved_options()

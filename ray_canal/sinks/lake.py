@@ -211,6 +211,7 @@ def is_new(lake: Lake, name: TableName, now: Place) -> bool:
 
 
 def place_of_change(change: TableChange, timeline: int, ordinal: int) -> Place:
+    """Return a schema change's place in the order of delivery."""
     number = journal_key(change.journal_name)[1]
     return Place(timeline, number, change.position, ordinal, change.journal_name)
 

@@ -89,6 +89,7 @@ class Cursor:
         return self.timeline, number, self.position, self.inner, self.ordinal
 
     def to_json(self) -> str:
+        """Return it as text."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -113,6 +114,7 @@ class Rows:
 
     @property
     def schema(self) -> str:
+        """Return the database that the rows are of."""
         return _note(self.batch, "schema")
 
     @property
@@ -252,6 +254,7 @@ class Changes:
 
     @property
     def schema_changes(self) -> list[TableChange]:
+        """Return DDL between the rows, in order; none of tables that are set aside."""
         found = self._view.schema_changes
         return [change for change in found if (change.schema, change.table) not in self.aside]
 

@@ -51,6 +51,7 @@ class SinkStatus:
     tables_aside: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
         return asdict(self)
 
 

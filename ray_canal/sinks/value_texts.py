@@ -21,6 +21,7 @@ def time_text(us: int | None) -> bytes | None:
 
 
 def time_texts(array: pa.Array) -> pa.Array:
+    """Return TIME values (microseconds) as MySQL writes them."""
     return pa.array(map(time_text, array.cast(pa.int64()).to_pylist()), BYTES)
 
 

@@ -66,6 +66,7 @@ class Changes:
 
     @property
     def server_uuid(self) -> str:
+        """Return the UUID of the server whose log is read."""
         return self._source.identity.server_uuid
 
     def read(self, wait_s: float) -> list[Part]:

@@ -40,6 +40,7 @@ def shows_what_is_executed(catalog: Catalog) -> bool:
 
 
 def version_of(catalog: Catalog) -> tuple[int, int]:
+    """Return (major, minor) of the server's version."""
     first, second = catalog.version.split(".")[:2]
     return int(first), int(second)
 

@@ -71,6 +71,7 @@ class SnapshotPlan:
 
     @property
     def is_mariadb(self) -> bool:
+        """Return whether the server is a MariaDB."""
         return self._catalog.is_mariadb
 
     def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableProgress, ...]:

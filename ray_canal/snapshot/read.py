@@ -51,6 +51,7 @@ class Snapshot:
 
     @property
     def position(self) -> EntryPosition:
+        """Return the place of the log from which changes go on."""
         return self._source.position
 
     def __enter__(self) -> Snapshot:

@@ -72,10 +72,12 @@ class Catalog:
 
     @property
     def version(self) -> str:
+        """Return the server's version, as it writes it."""
         return str(self.rows("SELECT VERSION() AS version")[0]["version"])
 
     @property
     def is_mariadb(self) -> bool:
+        """Return whether the server is a MariaDB."""
         return "mariadb" in self.version.lower()
 
     def lower_case_table_names(self) -> int:

@@ -29,9 +29,13 @@ class Pending(Protocol):
     """What a ChunkCutter tells of the events that it holds."""
 
     @property
-    def pending_bytes(self) -> int: ...
+    def pending_bytes(self) -> int:
+        """Return the bytes that were received and are in no chunk yet."""
+        ...
     @property
-    def is_between(self) -> bool: ...
+    def is_between(self) -> bool:
+        """Return whether what was received ends between two transactions."""
+        ...
 
 
 class ChunkPace:

@@ -281,6 +281,7 @@ class BinlogDump:
 
     @property
     def encrypted(self) -> bool:
+        """Return whether the connection uses TLS."""
         return self._connection is not None and is_encrypted(self._connection)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ class FileRange:
 
     @property
     def size_bytes(self) -> int:
+        """Return its length."""
         return self.end - self.begin
 
 

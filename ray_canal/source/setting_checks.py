@@ -43,6 +43,7 @@ class ServerFacts:
 
     @property
     def is_mariadb(self) -> bool:
+        """Return whether the server is a MariaDB."""
         return "mariadb" in self.version.lower()
 
     def value(self, name: str) -> str:

@@ -30,10 +30,14 @@ class Message(Protocol):
     """What `run` needs of a message; `ray_canal.Message` is one."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Return the batch's id."""
+        ...
 
     @property
-    def batches(self) -> list[Any]: ...
+    def batches(self) -> list[Any]:
+        """Return its rows, a record batch for each table."""
+        ...
 
 
 class Connector(Protocol):

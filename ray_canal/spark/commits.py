@@ -35,7 +35,9 @@ _KEPT = 2
 class Files(Protocol):
     """A file system below one folder; paths are relative to it, with slashes."""
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return whether there is such a file."""
+        ...
 
     def names(self, folder: str) -> list[str]:
         """Return what a folder has directly; empty if there is no such folder."""
@@ -80,6 +82,7 @@ class Commit:
         return f"{_STAGING}/{self.attempt or 'none'}"
 
     def packed(self) -> bytes:
+        """Return it as the bytes of its file."""
         body = {
             "format": _FORMAT,
             "number": self.number,

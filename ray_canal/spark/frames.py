@@ -114,6 +114,7 @@ class Options:
         partition_by: PartitionBy | None = None,
         way: Way | None = None,
     ) -> Options:
+        """Return checked options. Raises ConfigError."""
         wanted = None if tables is None else frozenset(tables)
         return cls(
             chosen_way(spark) if way is None else way,

@@ -18,6 +18,7 @@ class HadoopFiles:
         self._root = self._system.makeQualified(self._root)
 
     def exists(self, path: str) -> bool:
+        """Return whether there is such a file."""
         return bool(self._system.exists(self._at(path)))
 
     def names(self, folder: str) -> list[str]:

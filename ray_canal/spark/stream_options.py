@@ -81,18 +81,21 @@ _WHY = {
 
 
 def table_of(value: str) -> str:
+    """Return a table's name. Raises ConfigError: it is no schema.table."""
     if value.count(".") != 1 or not all(value.split(".")):
         raise ConfigError(f"option table is {value!r}: give one table, as schema.table")
     return value
 
 
 def number_option(name: str, value: str) -> int:
+    """Return an option's number. Raises ConfigError."""
     if not value.isdigit():
         raise ConfigError(f"option {name} is {value!r}: give a number")
     return int(value)
 
 
 def bytes_option(name: str, value: str) -> int:
+    """Return an option's bytes: a number, with k, m or g behind it. Raises ConfigError."""
     found = _BYTES.match(value.strip())
     if found is None:
         raise ConfigError(f"option {name} is {value!r}: give bytes, such as 64m")
@@ -108,6 +111,7 @@ def _start(value: str) -> Literal["head", "tail"]:
 
 
 def statements_of(value: str) -> Statements:
+    """Return what happens to statements that change rows. Raises ConfigError."""
     if value == "error":
         return "error"
     if value == "ignore":

@@ -52,6 +52,8 @@ class DebeziumOptions:
 
     @property
     def now_us(self) -> int:
+        """Return the time of the envelope, in microseconds since the epoch: now, or the one that
+        was set."""
         return self.ts_us or time.time_ns() // 1000
 
 
@@ -74,6 +76,7 @@ class Events:
         return found
 
     def column(self, name: str) -> pa.Array:
+        """Return a column's values of these events' rows."""
         return self.batch[name].take(pa.array(self.rows))
 
     def image(self, side: str, fields: Sequence[FormField]) -> list[pa.Array]:

@@ -47,6 +47,7 @@ class TableForm:
 
     @property
     def full_name(self) -> str:
+        """Return prefix.schema.table, which names its schemas in Kafka Connect."""
         return f"{self.prefix}.{self.schema}.{self.table}"
 
     @property
@@ -55,6 +56,7 @@ class TableForm:
         return _NOT_OF_TOPICS.sub("_", self.full_name)
 
     def value_schema(self) -> Tree:
+        """Return the schema of the envelope, as Kafka Connect's JSON converter writes it."""
         name = self.full_name
         rows = [_field_tree(each) for each in self.fields]
         sides = [_struct(f"{name}.Value", rows, side) for side in ("before", "after")]

@@ -28,6 +28,7 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int, int, int]:
+        """Return it as a tuple that compares in the order of delivery."""
         return self.timeline, self.number, self.position, self.row
 
     def __str__(self) -> str:

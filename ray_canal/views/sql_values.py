@@ -70,6 +70,7 @@ class Value:
 
     @property
     def kind(self) -> Kind:
+        """Return what kind of value it is, by its Arrow type."""
         return kind_of(self.type)
 
     def cast(self, kind: pa.DataType) -> Value:

@@ -17,6 +17,7 @@ _LETTERS: Bytes = np.frombuffer(_ALPHABET, np.uint8)
 
 
 def scalar(text: bytes) -> pa.Scalar:
+    """Return a text as an Arrow scalar of bytes."""
     return pa.scalar(text, BYTES)
 
 

@@ -131,6 +131,7 @@ def timestamp_slot(seconds, micros):
 
 @bare
 def timestamp_new(source, at, fraction_bytes):
+    """Return (slot, valid) of a TIMESTAMP(n) at `at`: big-endian seconds, then the fraction."""
     return timestamp_slot(load_be(source, at, 4), _fraction(source, at + 4, fraction_bytes))
 
 

@@ -39,9 +39,13 @@ class Known(Protocol):
 
     def table(self, name: Name) -> TableState | None: ...
 
-    def tables_of(self, schema: str) -> list[Name]: ...
+    def tables_of(self, schema: str) -> list[Name]:
+        """Return the tables of a database, as they were before the statement."""
+        ...
 
-    def charset_of(self, schema: str) -> str: ...
+    def charset_of(self, schema: str) -> str:
+        """Return the default character set of a database; empty: not known."""
+        ...
 
     def alike(self, name: Name) -> list[Name]:
         """Tables whose names differ from this one in the case of letters alone."""
@@ -84,6 +88,7 @@ class Effects:
         self.put(new, state or unknown(*new, f"{old[0]}.{old[1]} was not known when renamed"))
 
     def drop_schema(self, schema: str) -> None:
+        """Drop a database with its tables."""
         schema = self._names.one(schema)
         tables = self._known.tables_of(schema)
         for name in tables:
@@ -93,10 +98,13 @@ class Effects:
         self.charsets[schema] = ""
 
     def charset_of(self, schema: str) -> str:
+        """Return the default character set of a database after what was applied so far; empty: not
+        known."""
         schema = self._names.one(schema)
         return self.charsets.get(schema) or self._known.charset_of(schema)
 
     def set_charset(self, schema: str, charset: str, *, is_new: bool) -> None:
+        """Set the default character set of a database. `is_new`: the statement makes it."""
         schema = self._names.one(schema)
         if not is_new and not self._known.charset_of(schema):
             self._missing_schemas.add(schema)

@@ -36,6 +36,7 @@ class Definition:
     after: str = ""
 
     def column(self, default_charset: str) -> ColumnMeta:
+        """Return the column; `default_charset` is the table's."""
         charset = self.charset or ("utf8mb3" if self.type.national else default_charset)
         return column_of(
             self.name,

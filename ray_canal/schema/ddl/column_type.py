@@ -53,6 +53,7 @@ class DeclaredType:
 
     @property
     def national(self) -> bool:
+        """Return whether it is NCHAR or NVARCHAR, whose character set is utf8mb3."""
         return self.word in ("char", "varchar") and self.text.startswith("n")
 
 

@@ -131,6 +131,7 @@ class Words:
         return f"{_QUOTES[token.kind]}{token.text}" if token.kind in _QUOTES else token.text.upper()
 
     def skip(self) -> None:
+        """Go past one word."""
         self.token()
         del self._ahead[0]
 
@@ -152,6 +153,7 @@ class Words:
 
     @property
     def done(self) -> bool:
+        """Return whether there is no word left."""
         return self.token().kind == ""
 
     def rest(self) -> list[Token]:

@@ -37,6 +37,7 @@ class FilesLog:
 
     @property
     def is_mariadb(self) -> bool:
+        """Return whether a MariaDB wrote the files, by the first one's head."""
         for chunk in self.chunks(next(iter(self._paths)), _HEAD_BYTES):
             return chunk.head.flavor == FLAVOR_MARIADB
         return False

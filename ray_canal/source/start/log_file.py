@@ -52,7 +52,9 @@ class Log(Protocol):
     def identity(self) -> SourceIdentity: ...
 
     @property
-    def is_mariadb(self) -> bool: ...
+    def is_mariadb(self) -> bool:
+        """Return whether a MariaDB wrote the log."""
+        ...
 
     def files(self) -> Sequence[tuple[str, int]]:
         """(name, size in bytes), oldest first; at least one."""
@@ -188,6 +190,8 @@ def _transactions(chunk: RawChunk) -> Transactions:
 
 
 def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
+    """Return the transactions that begin in a chunk, in order. Raises DecodeError kinds: an event
+    could not be read."""
     if walked.failure is not None:
         raise walked.failure
     head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
