@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic import BaseModel
 
-from ray_canal.config import CanalConfig, load
+from ray_canal.config import CanalConfig, SourceConfig, load
+from ray_canal.kernels.base.event_types import NAMES
+from ray_canal.types import spatial
+from ray_canal.types.registry import WORDS
 from tests.unit.test_tidy import PACKAGE, ROOT, modules, room_of
 
 if sys.version_info >= (3, 11):
@@ -126,6 +129,33 @@ def test_the_files_that_a_chunk_passes_are_counted() -> None:
     assert files[-1] == "client/message.py"
     assert len(files) == len(set(files))
     assert way.startswith(f"a chunk is handed on by {len(files)} files")
+
+
+def test_each_event_type_is_in_the_documents() -> None:
+    page = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
+    table = page[page.index("| event (number)") : page.index("## An event that cannot")]
+    told: set[int] = set()
+    for line in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE):
+        for first, last in re.findall(r"(\d+)(?:–(\d+))?(?=[,); ])", line):
+            told |= set(range(int(first), int(last or first) + 1))
+    assert not [f"{number} {NAMES[number]}" for number in NAMES if number not in told]
+
+
+def test_each_column_type_is_in_the_documents() -> None:
+    page = (ROOT / "docs/reference/types.md").read_text(encoding="utf-8")
+    told = page[: page.index("Nothing is rounded")].lower()
+    families = ("int", "text", "blob")  # "TINYINT … BIGINT", "TEXT family"
+    assert "geometry family" in told
+    shapes = {word.word for word in spatial.WORDS}
+    named = {name for name in WORDS if not name.endswith(families)} - shapes
+    assert not [name for name in named if name not in told]
+
+
+def test_each_start_is_in_the_documents() -> None:
+    text = (ROOT / "docs/reference/positions.md").read_text(encoding="utf-8")
+    page = text[text.index("| `latest` |") :]
+    starts = get_args(get_type_hints(SourceConfig)["start"])
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)[: len(starts)] == list(starts)
 
 
 def test_promises_name_tests_that_exist() -> None:
