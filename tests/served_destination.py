@@ -18,7 +18,7 @@ from typing import Any
 from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.demo import binlog_files
-from ray_canal.destination.api import GetRequest, Method, Q, R
+from ray_canal.destination.api import GetRequest, Method, PollRequest, Q, R
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
@@ -190,6 +190,8 @@ class ServedDestination:
     async def take(self, request: GetRequest) -> MessageHead:
         destination = await self._started()
         self.takes += 1
+        if isinstance(request, PollRequest):
+            return await destination.poll(request)
         return await destination.get_without_ack(request)
 
     async def load_async(self, payloads: list[Any]) -> list[DecodedChunk]:

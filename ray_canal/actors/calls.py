@@ -38,6 +38,7 @@ from ray_canal.destination.api import (
     DestinationApi,
     GetRequest,
     Method,
+    PollRequest,
     Q,
     R,
     RollbackRequest,
@@ -110,10 +111,15 @@ class DestinationCalls:
         return await self._call(self._on_loop, method, request, repeat=is_repeatable(method))
 
     async def take(self, request: GetRequest) -> MessageHead:
-        """get_without_ack, awaited, that may be cancelled: what was handed out meanwhile goes back.
+        """get_without_ack, or poll of a PollRequest, awaited, that may be cancelled: what was
+        handed out meanwhile goes back.
 
         So a batch is outstanding only if somebody has it.
         """
+        if isinstance(request, PollRequest):
+            return await self._call(
+                self._on_loop, DestinationApi.poll, request, repeat=True, withdraw=True
+            )
         return await self._call(
             self._on_loop, DestinationApi.get_without_ack, request, repeat=True, withdraw=True
         )

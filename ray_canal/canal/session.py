@@ -102,12 +102,15 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """`timeout_s` as in Connector.get_without_ack."""
+    """`timeout_s` as in Connector.get_without_ack; `polls`: wait for anything, not for a full
+    batch. `done`: a batch that is acked first; 0: none."""
 
     identity: Identity
     fetch_size: int
     timeout_s: float | None
     auto_ack: bool
+    polls: bool = False
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,9 @@ def _unsubscribe(packet: pb.Packet) -> Step:
 def _get(packet: pb.Packet) -> Step:
     body = packets.parsed(pb.Get, packet.body)
     timeout_s = packets.timeout_s(body.timeout, body.unit)
-    return Get(_identity(body), body.fetch_size, timeout_s, body.auto_ack)
+    return Get(
+        _identity(body), body.fetch_size, timeout_s, body.auto_ack, body.poll, body.done
+    )
 
 
 def _ack(packet: pb.Packet) -> Step | None:

@@ -58,7 +58,8 @@ class User:
         something needs `refuse_without` as well."""
         identity = request.identity
         self.refuse_without("read", identity)
-        if isinstance(request, Ack) or (isinstance(request, Get) and request.auto_ack):
+        acks = isinstance(request, Get) and (request.auto_ack or request.done)
+        if acks or isinstance(request, Ack):
             self.refuse_without("ack", identity)
         elif isinstance(request, Unsubscribe):
             self.refuse_without("subscribe" if self._owns(identity) else "admin", identity)

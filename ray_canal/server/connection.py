@@ -28,6 +28,7 @@ from ray_canal.destination.api import (
     ClientRequest,
     DestinationApi,
     GetRequest,
+    PollRequest,
     RollbackRequest,
     SubscribeRequest,
 )
@@ -50,6 +51,9 @@ from ray_canal.server.turns import Superseded
 from ray_canal.views.entries import EntryBytes
 
 logger = logging.getLogger(__name__)
+
+_SMALL_BYTES = 64 << 10
+
 
 @dataclass(slots=True)
 class _Outstanding:
@@ -278,7 +282,7 @@ class Connection:
             held = await self._peer.while_there(self._shared.budget.take(wanted))
             async with self._shared.rendering:
                 await self._peer.while_there(self._shared.budget.settled())
-                parts = await self._rendered(head, chunks)
+                parts = await self._rendered(head, chunks, wanted)
                 held = self._shared.budget.correct(held, sum(part.held_bytes for part in parts))
             buffers = frames.framed(head, parts)
             del chunks, parts
@@ -290,8 +294,13 @@ class Connection:
             await self._ack(store, Ack(request.identity, head.id))
             self._outstanding[request.identity].acked_by_us = head.id
 
-    async def _rendered(self, head: MessageHead, chunks: list[DecodedChunk]) -> list[EntryBytes]:
-        """Render each part in a thread of its own, if there is one free: kernels hold no GIL."""
+    async def _rendered(
+        self, head: MessageHead, chunks: list[DecodedChunk], size_bytes: int
+    ) -> list[EntryBytes]:
+        """Render each part in a thread of its own, if there is one free: kernels hold no GIL. What
+        is small takes less time than its way to a thread."""
+        if size_bytes <= _SMALL_BYTES:
+            return [frames.rendered(head, *numbered) for numbered in enumerate(chunks)]
         loop, executor = asyncio.get_running_loop(), self._shared.executor
         return await asyncio.gather(
             *(
@@ -303,22 +312,29 @@ class Connection:
     async def _take(self, store: Store, request: Get) -> MessageHead:
         identity = request.identity
         began = time.monotonic()
-        head = await self._shared.turns.get(
-            identity,
-            store.take(
-                GetRequest(
-                    client_id=identity.client_id,
-                    holder=self._holder(identity),
-                    batch_size=request.fetch_size,
-                    timeout=request.timeout_s,
-                )
-            ),
-        )
+        head = await self._shared.turns.get(identity, store.take(self._wanted(request)))
         if head.id == EMPTY_BATCH and head.finished and request.timeout_s is not None:
             # Binlog files that are at their end answer at once; Canal's clients count on the wait.
             until = began + (request.timeout_s or self._peer.write_timeout_s)
             await asyncio.sleep(max(until - time.monotonic(), 0))
         return head
+
+    def _wanted(self, request: Get) -> GetRequest:
+        """Return the call that a GET is. A batch that it acks and that did not go over this
+        connection is of no epoch, so it comes again."""
+        identity, known = request.identity, self._outstanding.get(request.identity)
+        client_id, holder = identity.client_id, self._holder(identity)
+        size, timeout = request.fetch_size, request.timeout_s
+        if not request.polls:
+            return GetRequest(
+                client_id=client_id, holder=holder, batch_size=size, timeout=timeout
+            )
+        done = (request.done, 0 if known is None else known.epoch) if request.done else None
+        if known is not None:
+            known.batches.discard(request.done)
+        return PollRequest(
+            client_id=client_id, holder=holder, batch_size=size, timeout=timeout, done=done
+        )
 
     async def _refuse_mixed_epochs(
         self, store: Store, identity: Identity, head: MessageHead

@@ -17,7 +17,8 @@ class Store(Protocol):
         """Make a call, with its holder. What is repeatable is made again after a restart."""
 
     async def take(self, request: GetRequest) -> MessageHead:
-        """get_without_ack. If it is cancelled, no batch stays outstanding because of it."""
+        """get_without_ack, or poll of a PollRequest. If it is cancelled, no batch stays outstanding
+        because of it."""
 
     async def load_async(self, payloads: list[Payload]) -> list[DecodedChunk]:
         """The chunks of a message's parts."""

@@ -62,6 +62,24 @@ def test_everything_arrives_and_acks_are_done_when_they_return(connect: Any, sho
         assert connector.get().id == -1
 
 
+def test_a_loop_asks_our_server_once_a_message(shop: Decoded) -> None:
+    """Rows that are less than a memory unit end the wait; the question acks, too."""
+    store = ServedDestination(shop, released=0)
+    with (
+        serving_thread({"shop": store}) as serving,
+        canal.connect("shop", 7, address=serving.address) as connector,
+    ):
+        connector.subscribe()
+        messages = connector.messages(1000, poll=30.0)
+        for number in (1, 2, 3):
+            threading.Timer(0.2, lambda: serving.do(store.release(1))).start()
+            assert (next(messages).id, store.takes) == (number, number)
+            assert number < 3 or 1 not in store.outstanding(7)
+        messages.close()
+        assert store.outstanding(7) == []
+        assert store.takes == 3
+
+
 def test_a_loop_does_not_wait_long_for_rows_that_are_less_than_a_unit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,6 +93,7 @@ def test_a_loop_does_not_wait_long_for_rows_that_are_less_than_a_unit(
 
     monkeypatch.setattr(TcpTransport, "_take", take)
     transport = TcpTransport.__new__(TcpTransport)
+    transport._is_ours = False
     request = PollRequest(client_id=1, batch_size=1000, timeout=10.0)
     assert transport._poll(request).id == 7
     assert asked == [(1000, None), (1, 0.25), (1, 0.25), (1, 0.25)]

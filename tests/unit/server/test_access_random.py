@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
-from ray_canal.destination.api import DestinationApi, GetRequest, SubscribeRequest
+from ray_canal.destination.api import DestinationApi, GetRequest, PollRequest, SubscribeRequest
 from tests.canal_client import RawClient
 from tests.served_destination import Decoded, ServedDestination
 from tests.unit.server.conftest import run, serving
@@ -19,7 +19,9 @@ _IDS = st.sampled_from(["", "7", "7-8", "8,9"])
 _DESTINATIONS = st.sampled_from([("shop",), ("crm",), ("*",), ("s*", "x")])
 _REQUESTS = st.lists(
     st.tuples(
-        st.sampled_from(["subscribe", "filter", "unsubscribe", "get", "auto", "ack", "rollback"]),
+        st.sampled_from(
+            ["subscribe", "filter", "unsubscribe", "get", "auto", "poll", "ack", "rollback"]
+        ),
         st.sampled_from(["shop", "crm"]),
         st.sampled_from([7, 8]),
     ),
@@ -49,6 +51,8 @@ class Heard(ServedDestination):
 
     async def take(self, request: GetRequest) -> Any:
         self.heard.append(("get", request.client_id))
+        if isinstance(request, PollRequest) and request.done:
+            self.heard.append(("ack", request.client_id))
         return await super().take(request)
 
 
@@ -64,6 +68,8 @@ async def _ask(client: RawClient, what: str, destination: str, client_id: int) -
         client.send(pb.UNSUBSCRIPTION, pb.Unsub(**who))
     elif what in ("get", "auto"):
         client.ask(destination, str(client_id), fetch_size=1, auto_ack=what == "auto")
+    elif what == "poll":
+        client.ask(destination, str(client_id), timeout=1, poll=True, done=1)
     elif what == "ack":
         client.confirm(destination, 1, str(client_id))
     else:

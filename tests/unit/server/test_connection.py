@@ -178,6 +178,22 @@ def test_a_get_waits_as_canals_does(shop: Decoded) -> None:
     run(test)
 
 
+def test_a_poll_is_answered_as_soon_as_there_is_anything(shop: Decoded) -> None:
+    async def test() -> None:
+        store = ServedDestination(shop, released=0)
+        async with serving({"shop": store}) as server:
+            client = await RawClient.logged_in(server.port)
+            await client.subscribe("shop")
+            assert (await client.get("shop", timeout=1, unit=2, poll=True)).batch_id == -1
+            client.ask("shop", fetch_size=1000, timeout=0, poll=True)
+            await asyncio.sleep(0.1)
+            await store.release(1)  # less than a memory unit, of a thousand that were asked for
+            assert (await client.messages()).batch_id == 1
+            await client.close()
+
+    run(test)
+
+
 def test_auto_ack_confirms_what_was_sent(shop: Decoded) -> None:
     async def test() -> None:
         store = ServedDestination(shop)
