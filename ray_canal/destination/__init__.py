@@ -16,7 +16,7 @@ Where to look first:
                           pipeline_lookup.py (whose log is read), after_purge.py
     who is silent         attendance.py (who last called when), expiry.py, departures.py
     what a get hands out  message_head.py, handed_out.py (answers that were lost), arrivals.py
-                          (a new TCP connection ends the gets of the one before)
+                          (a new TCP connection ends the gets of the one before), loop_acks.py
     what is kept          records.py (all of it), subscriber_table.py, batch_id_record.py,
                           filter_record.py, start_record.py, timeline_record.py, schema_records.py
     how calls wait        wakeup.py (for a change), backend_thread.py (for a backend), blocking.py

@@ -7,7 +7,6 @@ again. A returned `ack` is durable.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 from ray_canal.destination.api import (
@@ -23,13 +22,14 @@ from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import raised_again, stale_batch_error
 from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.loop_acks import Acking, LoopAcks
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED
 from ray_canal.destination.wakeup import NEVER
-from ray_canal.errors import BatchNotFound, InstanceError, InstanceRestarted, NotSubscribed
+from ray_canal.errors import InstanceError, InstanceRestarted, NotSubscribed
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 from ray_canal.model.position import LogPosition
 
@@ -59,6 +59,7 @@ class Delivery:
         self._attendance = attendance
         self._snapshots = snapshots
         self._handed_out = HandedOut()
+        self._loop_acks = LoopAcks(self._ack, self._changed.wake)
         self.stages = Stages()
 
     async def get_without_ack(self, request: GetRequest) -> MessageHead:
@@ -72,35 +73,23 @@ class Delivery:
         """Return the next batch to a caller that acks it on arrival; see Connector.get."""
         came_s = time.monotonic()
         await self._take_back(request)
+        await self._loop_acks.settle(request.client_id)
         (await self._lookup.of(request.client_id)).store.refuse_unacked(request.client_id)
         return await self._get(request, request.timeout, came_s, full=True)
 
     async def poll(self, request: PollRequest) -> MessageHead:
         """Return a batch as soon as there is anything for this subscriber, waiting up to `timeout`;
-        first its batch `done` (id, epoch) is acked. That may be acked already, for the call may
-        come twice; if it is void, it comes again. `untracked`: the caller fetches its chunks at
+        its batch `done` (id, epoch) is acked, durably before the answer to the poll after this
+        one, or to any other call. That may be acked already, for the call may come twice; if it is
+        void, it comes again. `untracked`: the caller fetches its chunks at
         once, so they need not be tracked."""
         came_s = time.monotonic()
         await self._take_back(request)
         timeout = request.timeout or 0.0
-        # The cursor is written while the call waits for rows; the answer comes after both.
-        acking = None if request.done is None else asyncio.create_task(self._ack_done(request))
+        acking = self._loop_acks.begin(request.client_id, request.holder, _ack_of(request))
         return await self._get(
             request, timeout, came_s, full=False, untracked=request.untracked, acking=acking
         )
-
-    async def _ack_done(self, request: PollRequest) -> None:
-        assert request.done is not None
-        batch_id, epoch = request.done
-        ack = AckRequest(
-            client_id=request.client_id, holder=request.holder, batch_id=batch_id, epoch=epoch
-        )
-        try:
-            with contextlib.suppress(InstanceRestarted, BatchNotFound):
-                await self.ack(ack)
-        except BaseException:
-            await self._changed.wake()  # the call that waits tells it
-            raise
 
     async def _take_back(self, request: GetRequest) -> None:
         """Roll back what earlier gets of the caller handed out in vain."""
@@ -132,19 +121,18 @@ class Delivery:
         *,
         full: bool,
         untracked: bool = False,
-        acking: asyncio.Task[None] | None = None,
+        acking: Acking | None = None,
     ) -> MessageHead:
         client_id, batch_size = request.client_id, request.batch_size
-        if acking is not None:
-            acking.add_done_callback(_seen)
         arrivals = self._arrivals.count(client_id)
         self._catch_ups.come_back(client_id)
         pipeline = await self._read_back(client_id, batch_size)
         wanted = batch_size if full else 1
+        waits = True
         if timeout is not None:
             began_s = time.monotonic()
             deadline = began_s + timeout if timeout > 0 else NEVER
-            waits, waited = True, False
+            waited = False
             # Once: what comes next may be for other subscribers.
             pipeline.pump.hurry(self._confirm_ahead)
             while waits and (
@@ -155,15 +143,17 @@ class Delivery:
                 waited = True
                 with self._attendance.waiting(client_id):
                     waits = not self._ended(client_id) and await self._changed.wait(deadline)
-                waits = waits and not self._is_void(request, arrivals) and not _failed(acking)
+                waits = waits and not self._is_void(request, arrivals) and not (
+                    acking is not None and acking.has_failed
+                )
                 pipeline = await self._read_back(client_id, batch_size)
             if not full:
                 pipeline = await self._with_decoding(pipeline, client_id, batch_size)
             if waited:
                 came_s = max(came_s, pipeline.pump.chunk_came_s)
             self.stages.add("get", waiting_s=time.monotonic() - began_s)
-        if acking is not None:
-            await asyncio.shield(acking)
+        if acking is not None and (acking.is_late or acking.task.done() or not waits):
+            await asyncio.shield(acking.task)
         since_s = min(came_s, time.monotonic())
         pipeline = await self._still_ours(pipeline, client_id, batch_size, since_s)
         self._table.refuse_replaced(client_id, request.holder)
@@ -279,6 +269,10 @@ class Delivery:
 
     async def ack(self, request: AckRequest) -> None:
         """Confirm a batch; the cursor is durable when this returns."""
+        await self._loop_acks.settle(request.client_id)
+        await self._ack(request)
+
+    async def _ack(self, request: AckRequest) -> None:
         client_id, batch_id = request.client_id, request.batch_id
         if batch_id == EMPTY_BATCH:
             return
@@ -309,10 +303,12 @@ class Delivery:
             if batch_id is not None:
                 self._refuse_void(batch_id, request.epoch)
             pipeline.store.rollback(client_id, batch_id)
+            self._loop_acks.forget(client_id, batch_id)
         await self._changed.wake()
 
     async def list_batch_ids(self, request: ClientRequest) -> list[int]:
         """Return the ids of a subscriber's outstanding batches, smallest first."""
+        await self._loop_acks.settle(request.client_id)
         pipeline = await self._lookup.of(request.client_id)
         self._table.refuse_replaced(request.client_id, request.holder)
         return pipeline.store.batch_ids(request.client_id)
@@ -322,11 +318,17 @@ class Delivery:
             raise stale_batch_error(batch_id).at(destination=self._state.destination)
 
 
-def _failed(acking: asyncio.Task[None] | None) -> bool:
-    return acking is not None and acking.done() and acking.exception() is not None
+def _ack_of(request: PollRequest) -> AckRequest | None:
+    """Return the ack that a poll begins with."""
+    if request.done is None:
+        return None
+    batch_id, epoch = request.done
+    return AckRequest(
+        client_id=request.client_id, holder=request.holder, batch_id=batch_id, epoch=epoch
+    )
 
 
-def _seen(acking: asyncio.Task[None]) -> None:
+def _seen(asking: asyncio.Future[None]) -> None:
     """The call that waits for it may be cancelled; a failure is then nobody's."""
-    if not acking.cancelled():
-        acking.exception()
+    if not asking.cancelled():
+        asking.exception()

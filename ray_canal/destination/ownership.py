@@ -179,8 +179,11 @@ class Ownership:
     async def confirm(self, epoch: int, since_s: float) -> None:
         """Return if this epoch was the destination's newest at some moment after `since_s`
         (monotonic seconds), and within the last second. Asks the backend only if no write and no
-        other call has found that out. Raises Fenced, MetaUnavailable, InstanceRestarted."""
+        other call has found that out, and beside its calls where it can be asked at once. Raises
+        Fenced, MetaUnavailable, InstanceRestarted."""
         since_s = max(since_s, time.monotonic() - _FRESH_S)
+        if self._confirmed[0] != epoch or self._confirmed[1] < since_s:
+            self._glance(epoch)
         while self._confirmed[0] != epoch or self._confirmed[1] < since_s:
             if self._asking is None or self._asking[0] != epoch or self._asking[1].done():
                 task = asyncio.create_task(self.write(epoch, MetaManager.refuse_fenced))
@@ -189,6 +192,13 @@ class Ownership:
             asking = self._asking[1]
             await asyncio.wait({asking})
             asking.result()
+
+    def _glance(self, epoch: int) -> None:
+        """Confirm the epoch if that can be told at once: calls that are before it in the thread
+        may write, and wait for the disk."""
+        opened, began_s = self._opened, time.monotonic()
+        if opened is not None and opened.is_newest(self._destination, epoch):
+            self._confirmed = (epoch, began_s)
 
     def _refuse_own_successor(self, epoch: int) -> None:
         if self._acquired is None:

@@ -42,6 +42,11 @@ class MetaBackend(Protocol):
         """The newest epoch, 0 if nobody ever acquired the destination."""
         ...
 
+    def epoch_at_once(self, destination: str) -> int | None:
+        """The same, without waiting for anything, from any thread; None: `epoch` has to be
+        asked."""
+        ...
+
     def load(self, destination: str) -> dict[int, str]:
         """Each subscriber's record."""
         ...

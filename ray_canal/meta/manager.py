@@ -122,6 +122,11 @@ class MetaManager:
         """The newest epoch, 0 if nobody ever acquired the destination."""
         return self._backend.epoch(destination)
 
+    def is_newest(self, destination: str, epoch: int) -> bool:
+        """Return whether this is the newest epoch, as far as it can be told at once, from any
+        thread; False: it is not, or `refuse_fenced` has to be asked."""
+        return self._backend.epoch_at_once(destination) == epoch
+
     def load(self, destination: str) -> dict[int, SubscriberMeta]:
         """Return subscribers by client id; records with ids below 0 are no subscribers. Raises
         ConfigError: a record is damaged; MetaUnavailable."""

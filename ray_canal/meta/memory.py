@@ -31,6 +31,9 @@ class MemoryBackend:
     def epoch(self, destination: str) -> int:
         return self._epochs.get(destination, 0)
 
+    def epoch_at_once(self, destination: str) -> int | None:
+        return self.epoch(destination)
+
     def load(self, destination: str) -> dict[int, str]:
         return dict(self._records.get(destination, {}))
 

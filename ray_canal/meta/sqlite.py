@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ create table if not exists subscriber (
 """
 
 
+_EPOCH = "select epoch from epoch where destination = ?"
 _SAVE = """
 insert into subscriber select ?, ?, ?
 where coalesce((select epoch from epoch where destination = ?), 0) = ?
@@ -52,8 +54,10 @@ class SqliteBackend:
         self._file = SqliteFile(path, self.where, lambda: advice(path), must_exist=must_exist)
         self._database = self._file.database
         self._next_copy_s = 0.0
+        self._glances = threading.Lock()
         with self._file.preparing():
             self._prepare()
+            self._reader = self._file.another(timeout_s=0.0)
         self._keep_copy()
 
     def _prepare(self) -> None:
@@ -129,8 +133,22 @@ class SqliteBackend:
         return self._newest(destination)
 
     def _newest(self, destination: str) -> int:
-        rows = self._file.rows("select epoch from epoch where destination = ?", destination)
+        rows = self._file.rows(_EPOCH, destination)
         return int(rows[0][0]) if rows else 0  # type: ignore[call-overload]
+
+    def epoch_at_once(self, destination: str) -> int | None:
+        # A write-ahead log's readers wait for no writer, whose fsync may take long.
+        if not self._glances.acquire(blocking=False):
+            return None
+        try:
+            if not self._file.is_there():
+                return None
+            row = self._reader.execute(_EPOCH, (destination,)).fetchone()
+            return None if row is None else int(row[0])
+        except sqlite3.Error:  # `epoch` tells what is wrong
+            return None
+        finally:
+            self._glances.release()
 
     def load(self, destination: str) -> dict[int, str]:
         rows = self._file.rows(
@@ -161,4 +179,6 @@ class SqliteBackend:
             yield database
 
     def close(self) -> None:
+        with self._glances:
+            self._reader.close()
         self._file.close()

@@ -35,12 +35,16 @@ class SqliteFile:
                 raise FileNotFoundError("it was removed while it was in use")
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             _make_private(path)
-            self.database = sqlite3.connect(
-                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
+            self.database = self.another(BUSY_S)
             self._is = _identity(path)
         except (sqlite3.Error, OSError) as error:
             raise self.unusable(error) from error
+
+    def another(self, timeout_s: float) -> sqlite3.Connection:
+        """Return another connection, which waits so long for those that have the file locked."""
+        return sqlite3.connect(
+            self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False
+        )
 
     @contextmanager
     def preparing(self) -> Iterator[sqlite3.Connection]:
@@ -93,6 +97,12 @@ class SqliteFile:
             if type(error) is sqlite3.DatabaseError:
                 raise MetaDamaged(f"{self._what} is damaged: {error}. {self._advice()}") from error
             raise MetaUnavailable(f"{self._what} cannot be {done}: {error}") from error
+
+    def is_there(self) -> bool:
+        """Return whether what is open is what lies at the path."""
+        with contextlib.suppress(OSError):
+            return _identity(self.path) == self._is
+        return False
 
     def _refuse_other(self) -> None:
         """Raises MetaDamaged: what is open is not what lies at the path; a write into it would be

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.destination.supervisor import FINISHED
 from ray_canal.errors import BatchNotFirst, BatchNotFound, InstanceRestarted, MetaUnavailable
+from ray_canal.meta.manager import MetaManager
 from ray_canal.model.message import EMPTY_BATCH, Caller
 from ray_canal.model.subscription import TCP_HOLDER
 from tests.local_destination import (
@@ -99,6 +102,75 @@ def test_a_poll_acks_what_the_caller_is_done_with_and_may_come_twice(tmp_path: P
             third = await destination.poll(7, 1, 5.0, done)  # its answer was lost, say
             assert await destination.list_batch_ids(7) == [second.id, third.id]
             assert follow_each_other([first, second, third])
+
+    run(story())
+
+
+def test_a_poll_is_answered_while_its_ack_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one waits for it: at most two messages come again after a crash."""
+    disk = threading.Event()
+    save = MetaManager.save
+
+    def slow(*arguments: Any) -> None:
+        assert disk.wait(60)
+        save(*arguments)
+
+    async def story() -> None:
+        async with running(tmp_path) as destination:
+            await destination.subscribe(7, ALL)
+            first = await destination.poll(7, 1, 5.0)
+            monkeypatch.setattr(MetaManager, "save", slow)
+            second = await destination.poll(7, 1, 5.0, (first.id, first.epoch))
+            assert second.id == first.id + 1
+            third = asyncio.create_task(
+                destination.poll(7, 1, 5.0, (second.id, second.epoch))
+            )
+            told = asyncio.create_task(destination.list_batch_ids(7))
+            await asyncio.sleep(0.1)
+            assert not third.done()
+            assert not told.done()
+            disk.set()
+            assert (await third).id == second.id + 1
+            await told
+            assert await destination.list_batch_ids(7) == [second.id + 1]
+
+    run(story())
+
+
+def test_an_ack_that_failed_behind_its_poll_is_made_by_the_next(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as destination:
+            await destination.subscribe(7, ALL)
+            first = await destination.poll(7, 1, 5.0)
+            with meta_away("save"):
+                second = await destination.poll(7, 1, 5.0, (first.id, first.epoch))
+                with pytest.raises(MetaUnavailable):
+                    await destination.poll(7, 1, 5.0, (second.id, second.epoch))
+            third = await destination.poll(7, 1, 5.0, (second.id, second.epoch))
+            assert await destination.list_batch_ids(7) == [third.id]
+            cursor = (await destination.state.records.cursors.load())[7].cursor
+            assert cursor is not None
+            assert cursor.position == second.ack
+            assert follow_each_other([first, second, third])
+
+    run(story())
+
+
+def test_what_is_given_back_is_not_acked_later(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as destination:
+            await destination.subscribe(7, ALL)
+            first = await destination.poll(7, 1, 5.0)
+            with meta_away("save"):
+                await destination.poll(7, 1, 5.0, (first.id, first.epoch))
+                with pytest.raises(MetaUnavailable):
+                    await destination.list_batch_ids(7)
+            await destination.rollback(7, None, None)
+            again = await destination.poll(7, 1, 5.0)
+            assert (again.start, again.end) == (first.start, first.end)
+            assert await destination.list_batch_ids(7) == [again.id]
 
     run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,7 @@ def test_a_write_confirms_and_those_who_ask_at_once_ask_once(
 ) -> None:
     """b9: a get with an ack costs one round trip, not two."""
     asked = counted(monkeypatch, "refuse_fenced")
+    monkeypatch.setattr(MetaManager, "is_newest", lambda *_: False)  # a server, not a file
 
     async def go() -> None:
         ownership = await opened(tmp_path)
@@ -110,6 +112,39 @@ def test_a_write_confirms_and_those_who_ask_at_once_ask_once(
         await ownership.confirm(epoch, came_s)
         assert len(asked) == 3
         await ownership.close()
+
+    asyncio.run(go())
+
+
+def test_a_file_is_asked_beside_a_write_that_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = threading.Event()
+    save = MetaManager.save
+
+    def slow(*arguments: Any) -> None:
+        assert disk.wait(60)
+        save(*arguments)
+
+    async def go() -> None:
+        ownership = await opened(tmp_path)
+        epoch = await ownership.acquire()
+        monkeypatch.setattr(MetaManager, "save", slow)
+        saving = asyncio.create_task(ownership.save(epoch, ME))
+        await asyncio.sleep(0.05)
+        await ownership.confirm(epoch, time.monotonic())
+        assert not saving.done()
+        other = await opened(tmp_path)  # in its place
+        await other.acquire()
+        late = asyncio.create_task(ownership.confirm(epoch, time.monotonic()))
+        await asyncio.sleep(0.05)
+        assert not late.done()  # what is not as it was is told in the calls' order
+        disk.set()
+        for call in (saving, late):
+            with pytest.raises(Fenced):
+                await call
+        await ownership.close()
+        await other.close()
 
     asyncio.run(go())
 
