@@ -141,12 +141,13 @@ def latency(folder: str, task: dict[str, Any]) -> None:
     name = f"bench-{time.monotonic_ns()}"
     tree = config(folder, name, task["port"], start="latest")
     canal.start(tree)
+    parts: dict[str, float] = {}
     if way == "foreachBatch":
-        by_foreach_batch(arrivals, name, lambda: say("ready", 0))
+        parts = by_foreach_batch(arrivals, name, lambda: say("ready", 0))
     else:
         by_messages(arrivals, tree, name, way, lambda: say("ready", 0))
     arrivals.save(task["out"])
-    say("end", arrivals.count)
+    say("end", arrivals.count, parts=parts)
     sys.stdin.readline()
     canal.stop(name)
 

@@ -82,7 +82,7 @@ def _latency(
         ]  # fmt: skip
         if any(writer.wait() for writer in started):
             raise ChildFailed("a writer failed")
-        cluster.wait("end", RUN_S)
+        end = cluster.wait("end", RUN_S)
         cluster.tell({})
         cluster.wait("stopped", START_S)
         committed = _by_id([out / f"{number}.npz" for number in range(writers)])
@@ -97,6 +97,7 @@ def _latency(
         "p50_ms": round(float(np.percentile(waited_ms, 50)), 2),
         "p99_ms": round(float(np.percentile(waited_ms, 99)), 2),
         "max_ms": round(float(waited_ms.max()), 2),
+        **({"parts_ms": end["parts"]} if end["parts"] else {}),
     }
 
 

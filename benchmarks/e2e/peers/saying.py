@@ -7,7 +7,7 @@ import sys
 import time
 
 
-def say(at: str, rows: int, **more: str) -> None:
+def say(at: str, rows: int, **more: object) -> None:
     """One line: what happened, when, and how many rows there are so far."""
     line = {"at": at, "ns": time.monotonic_ns(), "rows": rows, **more}
     sys.stdout.write(json.dumps(line) + "\n")
