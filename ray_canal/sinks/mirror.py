@@ -6,7 +6,6 @@ What databases differ in is a `Database` (databases.py); a `Sender` (sender.py) 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -183,13 +182,47 @@ class Mirror:
         if self._pool is None:
             self._stage_all(changes, (self._first,))
             return
-        by_place: dict[Cursor | None, list[Sender]] = defaultdict(list)
-        for sender in self._senders:
-            by_place[sender.place].append(sender)
-        for place, senders in by_place.items():
-            mine = changes.after(place)
-            if len(mine):
-                self._stage_all(mine, tuple(senders))
+        ahead, late = self._late()
+        if ahead is not None and late:
+            rest = changes.after(ahead)
+            missed = changes.between(changes.part.first, changes.part.last - len(rest))
+            for sender in late:
+                mine = missed.after(sender.place)
+                if len(mine):
+                    self._stage_all(mine, (sender,))
+            if not len(rest):
+                return
+            self._commit_late(late, ahead)
+            changes = rest
+        self._stage_all(changes, tuple(self._senders))
+
+    def _late(self) -> tuple[Cursor | None, list[Sender]]:
+        """Return the place of the sender that has come farthest, and those that are behind it."""
+        places = [sender.place for sender in self._senders if sender.place is not None]
+        ahead = max(places, key=lambda place: place.order, default=None)
+        if ahead is None:
+            return None, []
+        late = [s for s in self._senders if s.place is None or s.place.is_before(ahead)]
+        return ahead, late
+
+    def _commit_late(self, late: Sequence[Sender], upto: Cursor) -> None:
+        """Let senders that others have left behind come to a place that the others have, one after
+        the other.
+
+        It is not known whether a table was split then: it may have got or lost a unique key since.
+        So each writes what would be its own either way; what another one has written is the
+        same."""
+        for sender in late:
+            writes = []
+            for run in self._runs.pop((sender,), ()):
+                with naming(*run.source):
+                    write = run.write()
+                    if self._owner(write.name) is sender:
+                        writes.append(write)
+                    elif self._order == "key" and write.key:
+                        writes.append(self._by_key(write)[self._senders.index(sender)])
+            if sender.place is None or sender.place.is_before(upto):
+                sender.commit([write for write in writes if len(write)], upto)
 
     def _stage_all(self, changes: Changes, senders: tuple[Sender, ...]) -> None:
         """Stage what these senders have not written yet."""
@@ -213,15 +246,19 @@ class Mirror:
 
     def commit(self, upto: Cursor) -> None:
         """Raises SinkError; of several the one that says most about what counts."""
+        ahead, late = self._late() if self._pool is not None else (None, [])
+        if ahead is not None and late:
+            self._commit_late(late, min(upto, ahead, key=lambda place: place.order))
+            if upto.is_before(ahead):
+                return
         staged, self._runs = self._runs, {}
         shares: dict[Sender, list[TableWrite]] = {sender: [] for sender in self._senders}
-        for senders, runs in staged.items():
-            for run in runs:
-                with naming(*run.source):
-                    write = run.write()
-                    for sender, mine in zip(self._senders, self._shared_out(write), strict=True):
-                        if sender in senders and len(mine):
-                            shares[sender].append(mine)
+        for run in (run for runs in staged.values() for run in runs):
+            with naming(*run.source):
+                write = run.write()
+                for sender, mine in zip(self._senders, self._shared_out(write), strict=True):
+                    if len(mine):
+                        shares[sender].append(mine)
         if self._pool is None:
             self._first.commit(shares[self._first], upto)
             return
@@ -230,20 +267,30 @@ class Mirror:
         errors = [error for each in done if (error := each.exception()) is not None]
         if errors:
             raise min(errors, key=_weight)
+        self._rearrange()
+
+    def _rearrange(self) -> None:
         if self._order != self._config.order or len(self._senders) != self._config.senders:
             self._arrange()
 
     def _shared_out(self, write: TableWrite) -> list[TableWrite]:
         """Return what each sender has to write of it."""
-        count = len(self._senders)
-        if count == 1:
+        if self._pool is None:
             return [write]
         if self._is_split(write):
-            parts = (shared_out(rows, write.key, count) for rows in (write.deletes, write.upserts))
-            return [replace(write, deletes=d, upserts=u) for d, u in zip(*parts, strict=True)]
+            return self._by_key(write)
         none = replace(write, deletes=write.deletes.slice(0, 0), upserts=write.upserts.slice(0, 0))
-        own = crc32(".".join(write.name).encode()) % count
-        return [write if number == own else none for number in range(count)]
+        own = self._owner(write.name)
+        return [write if sender is own else none for sender in self._senders]
+
+    def _by_key(self, write: TableWrite) -> list[TableWrite]:
+        count = len(self._senders)
+        parts = (shared_out(rows, write.key, count) for rows in (write.deletes, write.upserts))
+        return [replace(write, deletes=d, upserts=u) for d, u in zip(*parts, strict=True)]
+
+    def _owner(self, name: TableName) -> Sender:
+        """Return the sender of a table that is not split."""
+        return self._senders[crc32(".".join(name).encode()) % len(self._senders)]
 
     def _is_split(self, write: TableWrite) -> bool:
         """Return whether rows of a table may be written by several senders: no two of them meet,

@@ -162,13 +162,35 @@ def test_other_senders_begin_where_all_have_come_to_one_place(
     assert target.rows_of_cursors() == ["s", "s#key/2/1"]
 
 
-def fail_at(sink: Mirror, commits: int) -> None:
-    """Let the last of a mirror's senders fail in its commit, once the mirror has made some."""
+def test_a_unique_key_that_comes_or_goes_while_senders_are_apart(
+    target: Target, tmp_path: Path
+) -> None:
+    """A table with one is a single sender's: whoever has to write what one of them missed, it is
+    written."""
+    add = f"ALTER TABLE {target.copy}.keyed ADD CONSTRAINT one UNIQUE (v)"
+    drop = f"ALTER TABLE {target.copy}.keyed DROP " + (
+        "CONSTRAINT one" if target.kind == "postgres" else "INDEX one"
+    )
+    config = target.config(3, "key", 4)
+    with destination(tmp_path, source={"files": [str(target.log)]}, tsdb={}):
+        for number, change in enumerate((add, drop, add, drop, add, drop)):
+            sink = make_sink(config)
+            assert isinstance(sink, Mirror)
+            fail_at(sink, 6, sender=number % 3)
+            with pytest.raises(SinkError, match="here it ends"):
+                runner_of(config, sink).run(threading.Event())
+            target.server.execute(change)
+        runner_of(config).run(threading.Event())
+    target.is_mirrored()
+
+
+def fail_at(sink: Mirror, commits: int, sender: int = -1) -> None:
+    """Let one of a mirror's senders fail in its commit, once the mirror has made some."""
     commit, count = sink.commit, itertools.count(1)
 
     def counted(upto: Cursor) -> None:
         if next(count) == commits:
-            sink._senders[-1].database.commit = refused  # type: ignore[method-assign]
+            sink._senders[sender].database.commit = refused  # type: ignore[method-assign]
         commit(upto)
 
     def refused(sink: str, place: str) -> None:
