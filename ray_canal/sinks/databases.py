@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ray_canal.sinks.schema_follower import TableName, Tables
 from ray_canal.sinks.table_moves import in_order
@@ -20,6 +21,17 @@ def close_quietly(connection: Any, *errors: type[Exception]) -> None:
     if connection is not None:
         with contextlib.suppress(*errors):
             connection.close()
+
+
+def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return rows by their key: those that a target has in one page come one after the other, so it
+    is read and written once. A key of a type that has no order leaves them as they are."""
+    if not key:
+        return rows
+    try:
+        return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in key]))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return rows
 
 
 class Database(Tables, Protocol):

@@ -19,7 +19,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.databases import SqlDatabase, close_quietly
+from ray_canal.sinks.databases import SqlDatabase, close_quietly, in_key_order
 from ray_canal.sinks.mysql_literals import comparable, tuples
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
@@ -255,6 +255,7 @@ class MySqlDatabase(SqlDatabase):
     # --- rows ------------------------------------------------------------------------------------
 
     def delete(self, name: TableName, keys: pa.Table) -> None:
+        keys = in_key_order(keys, keys.column_names)
         columns = ", ".join(_quoted(column) for column in keys.column_names)
         start = f"DELETE FROM {_named(name)} WHERE ({columns}) IN ("
         for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX, comparable):
@@ -265,6 +266,7 @@ class MySqlDatabase(SqlDatabase):
         an upsert would take any of those for the row that is meant."""
         if key and self._delete_first.get(name, True):
             self.delete(name, rows.select(list(key)))
+        rows = in_key_order(rows, key)
         columns = [_quoted(column) for column in rows.column_names]
         start = f"INSERT INTO {_named(name)} ({', '.join(columns)}) VALUES "
         rest = [_quoted(column) for column in rows.column_names if column not in key] or columns[:1]

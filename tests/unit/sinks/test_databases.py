@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from ray_canal.sinks.databases import OTHERS, TransactionalDatabase, close_quietly
+from ray_canal.sinks.databases import OTHERS, TransactionalDatabase, close_quietly, in_key_order
 from ray_canal.sinks.schema_follower import TableName
 
 
@@ -83,3 +84,11 @@ def test_a_broken_connection_is_closed_and_nothing_else_is_hidden() -> None:
     close_quietly(Broken(), OSError)
     with pytest.raises(OSError, match="reset"):
         close_quietly(Broken(), ValueError)
+
+
+def test_rows_go_by_their_key_if_it_has_an_order() -> None:
+    rows = pa.table({"a": [2, 1, 2], "b": ["x", "z", "b"], "v": [1, 2, 3]})
+    assert in_key_order(rows, ("a", "b"))["v"].to_pylist() == [2, 3, 1]
+    assert in_key_order(rows, ()) is rows
+    listed = pa.table({"k": [[2.0], [1.0]], "v": [1, 2]})
+    assert in_key_order(listed, ("k",)) is listed
