@@ -99,7 +99,8 @@ soak-console: setup servers
 
 ## make soak-sinks  mirrors and a Delta table whose sink is killed KILLS=100 times at random steps, RabbitMQ too
 soak-sinks: setup servers
-	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
+		tests/integration/test_rabbitmq_streams.py $(PYTEST_ARGS)
 
 ## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random (half an hour)
 soak-spark: setup

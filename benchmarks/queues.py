@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pika
+import pyarrow as pa
 import typer
 
 from benchmarks import workloads as work
@@ -28,10 +30,11 @@ from ray_canal.offline import decode_chunks
 from ray_canal.sinks.amqp_link import AmqpLink, parameters
 from ray_canal.sinks.broker_link import Publish
 from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
-from ray_canal.sinks.stream_link import StreamLink, StreamLogin
+from ray_canal.sinks.stream_link import StreamLink, StreamLogin, StreamMessages
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages, by_place
 from ray_canal.views.routing import Routing
+from ray_canal.views.texts import of_parts
 from tests.servers.rabbitmq import RabbitServer, start_rabbitmq
 
 GOALS = {"kafka batch": 1.5, "rabbitmq": 15.0, "rabbitmq stream": 100.0}
@@ -47,6 +50,8 @@ _MOCK = (
     "sys.stdin.read()"
 )
 _SLICE = 10_000
+_RUN = 2000
+"""Messages that are put together at once."""
 
 
 def messages(count: int) -> FlatMessages:
@@ -94,34 +99,36 @@ def kafka(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
 
 
 def confirmed(server: RabbitServer, queue: str, found: FlatMessages, count: int) -> float:
-    """Our way: frames of 2,000 messages, confirms as they come."""
+    """Our way: frames of `_RUN` messages, confirms as they come."""
     link = AmqpLink(
         parameters("127.0.0.1", server.port, "/", "guest", "guest", context=None, timeout_s=120),
         120,
     )
-    return published(link, queue, found, count, lambda _: "1")
+    began, sent = time.perf_counter(), 0
+    while sent < count:
+        for at in range(0, len(found), _RUN):
+            numbers = range(at, min(at + _RUN, len(found)))
+            link.publish("", [Publish(queue, "1", found[n]) for n in numbers])
+        sent += len(found)
+    link.wait_confirmed()
+    rate = sent / (time.perf_counter() - began)
+    link.close()
+    return rate
 
 
 def streamed(server: RabbitServer, stream: str, found: FlatMessages, count: int) -> float:
-    """The same to a stream, by the stream protocol."""
+    """The same to a stream, by the stream protocol and with publishing ids."""
     login = StreamLogin("127.0.0.1", server.stream_port, "/", "guest", "guest", None)
-    link = StreamLink(login, 120)
-    return published(link, stream, found, count, lambda n: f"1:mysql-bin.000001:{n}:0:0:0")
-
-
-def published(
-    link: AmqpLink | StreamLink,
-    key: str,
-    found: FlatMessages,
-    count: int,
-    name: Callable[[int], str],
-) -> float:
-    """Messages a second until all are confirmed; `name`: the id of one."""
-    began, sent = time.perf_counter(), 0
+    link, sent = StreamLink(login, 120), 0
+    publisher = link.publisher(stream, uuid.uuid4().hex)
+    bodies, began = of_parts(found.buffer, found.offsets), time.perf_counter()
     while sent < count:
-        for at in range(0, len(found), 2000):
-            numbers = range(at, min(at + 2000, len(found)))
-            link.publish("", [Publish(key, name(n), found[n]) for n in numbers])
+        for at in range(0, len(found), _RUN):
+            numbers = range(at, min(at + _RUN, len(found)))
+            names = pa.array([f"1:mysql-bin.000001:{n}:0:0:0" for n in numbers])
+            ids = np.arange(sent + at + 1, sent + at + len(numbers) + 1, dtype=np.uint64)
+            run = bodies.slice(at, len(numbers))
+            link.publish(publisher, StreamMessages(ids, names, run))
         sent += len(found)
     link.wait_confirmed()
     rate = sent / (time.perf_counter() - began)

@@ -42,6 +42,8 @@ def killed(
         capture_output=True, text=True, timeout=3000, check=False,
     )  # fmt: skip
     print(done.stdout, done.stderr[-3000:])  # shown where a test fails
+    for path in sorted(folder.glob("failed-*.txt")):
+        print(path.name, path.read_text(), sep="\n")
     assert done.returncode == 0
     return [line.split()[1] for line in done.stdout.splitlines()]
 
@@ -93,7 +95,7 @@ def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -
 def main(folder: str, sink: str, instance: str, *steps: str) -> None:
     config = SinkConfig.model_validate(json.loads(Path(sink).read_text()))
     options = json.loads(Path(instance).read_text())
-    for step in (*steps, ""):
+    for number, step in enumerate((*steps, "")):
         began, child = time.monotonic(), os.fork()
         if not child:
             code = 1
@@ -101,7 +103,8 @@ def main(folder: str, sink: str, instance: str, *steps: str) -> None:
                 run(Path(folder), config, options, step)
                 code = 0
             except BaseException:
-                traceback.print_exc()
+                text = f"{step or 'end'}\n{traceback.format_exc()}"
+                (Path(folder) / f"failed-{number}.txt").write_text(text)
             finally:
                 sys.stderr.flush()
                 os._exit(code)

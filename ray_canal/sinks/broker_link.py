@@ -8,6 +8,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pika import spec
+
+from ray_canal.sinks.port import Kind, SinkError
+
+_FATAL = {spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.NOT_ALLOWED, spec.INVALID_PATH}
+
 
 class Publish(NamedTuple):
     """One message. `id` is its AMQP message id."""
@@ -23,6 +29,17 @@ class LinkError(Exception):
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
         self.code = code
+
+
+def sink_error(error: LinkError) -> SinkError:
+    """Return what the runner is told."""
+    kind: Kind = "retry"
+    if error.code in _FATAL:
+        kind = "fatal"
+    elif error.code == spec.PRECONDITION_FAILED:
+        kind = "poison" if "size" in str(error) else "fatal"
+    hint = ": bind one; the sink waits" if error.code == spec.NO_ROUTE else ""
+    return SinkError(f"RabbitMQ: {error}{hint}", kind)
 
 
 class BrokerLink:

@@ -29,6 +29,14 @@ from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages
 from ray_canal.views.routing import KEY_CHANGES_SPLIT, Routing
 
+_OF_RUNS = ("protobuf", "arrow")
+
+
+def has_runs(message_format: str) -> bool:
+    """Return whether a message of a format has entries of a run, as many as the log gave at
+    once."""
+    return message_format in _OF_RUNS
+
 
 class MessageMaker:
     """Makes the messages of a sink. Those of one topic and partition are in log order; `entries` of
@@ -106,7 +114,7 @@ class MessageMaker:
         places, last, ordinal = _places_of(changes.chunk), -1, 0
         before: Counter[tuple[int, int]] = Counter()
         has_several = self._routing.key_changes == KEY_CHANGES_SPLIT
-        is_cut = self._config.format in ("protobuf", "arrow")
+        is_cut = has_runs(self._config.format)
         for number in range(len(found)):
             entry, partition = int(found.entries[number]), int(found.partitions[number])
             if found.keys is not None:  # several messages an entry, all without a partition

@@ -92,6 +92,8 @@ def _missing(config: SinkConfig, error: ImportError, extra: str) -> ConfigError:
 def _queue(config: SinkConfig) -> Sink:
     """Return the sink of a message queue, whose library is an extra."""
     module, name = _QUEUES[config.type]
+    if config.type == "rabbitmq" and config.rabbitmq.stream:
+        module, name = "ray_canal.sinks.rabbitmq_streams", "StreamSink"
     try:
         found = getattr(importlib.import_module(module), name)
     except ImportError as error:

@@ -1,5 +1,4 @@
-"""RabbitMQ: messages to an exchange, or to streams, each confirmed by the broker before the log is
-acknowledged.
+"""RabbitMQ: messages to an exchange, each confirmed by the broker before the log is acknowledged.
 
 At least once. What was confirmed when a connection broke is not sent again by this runner: `open`
 returns the last entry whose messages all are. A runner that died repeats its last batch; messages
@@ -14,20 +13,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from pika import spec
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.amqp_link import AmqpLink, parameters
-from ray_canal.sinks.broker_link import LinkError, Publish
+from ray_canal.sinks.broker_link import LinkError, Publish, sink_error
 from ray_canal.sinks.messages import MessageMaker
-from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
-from ray_canal.sinks.stream_link import StreamLink, StreamLogin
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
 from ray_canal.source.connection import tls_context
 from ray_canal.views.routed import FlatMessages
 
-_PORT, _STREAM_PORT = 5672, 5552
-_FATAL = {spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.NOT_ALLOWED, spec.INVALID_PATH}
+_PORT = 5672
 _IN_FLIGHT = 2000
 """So many messages are put together at once."""
 
@@ -47,17 +43,16 @@ class RabbitSink:
         self._config = config.rabbitmq
         message = config.message.model_copy(update={"tombstones": False})
         self._maker = MessageMaker(message, config.routing)
-        self._link: AmqpLink | StreamLink | None = None
-        self._to = self._config.stream or self._config.routing_key
+        self._link: AmqpLink | None = None
         self._written: list[_Written] = []
         self._place: Cursor | None = None  # all up to it is in queues
         self._confirmed: Cursor | None = None  # the same, of a batch that comes again
 
     def open(self) -> Cursor | None:
         try:
-            self._link = self._streams() if self._config.stream else self._channel()
+            self._link = self._channel()
         except LinkError as error:
-            raise _error(error) from None
+            raise sink_error(error) from None
         return self._place
 
     def _channel(self) -> AmqpLink:
@@ -71,18 +66,6 @@ class RabbitSink:
         self._link = link  # it is closed where this fails
         self._declare(link)
         return link
-
-    def _streams(self) -> StreamLink:
-        config = self._config
-        host, _ = host_port_of(config.address, _PORT, "rabbitmq.address")
-        port = _STREAM_PORT
-        if config.stream_address:
-            host, port = host_port_of(config.stream_address, port, "rabbitmq.stream_address")
-        context = tls_context(config.tls, "rabbitmq.tls")
-        login = StreamLogin(
-            host, port, config.virtual_host, config.username, secret(config.password), context
-        )
-        return StreamLink(login, config.timeout_s)
 
     def _declare(self, link: AmqpLink) -> None:
         config = self._config
@@ -117,13 +100,13 @@ class RabbitSink:
             while run := list(itertools.islice(messages, _IN_FLIGHT)):
                 link.publish(self._config.exchange, run)
         except LinkError as error:
-            raise _error(error) from None
+            raise sink_error(error) from None
 
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
         for number, name in enumerate(self._maker.ids(changes, found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
-            key = self._to.replace("{topic}", topic)
+            key = self._config.routing_key.replace("{topic}", topic)
             yield Publish(key.replace("{partition}", str(partition)), name, found[number])
 
     def commit(self, upto: Cursor) -> None:
@@ -131,7 +114,7 @@ class RabbitSink:
         try:
             link.wait_confirmed()
         except LinkError as error:
-            raise _error(error) from None
+            raise sink_error(error) from None
         self._written.clear()
         self._place, self._confirmed = upto, None
 
@@ -167,17 +150,7 @@ class RabbitSink:
             if missing:
                 return
 
-    def _opened(self) -> AmqpLink | StreamLink:
+    def _opened(self) -> AmqpLink:
         if self._link is None:
             raise SinkError("RabbitMQ: not connected", "retry")
         return self._link
-
-
-def _error(error: LinkError) -> SinkError:
-    kind: Kind = "retry"
-    if error.code in _FATAL:
-        kind = "fatal"
-    elif error.code == spec.PRECONDITION_FAILED:
-        kind = "poison" if "size" in str(error) else "fatal"
-    hint = ": bind one; the sink waits" if error.code == spec.NO_ROUTE else ""
-    return SinkError(f"RabbitMQ: {error}{hint}", kind)
