@@ -37,7 +37,7 @@ from benchmarks.e2e.rounds import Run, measure
 from benchmarks.e2e.systems import QUICK, READERS
 from benchmarks.systems import NotAvailable
 
-PARTS = ("throughput", "latency", "instance", "spark", "growth")
+PARTS = ("throughput", "latency", "instance", "spark")
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
@@ -78,7 +78,7 @@ def run(
             "not_available": missing,
             "figures": [asdict(each) for each in figures],
         }
-    report |= _other_parts(wanted, scale, rounds, rate, seconds, idle)
+    report |= _other_parts(wanted, scale, rate, seconds, idle)
     if wanted != ["throughput"]:
         console.print(goals.table(report))
     if out is not None:
@@ -128,7 +128,7 @@ def throughput(
 
 
 def _other_parts(
-    wanted: Sequence[str], scale: float, rounds: int, rate: float, seconds: float, idle: float
+    wanted: Sequence[str], scale: float, rate: float, seconds: float, idle: float
 ) -> dict[str, Any]:
     """Figures of each part; what could not be measured says why under `not_measured`."""
     found: dict[str, Any] = {}
@@ -138,8 +138,6 @@ def _other_parts(
             "latency": lambda: parts.latency(rate, seconds, telling),
             "instance": lambda: parts.instance(_made_one("W1", scale), idle, telling),
             "spark": lambda: parts.spark(_made_one("W1", scale), telling),
-            # Its decoders have a tenth of a core each.
-            "growth": lambda: parts.growth(_made_one("W1", scale / 4), rounds, telling),
         }
         for name, measured in measures.items():
             if name in wanted:

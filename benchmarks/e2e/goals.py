@@ -38,18 +38,12 @@ def lines(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float, str, boo
 
 
 def table(report: Mapping[str, Any]) -> Table:
-    """What was measured besides throughput, against its goals; growth has no single figure."""
-    shown = Table(title="latency, instance, Spark, growth")
+    """What was measured besides throughput, against its goals."""
+    shown = Table(title="latency, instance, Spark")
     for name in ("what", "unit"):
         shown.add_column(name)
     for name in ("figure", "goal", ""):
         shown.add_column(name, justify="right")
     for what, unit, value, goal, reached in lines(report):
         shown.add_row(what, unit, f"{value:,.2f}", goal, verdict(reached))
-    growth = report.get("growth", {})
-    for point in growth.get("points", ()):
-        shown.add_row(
-            f"growth: {point['decoders']} decoder nodes of {growth['cores_of_a_node']:g} core",
-            "rows/s", f"{point['rows_per_s']:,.0f}", "", f"{point['times_one']:.2f} x one",
-        )  # fmt: skip
     return shown

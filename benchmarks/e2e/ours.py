@@ -1,6 +1,6 @@
 """Child: a Ray cluster of its own in which destinations are started, read and stopped, as told.
 
-    python -m benchmarks.e2e.ours [SHAPE]     plain, spark, growing
+    python -m benchmarks.e2e.ours [SHAPE]     plain, spark
 
 One JSON line a task on standard input, see TASKS; lines of JSON come back, as peers print them
 (benchmarks/e2e/peers). The cluster stays for all tasks, as a cluster does; each destination starts
@@ -225,18 +225,12 @@ def _counted_by_spark(connector: Connector, session: Any, rows: int, marks: bool
     return counted
 
 
-def add_node(_folder: str, _task: dict[str, Any]) -> None:
-    """A decoder node for the cluster of shape "growing"."""
-    clusters.add_decoder_node()
-
-
 TASKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
     "throughput": throughput,
     "latency": latency,
     "standing": standing,
     "first_row": first_row,
     "spark": spark_rows,
-    "add_node": add_node,
 }
 
 

@@ -1,4 +1,4 @@
-"""What is measured besides throughput: latency, a standing instance, its start, Spark, growth.
+"""What is measured besides throughput: latency, a standing instance, its start, Spark.
 
 Each function returns plain figures for bench.json; goals.py says what they should be.
 """
@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.e2e.child import ROOT, Child, ChildFailed, environment
-from benchmarks.e2e.clusters import NODE_CORES, limits_available
 from benchmarks.e2e.processes import cpu_s, private_mb, title
-from benchmarks.e2e.rounds import RUN_S, START_S, clocked, cluster_of, ours
+from benchmarks.e2e.rounds import RUN_S, START_S, clocked, cluster_of
 from benchmarks.e2e.server import Source, source
-from benchmarks.systems import NotAvailable
 from benchmarks.workloads import Made
 
 Telling = Callable[[str], None]
@@ -193,29 +191,4 @@ def spark(made: Made, telling: Telling) -> Figures:
         "rows_per_s": round(run.rows / run.seconds),
         "cpu_s_per_m_rows": round(run.cpu_s / run.rows * 1e6, 2),
         "peak_mb": round(run.peak_mb, 1),
-    }
-
-
-def growth(made: Made, runs: int, telling: Telling) -> Figures:
-    """Rows/s with 1 to 4 decoder nodes, each limited to a part of a core. Raises NotAvailable."""
-    if reason := limits_available():
-        raise NotAvailable(reason)
-    points = []
-    telling("growth: a cluster")
-    with source(made) as served, cluster_of("growing") as cluster:
-        for decoders in range(1, 5):
-            telling(f"growth: {decoders} decoder nodes")
-            cluster.tell({"do": "add_node"})
-            cluster.wait("stopped", START_S)
-            found = []
-            for _ in range(runs):
-                served.end_dumps()
-                found.append(ours(cluster, served, made, "arrow", decoders=decoders))
-            rates = [run.rows / run.seconds for run in found]
-            points.append({"decoders": decoders, "rows_per_s": round(statistics.median(rates))})
-    first = points[0]["rows_per_s"]
-    return {
-        "workload": made.name,
-        "cores_of_a_node": NODE_CORES,
-        "points": [{**p, "times_one": round(p["rows_per_s"] / first, 2)} for p in points],
     }

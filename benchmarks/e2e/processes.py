@@ -55,17 +55,6 @@ def peak_mb(pids: Iterable[int]) -> float:
     return found * _KB_MB
 
 
-def environment_of(pid: int) -> dict[str, str]:
-    """A process's environment at its start; empty: it has ended."""
-    words = _read(f"/proc/{pid}/environ").decode(errors="replace").split("\0")
-    return {name: value for name, _, value in (word.partition("=") for word in words) if name}
-
-
-def with_title(wanted: str) -> set[int]:
-    """Processes that call themselves so."""
-    return {pid for pid in _pids() if title(pid) == wanted}
-
-
 def title(pid: int) -> str:
     """What a process calls itself; Ray's workers name their actor."""
     return _read(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace").strip()

@@ -89,8 +89,7 @@ def cluster_of(shape: str) -> Iterator[Child]:
         tempfile.TemporaryDirectory(prefix="rcb_", ignore_cleanup_errors=True) as folder,
         Child([*OURS_COMMAND, shape], RAY_TMPDIR=folder, RAY_ADDRESS="") as child,
     ):
-        if shape != "growing":
-            child.address = child.wait("address", START_S)["address"]
+        child.address = child.wait("address", START_S)["address"]
         child.wait("up", START_S)
         yield child
 

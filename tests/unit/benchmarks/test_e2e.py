@@ -92,14 +92,10 @@ def test_tables_show_what_was_reached_and_what_was_not() -> None:
     report = {
         "latency": {"busy": {"p50_ms": 2.9, "p99_ms": 10.1}},
         "instance": {"idle_cpu_percent": 0.9},
-        "growth": {
-            "cores_of_a_node": 0.2,
-            "points": [{"decoders": 4, "rows_per_s": 1234.0, "times_one": 3.9}],
-        },
     }
     verdicts = {what: reached for what, *_, reached in goals.lines(report)}
     assert list(verdicts.values()) == [True, False, True]
-    assert "3.90 x one" in shown(goals.table(report))
+    assert shown(goals.table(report)).count("missed") == 1
 
 
 def test_the_plot_is_a_picture_with_a_bar_for_each_reader() -> None:
