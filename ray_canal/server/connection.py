@@ -299,7 +299,7 @@ class Connection:
     ) -> list[EntryBytes]:
         """Render each part in a thread of its own, if there is one free: kernels hold no GIL. What
         is small takes less time than its way to a thread."""
-        if size_bytes <= _SMALL_BYTES:
+        if size_bytes <= _SMALL_BYTES and self._shared.renders_at_once:
             return [frames.rendered(head, *numbered) for numbered in enumerate(chunks)]
         loop, executor = asyncio.get_running_loop(), self._shared.executor
         return await asyncio.gather(

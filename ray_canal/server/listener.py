@@ -64,7 +64,8 @@ class TcpServer:
             ) from error
         if config.warning:
             logger.warning("Canal's TCP protocol: %s", config.warning)
-        self._shared.executor.submit(load_kernels)  # the first get need not wait for them
+        # The first get need not wait for them.
+        self._shared.loading = self._shared.executor.submit(load_kernels)
 
     @property
     def port(self) -> int:

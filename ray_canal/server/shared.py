@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 from ray_canal.config import ServerConfig
@@ -17,7 +17,7 @@ _BATCHES_RENDERED_AT_ONCE = 4
 
 @dataclass(slots=True)
 class Shared:
-    """The state that all connections of one server share."""
+    """The state that all connections of one server share. `loading`: of the kernels that render."""
 
     config: ServerConfig
     access: Access
@@ -30,5 +30,11 @@ class Shared:
     )
     turns: Turns = field(default_factory=Turns)
     stores: dict[str, Store] = field(default_factory=dict)
+    loading: Future[None] | None = None
     requests: int = 0
     sent_bytes: int = 0
+
+    @property
+    def renders_at_once(self) -> bool:
+        """True once nothing has to be loaded, or compiled, before a batch is rendered."""
+        return self.loading is not None and self.loading.done()
