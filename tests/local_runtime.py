@@ -98,6 +98,9 @@ class LocalRuntime:
     def row_reader(self, config: InstanceConfig) -> RowReaderThread:
         return RowReaderThread(config, lambda chunk: chunk)
 
+    def keep(self, chunk: DecodedChunk) -> DecodedChunk:
+        return chunk
+
     async def load(self, payload: Any) -> DecodedChunk:
         return payload  # type: ignore[no-any-return]
 

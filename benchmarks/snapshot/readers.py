@@ -27,6 +27,7 @@ from benchmarks.systems import environment
 from ray_canal.client.message import Message
 from ray_canal.config import MetaConfig, load
 from ray_canal.model.snapshot_marks import MARK_END
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 from ray_canal.snapshot.consistent import ConsistentSnapshot
 from ray_canal.snapshot.keyed import KeyedSnapshot
@@ -82,7 +83,8 @@ def _count(snapshot: Snapshot) -> int:
 def read_consistent(address: str, table: str, rows: int, readers: int = 1) -> int:
     """All rows of one moment."""
     instance = instance_of(address)
-    return _count(Snapshot(ConsistentSnapshot(instance, rf"bench\.{table}", readers), "null"))
+    wishes = (SnapshotWish(rf"bench\.{table}"),)
+    return _count(Snapshot(ConsistentSnapshot(instance, wishes, readers), "null"))
 
 
 def read_keyed(address: str, table: str, rows: int) -> int:

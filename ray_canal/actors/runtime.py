@@ -56,6 +56,9 @@ class RayRuntime:
 
         return RowReaderThread(config, _keep)
 
+    def keep(self, chunk: DecodedChunk) -> Payload:
+        return _keep(chunk)
+
     async def load(self, payload: Payload) -> DecodedChunk:
         if isinstance(payload, DecodedChunk):  # a small one
             return payload

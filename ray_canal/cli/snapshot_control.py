@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ray_canal.cli.options import NAMESPACE, AsJson, ClientId, Destination, Namespace
-from ray_canal.cli.snapshot import snapshot
+from ray_canal.cli.snapshot import Mode, snapshot
 from ray_canal.model.reports import SnapshotReport
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
@@ -39,6 +39,10 @@ def start(
     snapshot_id: Annotated[
         str, typer.Option("--id", help="Name it: started twice, it is one.")
     ] = "",
+    mode: Annotated[
+        Mode | None,
+        typer.Option(help="keyed: rows between the changes; consistent: all rows of one moment."),
+    ] = None,
     watch: Watch = False,
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
@@ -53,6 +57,7 @@ def start(
         where=conditions.get("", "") if set(conditions) <= {""} else conditions,
         columns=named or _names(lists.get("", "")),
         snapshot_id=snapshot_id,
+        mode=mode.value if mode else "",
     )
     _show(destination, client_id, namespace, found, watch=watch, as_json=as_json)
 

@@ -36,13 +36,16 @@ class SnapshotControl:
         where: str | Mapping[str, str] = "",
         columns: Sequence[str] | Mapping[str, Sequence[str]] = (),
         snapshot_id: str = "",
+        mode: str = "",
     ) -> SnapshotReport:
         """Read tables into the subscriber's log. `tables`: Canal's regex list over `schema.table`,
         of what it subscribes to; empty: all. `where`: a condition in SQL; `columns`: names, besides
         the key's. Each is for all tables, or a dict by patterns. With the id of its newest snapshot
-        nothing new is begun. Raises ConfigError: another one goes on."""
+        nothing new is begun. `mode` "keyed": rows come between the changes; "consistent": all rows
+        of one moment replace what the subscriber has, then the changes go on (empty: what the
+        configuration says). Raises ConfigError: another one goes on."""
         wishes = wishes_of(tables, where, columns)
-        return self._operate("start", wishes, snapshot_id)
+        return self._operate("start", wishes, snapshot_id, mode)
 
     def status(self) -> SnapshotReport:
         """Return how the newest one goes. Raises ConfigError: there is none."""
@@ -80,9 +83,13 @@ class SnapshotControl:
             time.sleep(_POLL_S)
 
     def _operate(
-        self, action: str, wishes: Sequence[SnapshotWish] = (), snapshot_id: str = ""
+        self,
+        action: str,
+        wishes: Sequence[SnapshotWish] = (),
+        snapshot_id: str = "",
+        mode: str = "",
     ) -> SnapshotReport:
-        method = DestinationApi.snapshot
+        method, rest = DestinationApi.snapshot, (wishes, snapshot_id, mode)
         return call_once(
-            self._destination, self._namespace, method, self._client_id, action, wishes, snapshot_id
+            self._destination, self._namespace, method, self._client_id, action, *rest
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,8 @@ class SnapshotConfig(Section):
     """Settings of [instance.snapshot]. A limit of 0 is none."""
 
     address: str = ""  # a replica whose rows are read; empty: the source's own
+    mode: Literal["keyed", "consistent"] = "keyed"  # of snapshots that do not say
+    may_lock: bool = False  # "consistent" may begin under FLUSH TABLES WITH READ LOCK
     signal_table: str = ""  # "shop.canal_signal": its rows start, pause, ... snapshots
     readers: int = Field(default=2, ge=1, le=64)
     chunk_bytes: int = Field(default=8 << 20, ge=64 << 10)
@@ -26,6 +29,8 @@ class SnapshotConfig(Section):
     # The server is let alone while more threads run, more history waits for a purge, ...
     threads_running: int = Field(default=25, ge=0)
     history_list: int = Field(default=1_000_000, ge=0)
+    # ... and one in mode "consistent", which makes it wait, gives up at so much history.
+    history_max: int = Field(default=10_000_000, ge=0)
     # ... a replica is further behind, ...
     replica_lag_s: float = Field(default=5.0, ge=0)
     # ... a row takes so many times as long to read as it did at first, ...

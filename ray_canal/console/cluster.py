@@ -121,10 +121,13 @@ class Cluster:
         where: str | dict[str, str],
         columns: list[str] | dict[str, list[str]],
         snapshot_id: str,
+        mode: str = "",
     ) -> SnapshotReport:
         """Read tables into a subscriber's log; return how it goes."""
         control = subscriber(destination, client_id, namespace=self._namespace).snapshot
-        return control.start(tables, where=where, columns=columns, snapshot_id=snapshot_id)
+        return control.start(
+            tables, where=where, columns=columns, snapshot_id=snapshot_id, mode=mode
+        )
 
     def stop(self, destination: str) -> None:
         """Stop a destination; its cursors stay."""

@@ -84,6 +84,7 @@ class SnapshotRequest(_Body):
     where: str | dict[str, str] = ""
     columns: list[str] | dict[str, list[str]] = Field(default_factory=list)
     id: str = Field("", max_length=128)
+    mode: Literal["", "keyed", "consistent"] = ""
 
 
 class FilterChanges(_Body):
@@ -309,7 +310,7 @@ async def start_snapshot(
 ) -> dict[str, Any]:
     """Read the rows that tables hold now into a subscriber's log, between the changes."""
     refuse_operating(visitor, destination, client_id)
-    args = (destination, client_id, body.tables, body.where, body.columns, body.id)
+    args = (destination, client_id, body.tables, body.where, body.columns, body.id, body.mode)
     call = desk.cluster.start_snapshot
     return dict(await desk.change(visitor, "start snapshot", destination, call, *args))
 

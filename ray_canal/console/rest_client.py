@@ -112,7 +112,7 @@ class ConsoleClient:
     def start_snapshot(
         self, name: str, client_id: int, tables: str = "", **wishes: Any
     ) -> dict[str, Any]:
-        """Read tables into a subscriber's log. `wishes`: `where`, `columns`, `id`."""
+        """Read tables into a subscriber's log. `wishes`: `where`, `columns`, `id`, `mode`."""
         body = {"tables": tables, **wishes}
         return dict(self.call("POST", f"{_client(name, client_id)}/snapshot", body))
 

@@ -22,7 +22,8 @@ Where to look first:
     how calls wait        wakeup.py (for a change), backend_thread.py (for a backend), blocking.py
                           (without an event loop)
     snapshots             snapshot_run.py, snapshot_placer.py, snapshot_pace.py, snapshot_home.py,
-                          snapshot_signals.py (the signal table), row_reader_thread.py
+                          snapshot_signals.py (the signal table), row_reader_thread.py;
+                          snapshot_moment.py and rows_log.py (all rows of one moment)
     status and people     status_report.py, status_record.py (its keys), log_stats.py, activity.py,
                           source_contact.py, stages.py, rates.py, traffic.py, diagnosis.py (why
                           nothing comes), alarms.py, purge_watch.py, webhook.py, publish.py

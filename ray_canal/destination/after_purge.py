@@ -9,7 +9,8 @@ import logging
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.operations import SubscriberOperations
-from ray_canal.destination.snapshots import Snapshots, new_ledger
+from ray_canal.destination.snapshot_home import new_ledger
+from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED, RUNNING
 from ray_canal.errors import CanalError, PositionPurged
@@ -74,7 +75,8 @@ class AfterPurge:
                 "destination %s: client %d goes on at %s with a snapshot; %s",
                 self._state.destination, client_id, place.position, gap,
             )  # fmt: skip
-            ledger = new_ledger(reason=gap).to_json()
+            mode = self._state.config.now.snapshot.mode
+            ledger = new_ledger(reason=gap, mode=mode).to_json()
             moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
             await self._operations.move(moved)
         self._snapshots.poke()

@@ -194,9 +194,10 @@ class DestinationApi(Protocol):
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
+        mode: str = "",
     ) -> SnapshotReport:
         """Do `action` ("start", "status", "pause", "resume" or "cancel") with a subscriber's
-        snapshot. Return how it goes. Raises ConfigError: another action."""
+        snapshot. Return how it goes. Raises ConfigError: another action, or `mode`."""
         raise NotImplementedError
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:

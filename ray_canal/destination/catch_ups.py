@@ -10,6 +10,7 @@ from typing import Any
 from ray_canal.destination.catch_up import CatchUp, own_config
 from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.rows_log import RowsLog
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import UNUSABLE_CURSOR, CanalError, ConfigError, NotSubscribed
 from ray_canal.model.message import Payload
@@ -113,10 +114,29 @@ class CatchUps:
         catch_up = self._catch_ups.get(client_id)
         if catch_up is None or catch_up.pipeline is None or self._main is None:
             return
+        if isinstance(catch_up, RowsLog):
+            return  # until its snapshot has ended
         table = self._state.subscribers
         terms = table.terms(table.get(client_id))
         if self._main.store.take_over(catch_up.pipeline.store, client_id, terms):
             self.close(client_id)
+
+    def hold(self, client_id: int) -> RowsLog:
+        """Let a subscriber get the rows of one moment, and nothing else, until it is moved."""
+        assert self._main is not None
+        last_id, there = self._main.store.last_batch_id(client_id), self._catch_ups.get(client_id)
+        if there is not None and there.pipeline is not None:
+            last_id = max(last_id, there.pipeline.store.last_batch_id(client_id))
+        self.close(client_id)
+        held = RowsLog(self._state, own_config(self._state.config.now), client_id, last_id)
+        self._catch_ups[client_id] = held
+        self._main.store.release_place(client_id)
+        self._main.store.send_away(client_id, last_id)
+        return held
+
+    def holding(self) -> dict[int, RowsLog]:
+        """Return those that `hold` made."""
+        return {k: one for k, one in self._catch_ups.items() if isinstance(one, RowsLog)}
 
     def close(self, client_id: int) -> None:
         """End a subscriber's catch-up, if it has one."""

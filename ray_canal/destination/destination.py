@@ -67,8 +67,6 @@ class Destination:
         lookup = self.lookup = PipelineLookup(state, catch_ups, lifecycle, attendance)
         stats = LogStats(state, catch_ups, attendance)
         departures = Departures(state, catch_ups, lifecycle, arrivals)
-        snapshots = Snapshots(state, lookup)
-        lifecycle.before_delivery = SnapshotSignals(state, snapshots).note
         self._service = SubscriberService(
             state,
             lifecycle=lifecycle,
@@ -88,6 +86,8 @@ class Destination:
             departures=departures,
             stats=stats,
         )
+        snapshots = Snapshots(state, lookup, catch_ups, self._operations)
+        lifecycle.before_delivery = SnapshotSignals(state, snapshots).note
         self._delivery = Delivery(
             state,
             catch_ups=catch_ups,
@@ -200,9 +200,10 @@ class Destination:
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
+        mode: str = "",
     ) -> SnapshotReport:
         await self._service.records()  # also while it starts
-        return await self._snapshots.operate(client_id, action, wishes, snapshot_id)
+        return await self._snapshots.operate(client_id, action, wishes, snapshot_id, mode)
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         await self._service.change_filter(client_id, filter_text)

@@ -204,6 +204,9 @@ class Runtime(Protocol):
     def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
         """Make a reader of tables' rows, which connects when it is first asked."""
 
+    def keep(self, chunk: DecodedChunk) -> Payload:
+        """Return what a log keeps of a large chunk. Any thread calls."""
+
     async def load(self, payload: Payload) -> DecodedChunk:
         """Return the chunk that a log keeps as this payload."""
 

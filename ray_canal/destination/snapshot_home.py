@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -13,7 +14,9 @@ from ray_canal.destination.wakeup import Wakeup
 from ray_canal.errors import InstanceError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import DONE, Ledger
+from ray_canal.model.snapshot_wish import KEYED, SnapshotMode, SnapshotWish
 
 
 class SnapshotHome(Protocol):
@@ -37,6 +40,31 @@ class SnapshotHome(Protocol):
         """Write a ledger with the subscriber's record: durable when it returns. Raises Fenced,
         MetaUnavailable, NotSubscribed."""
         ...
+
+    def hold(self, client_id: int) -> None:
+        """Let the subscriber get nothing but the rows of one moment from now on, until its snapshot
+        has ended. Raises Void: there is no log now."""
+        ...
+
+    async def begin_rows(
+        self, client_id: int, ledger: Ledger, server: str, place: EntryPosition
+    ) -> LogPipeline:
+        """Move the subscriber that is held to the rows' place, which is of this server: durable
+        when it returns, with the ledger. Return the log that gets the rows. Raises Fenced,
+        MetaUnavailable, NotSubscribed; Void: it is not to go on."""
+        ...
+
+
+def new_ledger(
+    wishes: Sequence[SnapshotWish] = (),
+    snapshot_id: str = "",
+    reason: str = "",
+    mode: SnapshotMode = KEYED,
+) -> Ledger:
+    """Return the ledger of a snapshot that begins: of all that the subscriber sees, where nothing
+    is wished."""
+    name = snapshot_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+    return Ledger(name, tuple(wishes) or (SnapshotWish(),), reason=reason, mode=mode)
 
 
 def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:

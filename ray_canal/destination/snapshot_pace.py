@@ -69,10 +69,13 @@ class Pace:
             if len(self._first) < _FIRST:
                 self._first.append(by_row_s)
             self._last.append(by_row_s)
+        self.spend(read.rows)
+
+    def spend(self, rows: int) -> None:
+        """Note rows that count for the rate."""
         limit = self._config.rows_per_s
         if limit:
-            now_s = time.monotonic()
-            self._free_at_s = max(self._free_at_s, now_s) + read.rows / limit
+            self._free_at_s = max(self._free_at_s, time.monotonic()) + rows / limit
 
     def acked(self, rows: int) -> None:
         """Note how many rows are acked by now, in all."""
@@ -102,6 +105,10 @@ class Pace:
                 return f"the hours {self._config.hours} UTC (snapshot.hours)"
         if reading >= self.governor.allowed and self.governor.why:
             return self.governor.why
+        return self.too_fast()
+
+    def too_fast(self) -> str:
+        """Return why no more rows may come yet, where that is the rate; empty: it is not."""
         if self._free_at_s > time.monotonic():
             return f"the rate of {self._config.rows_per_s:,} rows/s (snapshot.rows_per_s)"
         return ""

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ray_canal.binlog.chunk import FLAVOR_MYSQL, DecodedChunk
+from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.destination.ports import RowReaderHandle, Runtime
+from ray_canal.destination.snapshot_home import Void
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk
@@ -219,6 +220,25 @@ class SnapshotPlacer:
             self._emptied = [one for one in self._emptied if one.table != planned.table]
         else:
             self._emptied.append(planned)
+
+    async def put(
+        self, info: ChunkInfo, payload: Payload, *, table: int = -1, ordinals: int = 1
+    ) -> None:
+        """Put a chunk at the log's end as it is: rows of a table, or what is of none. Raises
+        what made the reading void."""
+        async with self.log.placing:
+            if self.is_void():
+                raise self.failure or Void("the subscriber's log is another one now")
+            rows, place = int(info.entries["rows"].sum()), self.log.store.last_position
+            tag = SnapshotTag(self._reading.name, table, rows, info.arena_bytes)
+            self.log.store.put(snapshot_chunk(info, place, tag), payload)
+            self.unacked_bytes += info.arena_bytes
+            self._ordinal += ordinals
+
+    def here(self, props: Props = ()) -> LogPlace:
+        """Return the place of the next chunk at the log's end."""
+        shown = ((SNAPSHOT, self._reading.snapshot), *props)
+        return self._at(self.log.store.last_position, shown)
 
     def take_emptied(self) -> list[PlannedRange]:
         """Take ranges without a row to place, once everything that was placed before is acked:

@@ -12,9 +12,9 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
@@ -53,6 +53,8 @@ from ray_canal.snapshot.row_reader import RangeRead
 from ray_canal.snapshot.source_load import SourceLoad
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _TICK_S = 0.2
 _GOVERN_S = 1.0
@@ -259,7 +261,7 @@ class SnapshotRun:
             await self.home.changed.wait(time.monotonic() + _TICK_S)
         self.refuse_void(placer)
 
-    async def _unless_void(self, placer: SnapshotPlacer, work: Any) -> None:
+    async def _unless_void(self, placer: SnapshotPlacer, work: Awaitable[T]) -> T:
         """Await work, which ends when the reading becomes void."""
         task = asyncio.ensure_future(work)
         try:
@@ -267,7 +269,7 @@ class SnapshotRun:
                 await asyncio.wait({task}, timeout=_TICK_S)
                 if not task.done():
                     self.refuse_void(placer)
-            task.result()
+            return task.result()
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

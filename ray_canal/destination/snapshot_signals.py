@@ -50,7 +50,9 @@ class SnapshotSignals:
 
     async def _do(self, signal: Signal, client_id: int) -> None:
         try:
-            await self._snapshots.signalled(client_id, signal.action, signal.wishes, signal.id)
+            await self._snapshots.signalled(
+                client_id, signal.action, signal.wishes, signal.id, signal.mode
+            )
         except (ConfigError, NotSubscribed) as error:
             self._refused(error)
 

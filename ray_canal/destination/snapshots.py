@@ -11,23 +11,30 @@ import contextlib
 import dataclasses
 import logging
 import time
-import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ray_canal.config import InstanceConfig
+from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshot_home import Void, after_acks
+from ray_canal.destination.snapshot_home import Void, after_acks, new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.model.reports import SnapshotPace, SnapshotReport
 from ray_canal.model.snapshot_ledger import CANCELLED, FAILED, PAUSED, RUNNING, Ledger, State
-from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.snapshot_wish import (
+    CONSISTENT,
+    SnapshotMode,
+    SnapshotWish,
+    refuse_mode,
+)
 
 if TYPE_CHECKING:
     from ray_canal.destination.snapshot_run import SnapshotRun
@@ -39,21 +46,20 @@ _TICK_S = 1.0
 _STATES: dict[str, State] = {"pause": PAUSED, "resume": RUNNING, "cancel": CANCELLED}
 
 
-def new_ledger(
-    wishes: Sequence[SnapshotWish] = (), snapshot_id: str = "", reason: str = ""
-) -> Ledger:
-    """Return the ledger of a snapshot that begins: of all that the subscriber sees, where nothing
-    is wished."""
-    name = snapshot_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-    return Ledger(name, tuple(wishes) or (SnapshotWish(),), reason=reason)
-
-
 class Snapshots:
     """See `SnapshotHome`, which it is."""
 
-    def __init__(self, state: DestinationState, lookup: PipelineLookup) -> None:
+    def __init__(
+        self,
+        state: DestinationState,
+        lookup: PipelineLookup,
+        catch_ups: CatchUps,
+        operations: SubscriberOperations,
+    ) -> None:
         self._state = state
         self._lookup = lookup
+        self._catch_ups = catch_ups
+        self._operations = operations
         self._runs: dict[int, tuple[SnapshotRun, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
@@ -84,6 +90,36 @@ class Snapshots:
             if there is None or there.id != ledger.id or there.state != RUNNING:
                 raise Void("the snapshot is not to go on")
             await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
+
+    def hold(self, client_id: int) -> None:
+        if self._state.log.pipeline is None:
+            raise Void("the destination has no log now")
+        self._catch_ups.hold(client_id)
+
+    async def begin_rows(
+        self, client_id: int, ledger: Ledger, server: str, place: EntryPosition
+    ) -> LogPipeline:
+        table, identity = self._state.subscribers, self._state.log.identity
+        async with table.turn(client_id):
+            known, held = table.get(client_id), self._catch_ups.holding().get(client_id)
+            there = _ledger(known)
+            goes_on = there is not None and there.id == ledger.id and there.state == RUNNING
+            if held is None or not goes_on or server != identity.server_uuid:
+                raise Void("the snapshot is not to go on, or not on this server")
+            cursor = LogPosition(identity, place)
+            moved = dataclasses.replace(known, cursor=cursor, snapshot=ledger.to_json())
+            await table.save(moved)
+            log = held.begin(cursor)
+        await self.changed.wake()
+        return log
+
+    async def _release(self, client_id: int) -> None:
+        """Let a subscriber go on from its cursor: its snapshot has ended."""
+        table = self._state.subscribers
+        async with table.turn(client_id):
+            if client_id in self._catch_ups.holding():
+                await self._operations.move(table.get(client_id))
+        await self.changed.wake()
 
     # --- acks -------------------------------------------------------------------------------------
 
@@ -119,18 +155,25 @@ class Snapshots:
         action: str,
         wishes: Sequence[SnapshotWish] = (),
         snapshot_id: str = "",
+        mode: str = "",
     ) -> SnapshotReport:
         """Start, pause, resume or cancel a subscriber's snapshot, or show it; return how it goes.
-        Durable when it returns. Start is idempotent by id. Raises NotSubscribed, ConfigError:
-        there is none, or another one goes on; Fenced, MetaUnavailable."""
-        return await self._operated(client_id, action, wishes, snapshot_id)
+        Durable when it returns. Start is idempotent by id; `mode` empty: what the configuration
+        says. Raises NotSubscribed, ConfigError: there is none, or another one goes on; Fenced,
+        MetaUnavailable."""
+        return await self._operated(client_id, action, wishes, snapshot_id, mode)
 
     async def signalled(
-        self, client_id: int, action: str, wishes: Sequence[SnapshotWish], signal_id: str
+        self,
+        client_id: int,
+        action: str,
+        wishes: Sequence[SnapshotWish],
+        signal_id: str,
+        mode: str = "",
     ) -> None:
         """Do what a signal asks for, once. Raises as `operate`."""
         await self._operated(
-            client_id, action, wishes, signal_id if action == "start" else "", signal_id
+            client_id, action, wishes, signal_id if action == "start" else "", mode, signal_id
         )
 
     async def _operated(
@@ -139,6 +182,7 @@ class Snapshots:
         action: str,
         wishes: Sequence[SnapshotWish],
         snapshot_id: str,
+        mode: str,
         signal_id: str = "",
     ) -> SnapshotReport:
         if action not in ACTIONS:
@@ -150,7 +194,7 @@ class Snapshots:
             if ledger is not None and signal_id and signal_id in ledger.signals:
                 return self._described(client_id, ledger)
             if action == "start":
-                now = self._started(client_id, ledger, wishes, snapshot_id)
+                now = self._started(client_id, ledger, wishes, snapshot_id, mode)
             elif ledger is None:
                 raise ConfigError(
                     f"client {client_id} has no snapshot; start one with `ray-canal snapshot start`"
@@ -174,7 +218,9 @@ class Snapshots:
         ledger: Ledger | None,
         wishes: Sequence[SnapshotWish],
         snapshot_id: str,
+        mode: str,
     ) -> Ledger:
+        refuse_mode(mode)
         if not self._state.config.now.source.address:
             raise ConfigError(
                 "the source is binlog files: a snapshot is read from a server (source.address)"
@@ -189,7 +235,9 @@ class Snapshots:
         for wish in wishes:
             TableFilter(wish.tables)  # refused before anything is written
         signals = () if ledger is None else ledger.signals
-        return dataclasses.replace(new_ledger(wishes, snapshot_id), signals=signals)
+        by_default = self._state.config.now.snapshot.mode
+        chosen: SnapshotMode = cast(SnapshotMode, mode or by_default)
+        return dataclasses.replace(new_ledger(wishes, snapshot_id, "", chosen), signals=signals)
 
     def _newest(self, known: SubscriberMeta) -> Ledger | None:
         ledger, found = _ledger(known), self._runs.get(known.client_id)
@@ -236,17 +284,35 @@ class Snapshots:
         for client_id, one in list(known.items()):
             ledger = _ledger(one)
             if ledger is not None and ledger.state == RUNNING and client_id not in self._runs:
-                # A store loads what reads rows only when it does: its start is quicker without.
-                from ray_canal.destination.snapshot_run import SnapshotRun
-
-                run = SnapshotRun(self, client_id, ledger, self._state.runtime)
+                run = self._new_run(client_id, ledger)
                 self._runs[client_id] = run, asyncio.create_task(self._live(run))
+
+        for client_id in self._catch_ups.holding():
+            held = known.get(client_id)
+            ledger = None if held is None else _ledger(held)
+            if ledger is None or ledger.state != RUNNING or ledger.mode != CONSISTENT:
+                try:
+                    await self._release(client_id)
+                except CanalError as error:  # the next time, then
+                    logger.warning("destination %s: %s", self._state.destination, error)
+
+    def _new_run(self, client_id: int, ledger: Ledger) -> SnapshotRun:
+        # A store loads what reads rows only when it does: its start is quicker without.
+        if ledger.mode == CONSISTENT:
+            from ray_canal.destination.snapshot_moment import MomentRun
+
+            return MomentRun(self, client_id, ledger, self._state.runtime)
+        from ray_canal.destination.snapshot_run import SnapshotRun
+
+        return SnapshotRun(self, client_id, ledger, self._state.runtime)
 
     async def _live(self, run: SnapshotRun) -> None:
         try:
             await run.run()
         except CanalError as error:  # another owner has the destination
             logger.warning("destination %s: %s", self._state.destination, error)
+        finally:
+            self._wanted.set()
 
     def report(self) -> list[SnapshotReport]:
         """Return each subscriber's newest snapshot as plain values."""
@@ -281,6 +347,11 @@ def _after_action(ledger: Ledger, action: str) -> Ledger:
     """Raises ConfigError: what has ended neither goes on nor ends again."""
     if action == "status":
         return ledger
+    if action == "pause" and ledger.mode == CONSISTENT and not ledger.is_over:
+        raise ConfigError(
+            f"snapshot {ledger.id} is of one moment, which the server keeps until it is read: "
+            "cancel it, and start another one later"
+        )
     state = _STATES[action]
     failed_before = ledger.state == FAILED and action in ("resume", "cancel")
     if ledger.is_over and not failed_before and ledger.state != state:
@@ -296,6 +367,7 @@ def described(client_id: int, ledger: Ledger, now: SnapshotPace) -> SnapshotRepo
     return {
         "client_id": client_id,
         "id": ledger.id,
+        "mode": ledger.mode,
         "state": ledger.state,
         "reason": ledger.reason or None,
         "error": ledger.error or None,

@@ -20,7 +20,7 @@ from ray_canal.destination.failures import not_subscribed_error, subscriber_repl
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshots import new_ledger
+from ray_canal.destination.snapshot_home import new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED
 from ray_canal.errors import (
@@ -140,7 +140,8 @@ class SubscriberService:
                 "the source is binlog files: a snapshot is read from a server; subscribe with "
                 'snapshot="never"'
             ).at(destination=self._state.destination)
-        return new_ledger(reason="initial").to_json()
+        mode = self._state.config.now.snapshot.mode
+        return new_ledger(reason="initial", mode=mode).to_json()
 
     async def _take_hold(self, client_id: int, holder: str) -> None:
         """Give a subscriber whose cursor is of no use to this holder, who may then remove it."""

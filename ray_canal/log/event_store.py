@@ -161,9 +161,10 @@ class EventStore:
 
     # --- a subscriber that comes back from its catch-up ------------------------------------------
 
-    def send_away(self, client_id: int) -> None:
-        """Continue without a subscriber that reads another log for now."""
-        self._last_batch_ids.put(client_id, self.last_batch_id(client_id))
+    def send_away(self, client_id: int, last_batch_id: int = 0) -> None:
+        """Continue without a subscriber that reads another log for now. `last_batch_id`: of its
+        newest batch, where that is of another log."""
+        self._last_batch_ids.put(client_id, max(last_batch_id, self.last_batch_id(client_id)))
         self._away.add(client_id)
         if self._subscribers.pop(client_id, None) is not None:
             self._trim()

@@ -110,6 +110,7 @@ class SnapshotReport(TypedDict):
 
     client_id: int
     id: str
+    mode: str
     state: str
     reason: str | None
     error: str | None

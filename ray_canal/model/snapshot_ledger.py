@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from ray_canal.errors import ConfigError
-from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.snapshot_wish import KEYED, SnapshotMode, SnapshotWish
 
 State = Literal["running", "paused", "done", "failed", "cancelled"]
 RUNNING: State = "running"
@@ -106,6 +106,7 @@ class Ledger:
     error: str = ""
     reason: str = ""
     signals: tuple[str, ...] = ()
+    mode: SnapshotMode = KEYED
 
     @property
     def is_over(self) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 SNAPSHOT = "snapshot"
 CHUNK, CHUNK_LAST = "snapshotChunk", "snapshotLast"
-MARK, TABLES, STATE, REASON = (
-    "snapshotMark", "snapshotTables", "snapshotState", "snapshotReason",
+MARK, TABLES, STATE, REASON, MODE = (
+    "snapshotMark", "snapshotTables", "snapshotState", "snapshotReason", "snapshotMode",
 )  # fmt: skip
 MARK_BEGIN, MARK_END = "SNAPSHOT_BEGIN", "SNAPSHOT_END"
 
@@ -19,7 +19,8 @@ Props = tuple[tuple[str, str], ...]
 class SnapshotMark:
     """Where a snapshot begins (again), or ends, in a subscriber's log: at `journal_name`,
     `position`. Behind one of `kind` SNAPSHOT_END with the state "done", what the subscriber has
-    applied is what all `tables` hold at that place. `reason` of a begin: why it was taken."""
+    applied is what all `tables` hold at that place. `reason` of a begin: why it was taken. `mode`:
+    "consistent" if all rows are of that place, and replace what came of the tables before."""
 
     kind: str
     snapshot: str
@@ -28,6 +29,7 @@ class SnapshotMark:
     position: int
     state: str = ""
     reason: str = ""
+    mode: str = "keyed"
 
 
 def mark_of(props: Mapping[str, str], journal_name: str, position: int) -> SnapshotMark | None:
@@ -38,5 +40,5 @@ def mark_of(props: Mapping[str, str], journal_name: str, position: int) -> Snaps
     tables = tuple(name for name in props.get(TABLES, "").split(",") if name)
     return SnapshotMark(
         kind, props.get(SNAPSHOT, ""), tables, journal_name, position,
-        props.get(STATE, ""), props.get(REASON, ""),
+        props.get(STATE, ""), props.get(REASON, ""), props.get(MODE, "keyed"),
     )  # fmt: skip

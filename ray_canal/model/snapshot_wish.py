@@ -8,6 +8,10 @@ from typing import Literal
 
 from ray_canal.errors import ConfigError
 
+SnapshotMode = Literal["keyed", "consistent"]
+"""Rows by chunks of their keys, between the changes; or all of one moment, then the changes."""
+KEYED: SnapshotMode = "keyed"
+CONSISTENT: SnapshotMode = "consistent"
 SnapshotStart = Literal["initial", "never"]
 """Whether a new subscriber gets the rows that tables hold, into its log."""
 
@@ -48,3 +52,9 @@ def wishes_of(
     if tables or not found:
         found.append(SnapshotWish(tables, every_where, every_columns))
     return tuple(found)
+
+
+def refuse_mode(mode: str) -> None:
+    """Raises ConfigError: there is no such mode; empty: what the configuration says."""
+    if mode not in ("", KEYED, CONSISTENT):
+        raise ConfigError(f'mode {mode!r}: expected "{KEYED}" or "{CONSISTENT}"')

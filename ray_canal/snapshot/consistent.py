@@ -12,21 +12,29 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, TableMetaMismatch
+from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
 from ray_canal.snapshot.planner import condition_of, has_integer_key, integer_ranges
 from ray_canal.snapshot.read_views import open_views
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session
-from ray_canal.snapshot.tables import SnapshotTable, choose_tables, described_now
+from ray_canal.snapshot.tables import (
+    SnapshotTable,
+    WantedTable,
+    choose_tables,
+    described_now,
+    wanted_tables,
+)
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 
@@ -57,13 +65,21 @@ class Read:
 
 
 class ConsistentSnapshot:
-    """Rows of all tables at `position`. `left_out`: what the patterns match that is no table, and
-    why. Close it after use."""
+    """Rows of all tables at `position`, of the server `server`. `left_out`: what the patterns match
+    that is no table, and why. Close it after use; `stop`, of any thread, ends what waits."""
 
     def __init__(
-        self, config: InstanceConfig, tables: str, readers: int = 1, may_lock: bool = False
+        self,
+        config: InstanceConfig,
+        wishes: Sequence[SnapshotWish],
+        readers: int = 1,
+        may_lock: bool = False,
+        within: TableFilter | None = None,
+        *,
+        framed: bool = False,
     ) -> None:
-        """Raises ConfigError: no such table, or one that cannot be read so; SourceError kinds,
+        """`within`: what may be read; None: everything. `framed`: each chunk is a transaction.
+        Raises ConfigError: no such table, or one that cannot be read so; SourceError kinds,
         UnsupportedEvent."""
         if not config.source.address:
             raise ConfigError(
@@ -73,6 +89,7 @@ class ConsistentSnapshot:
         if readers < 1:
             raise ConfigError(f"a snapshot has at least one reader, not {readers}")
         self._config = config
+        self._wishes, self._within, self._framed = tuple(wishes), within, framed
         self._catalog = Catalog(config.source)
         self._described = CatalogTables(config.source)
         self._connections: list[Any] = []
@@ -83,14 +100,12 @@ class ConsistentSnapshot:
         )
         self._lock = threading.Lock()
         try:
-            chosen = choose_tables(self._catalog, self._described, tables)
-            self._refuse(chosen.tables)
+            self._choose()
             for _ in range(readers):
                 self._connections.append(open_session(config.source, self._catalog))
             self.position = open_views(config, self._catalog, self._connections, may_lock)
-            chosen = choose_tables(self._catalog, self._described, tables)  # as they are there
-            self._refuse(chosen.tables)
-            self.tables, self.left_out = chosen.tables, chosen.left_out
+            self.server = self._catalog.server_uuid()
+            self._choose()  # as they are there
             self._selections = {table: selection(table.meta) for table in self.tables}
             self._parts = self._cut(readers)
             self._origin = self._origin_at(self.position)
@@ -100,13 +115,27 @@ class ConsistentSnapshot:
         for name, why in self.left_out:
             logger.warning("%s is not read: it is %s", name, why)
 
-    def _refuse(self, tables: tuple[SnapshotTable, ...]) -> None:
-        without = [table.meta.full_name for table in tables if not table.transactional]
+    @property
+    def tables(self) -> tuple[SnapshotTable, ...]:
+        return tuple(table for table, _ in self.wanted)
+
+    def _choose(self) -> None:
+        self.wanted: tuple[WantedTable, ...]
+        self.wanted, self.left_out = wanted_tables(
+            self._catalog, self._described, self._wishes, self._within
+        )
+        without = [table.meta.full_name for table in self.tables if not table.transactional]
         if without:
             raise ConfigError(
                 f"{', '.join(without)}: the engine has no read view, so its rows of one moment "
                 "cannot be read; leave the table out of the patterns"
             )
+
+    def not_wanted(self) -> list[str]:
+        """Return the names of tables that `within` admits and no wish is of."""
+        every = choose_tables(self._catalog, self._described, "", self._within).tables
+        wanted = {table.meta.full_name for table in self.tables}
+        return [table.meta.full_name for table in every if table.meta.full_name not in wanted]
 
     def _origin_at(self, position: EntryPosition) -> Origin:
         return Origin(
@@ -120,7 +149,8 @@ class ConsistentSnapshot:
     def _cut(self, readers: int) -> Iterator[_Part]:
         """The largest table first, so that no reader is left with it at the end."""
         number = 0
-        for table in sorted(self.tables, key=lambda t: -t.rows * t.row_bytes):
+        largest_first = sorted(self.wanted, key=lambda w: -w.table.rows * w.table.row_bytes)
+        for table, wish in largest_first:
             conditions: Iterator[str] = iter([""])
             is_large = table.rows * table.row_bytes > 2 * _PART_BYTES
             if readers > 1 and is_large and has_integer_key(table):
@@ -128,6 +158,8 @@ class ConsistentSnapshot:
                 found = integer_ranges(self._catalog, table, rows)
                 conditions = (condition_of(table, part) for part in found)
             for condition in conditions:
+                if wish.where:
+                    condition = f"({wish.where})" + (condition and f" AND {condition}")
                 yield _Part(number, table, self._selections[table], condition)
                 number += 1
 
@@ -143,7 +175,12 @@ class ConsistentSnapshot:
             thread.start()
         running = len(self._threads)
         while running:
-            found = self._waiting.get()
+            try:
+                found = self._waiting.get(timeout=_WAIT_S)
+            except queue.Empty:
+                if self._stopped.is_set():
+                    return
+                continue
             if isinstance(found, BaseException):
                 raise found
             if found is None:
@@ -173,7 +210,9 @@ class ConsistentSnapshot:
         pieces = reader.pieces(sql, part.selection)
         with contextlib.closing(pieces):
             for piece in pieces:
-                chunk = decoded(part.selection, piece, self._origin, ordinal)
+                chunk = decoded(
+                    part.selection, piece, self._origin, ordinal, framed=self._framed
+                )
                 ordinal += piece.rows
                 self._hand_out(Read(part.table, chunk, piece.rows))
                 if self._stopped.is_set():
@@ -186,16 +225,23 @@ class ConsistentSnapshot:
                 return
 
     def _refuse_altered(self) -> None:
-        for table in self.tables:
+        for table, wish in self.wanted:
             now = described_now(self._described, table.meta.schema, table.meta.table)
+            if now is not None and wish.columns:
+                read = {column.name for column in table.meta.columns}
+                now = replace(now, columns=tuple(c for c in now.columns if c.name in read))
             if now != table.meta:
                 raise TableMetaMismatch(
                     f"{table.meta.full_name} was altered while it was read; read it again"
                 )
 
+    def stop(self) -> None:
+        """Let `chunks` end soon."""
+        self._stopped.set()
+
     def close(self) -> None:
         """End all readers and connections."""
-        self._stopped.set()
+        self.stop()
         for connection in self._connections:
             close(connection)
         for thread in self._threads:

@@ -6,6 +6,7 @@ and ordinals that rise with each chunk of a snapshot, so that row ids rise in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +22,17 @@ from ray_canal.binlog.chunk import (
     ChunkLayout,
     DecodedChunk,
 )
-from ray_canal.binlog.layout import ArenaSketch
+from ray_canal.binlog.layout import ArenaSketch, place_queries
+from ray_canal.binlog.parsed import QueryRecord
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.rows.records import place_entries
 from ray_canal.model import canal_types
 from ray_canal.model.arrays import Bools, Bytes
 from ray_canal.model.snapshot_marks import Props
+from ray_canal.model.table_event import TRUNCATE, TableEffect, TableEvent
+from ray_canal.model.table_meta import TableMeta
 from ray_canal.snapshot.chunks import Origin, event_count, write_events
+from ray_canal.snapshot.columns import quoted
 from ray_canal.snapshot.without_rows import without_rows
 
 ATTEMPT_SHIFT = 40
@@ -86,6 +91,45 @@ def mark_at(place: LogPlace, timestamp: int, server_id: int = 0) -> tuple[ChunkI
     return _with_info(chunk, place)
 
 
+def emptied_at(
+    tables: Sequence[TableMeta], place: LogPlace, timestamp: int, server_id: int = 0
+) -> tuple[ChunkInfo, DecodedChunk]:
+    """A TRUNCATE of each of these tables: what a subscriber has of them is void."""
+    records = tuple(
+        QueryRecord(
+            canal_types.TRUNCATE, meta.schema, meta.table,
+            f"TRUNCATE TABLE {quoted(meta.schema, meta.table)}", meta.schema, True,
+        )
+        for meta in tables
+    )  # fmt: skip
+    sketch, count = ArenaSketch(), len(tables)
+    events_at = sketch.take(count * EVENT.itemsize)
+    queries_at = sketch.take(count * QUERY.itemsize)
+    queries, texts = place_queries(sketch, records)
+    arena: Bytes = np.zeros(sketch.size_bytes, np.uint8)
+    for at, text in texts:
+        arena[at : at + len(text)] = np.frombuffer(text, np.uint8)
+    effects = tuple(
+        TableEvent(number, number, TableEffect(TRUNCATE, meta.schema, meta.table, meta=meta))
+        for number, meta in enumerate(tables)
+    )
+    layout = ChunkLayout(
+        place.journal_name, events_at, count, events_at, 0, queries_at, count, (),
+        props=place.props, table_events=effects,
+    )  # fmt: skip
+    chunk = DecodedChunk(layout, arena)
+    chunk.queries[:] = queries
+    events = chunk.events
+    events["position"], events["inner"] = place.position, place.ordinal + np.arange(count)
+    events["aux"] = np.arange(count)
+    events["timestamp"], events["server_id"] = timestamp, server_id
+    events["length"] = event_types.HEADER_BYTES
+    events["present"] = events["table"] = events["gtid"] = -1
+    events["kind"], events["event_type"] = canal_types.ROWDATA, canal_types.TRUNCATE
+    events["type_code"] = event_types.QUERY
+    return _with_info(chunk, place)
+
+
 def _origin_of(chunk: DecodedChunk) -> Origin:
     first = chunk.events[0]
     return Origin("", 0, int(first["server_id"]), int(first["timestamp"]), chunk.layout.flavor)
@@ -101,11 +145,14 @@ def _own_rows(chunk: DecodedChunk) -> None:
 def _with_info(chunk: DecodedChunk, place: LogPlace) -> tuple[ChunkInfo, DecodedChunk]:
     entries = np.zeros(chunk.layout.event_count, ENTRY)
     place_entries(chunk.events, entries)
+    tables = tuple((each.meta.schema, each.meta.table) for each in chunk.layout.tables)
+    for number, event in enumerate(chunk.layout.table_events):
+        entries["table"][event.entry] = number
+        tables += ((event.effect.schema, event.effect.table),)
     head = ChunkHead(
         0, place.journal_name, place.position, place.position,
         flavor=chunk.layout.flavor or FLAVOR_MYSQL, created_s=place.created_s,
     )  # fmt: skip
-    tables = tuple((each.meta.schema, each.meta.table) for each in chunk.layout.tables)
     size_bytes = int(entries["length"].astype(np.int64).sum())
     info = ChunkInfo(
         head, size_bytes, int(chunk.arena.size), entries, np.zeros(0, GTID), tables, thins=False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.row_reader import RangeOrder
 from ray_canal.snapshot.session import close, open_session
-from ray_canal.snapshot.tables import Chosen, SnapshotTable, choose_tables, one_table
+from ray_canal.snapshot.tables import SnapshotTable, narrowed, one_table, wanted_tables
 from ray_canal.snapshot.visibility import wait_until_visible
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
@@ -77,19 +76,12 @@ class SnapshotPlan:
     def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableProgress, ...]:
         """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
         one cannot be read; PrivilegeMissing."""
-        found: dict[str, tuple[int, TableProgress]] = {}
-        for wish in wishes:
-            for table in self._chosen(wish.tables).tables:
-                narrowed(table, wish.columns)
-                meta = table.meta
-                progress = TableProgress(meta.schema, meta.table, wish.where, wish.columns)
-                found.setdefault(meta.full_name, (table.rows, progress))
-        return tuple(progress for _, progress in sorted(found.values(), key=lambda one: one[0]))
-
-    def _chosen(self, tables: str) -> Chosen:
-        chosen = choose_tables(self._catalog, self._described, tables, self._within)
-        _refuse_keyless(*chosen.tables)
-        return chosen
+        found, _ = wanted_tables(self._catalog, self._described, wishes, self._within)
+        _refuse_keyless(*(table for table, _ in found))
+        return tuple(
+            TableProgress(table.meta.schema, table.meta.table, wish.where, wish.columns)
+            for table, wish in sorted(found, key=lambda one: one.table.rows)
+        )
 
     def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
         """Return when all that the log has before this place shows."""
@@ -156,21 +148,7 @@ def _refuse_keyless(*tables: SnapshotTable) -> None:
     if without:
         raise ConfigError(
             f"{', '.join(without)}: no primary key, and no unique one that is never NULL, so rows "
-            "cannot be told apart; leave it out, or read it with `ray-canal snapshot read --mode "
-            "consistent`"
+            "cannot be told apart; leave it out, or read all tables as of one moment: `--mode "
+            "consistent`, snapshot.mode"
         )
-
-
-def narrowed(table: SnapshotTable, columns: tuple[str, ...]) -> SnapshotTable:
-    """Return a table with these columns and its key's; all, where none are named. Raises
-    ConfigError: there is no such column."""
-    if not columns:
-        return table
-    meta = table.meta
-    known = {column.name for column in meta.columns}
-    missing = [name for name in columns if name not in known]
-    if missing:
-        raise ConfigError(f"{meta.full_name} has no column {missing[0]!r}")
-    chosen = tuple(c for c in meta.columns if c.name in columns or c.name in table.key)
-    return dataclasses.replace(table, meta=dataclasses.replace(meta, columns=chosen))
 

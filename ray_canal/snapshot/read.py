@@ -15,6 +15,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.changes import Part
 from ray_canal.snapshot.consistent import ConsistentSnapshot
 from ray_canal.snapshot.keyed import KeyedSnapshot
@@ -132,5 +133,5 @@ def read_snapshot(
         return Snapshot(KeyedSnapshot(instance, tables), instance.irregular_dates)
     if mode != "consistent":
         raise ConfigError(f'mode {mode!r}: expected "consistent" or "keyed"')
-    source = ConsistentSnapshot(instance, tables, readers, may_lock)
+    source = ConsistentSnapshot(instance, (SnapshotWish(tables),), readers, may_lock)
     return Snapshot(source, instance.irregular_dates)

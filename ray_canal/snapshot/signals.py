@@ -9,7 +9,7 @@ from typing import Any
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError
-from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.snapshot_wish import CONSISTENT, KEYED, SnapshotWish
 from ray_canal.views.arrow import batches
 
 _ACTIONS = {
@@ -18,17 +18,20 @@ _ACTIONS = {
     "pause-snapshot": "pause",
     "resume-snapshot": "resume",
 }
+_MODES = {"": "", "incremental": KEYED, "blocking": CONSISTENT}
+"""Debezium's types of snapshots: between the changes, or all rows before the next change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
     """`action`: what to do with the snapshot of a subscriber, None: of each. `id`: the same signal
-    is done once, however often it is read."""
+    is done once, however often it is read. `mode`: empty if the signal does not say."""
 
     id: str
     action: str
     wishes: tuple[SnapshotWish, ...] = ()
     client_id: int | None = None
+    mode: str = ""
 
 
 def inserted(chunk: DecodedChunk, schema: str, table: str) -> Iterator[dict[str, Any]]:
@@ -54,7 +57,9 @@ def signal_of(row: dict[str, Any]) -> Signal:
             raise TypeError("no JSON object")
         client_id = data.get("client_id")
         wishes = _wishes(data) if _ACTIONS[kind] == "start" else ()
-        return Signal(name, _ACTIONS[kind], wishes, None if client_id is None else int(client_id))
+        mode = _MODES[str(data.get("type") or "").lower()]
+        client_id = None if client_id is None else int(client_id)
+        return Signal(name, _ACTIONS[kind], wishes, client_id, mode)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"signal {name}: its data cannot be understood ({error})") from None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ray_canal.errors import ConfigError, PrivilegeMissing
 from ray_canal.filter import TableFilter
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import is_sequence
 from ray_canal.schema.records import with_period
@@ -53,6 +55,13 @@ class Chosen:
     left_out: tuple[tuple[str, str], ...]
 
 
+class WantedTable(NamedTuple):
+    """A table with the columns that are read of it, and the wish that it is of."""
+
+    table: SnapshotTable
+    wish: SnapshotWish
+
+
 def choose_tables(
     catalog: Catalog, described: CatalogTables, tables: str, within: TableFilter | None = None
 ) -> Chosen:
@@ -74,6 +83,39 @@ def choose_tables(
         reasons = "; ".join(f"{name} is {why}" for name, why in left_out)
         raise ConfigError(f"no table to read matches {tables!r}" + (reasons and f": {reasons}"))
     return Chosen(tuple(found), tuple(left_out))
+
+
+def wanted_tables(
+    catalog: Catalog,
+    described: CatalogTables,
+    wishes: Sequence[SnapshotWish],
+    within: TableFilter | None,
+) -> tuple[tuple[WantedTable, ...], tuple[tuple[str, str], ...]]:
+    """Return the tables that are asked for, each by the first wish that it fits, and what the
+    wishes match besides, as `Chosen.left_out`. Raises ConfigError, PrivilegeMissing."""
+    found: dict[str, WantedTable] = {}
+    left_out: dict[str, str] = {}
+    for wish in wishes:
+        chosen = choose_tables(catalog, described, wish.tables, within)
+        left_out.update(chosen.left_out)
+        for table in chosen.tables:
+            one = WantedTable(narrowed(table, wish.columns), wish)
+            found.setdefault(table.meta.full_name, one)
+    return tuple(found.values()), tuple(left_out.items())
+
+
+def narrowed(table: SnapshotTable, columns: tuple[str, ...]) -> SnapshotTable:
+    """Return a table with these columns and its key's; all, where none are named. Raises
+    ConfigError: there is no such column."""
+    if not columns:
+        return table
+    meta = table.meta
+    known = {column.name for column in meta.columns}
+    missing = [name for name in columns if name not in known]
+    if missing:
+        raise ConfigError(f"{meta.full_name} has no column {missing[0]!r}")
+    chosen = tuple(c for c in meta.columns if c.name in columns or c.name in table.key)
+    return replace(table, meta=replace(meta, columns=chosen))
 
 
 def one_table(

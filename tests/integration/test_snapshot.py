@@ -23,6 +23,7 @@ from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.cli import app
 from ray_canal.config import load
 from ray_canal.errors import ConfigError, PrivilegeMissing, SourceError, TableMetaMismatch
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.offline import decode_chunks
 from ray_canal.snapshot.commits import PendingCommits
 from ray_canal.snapshot.consistent import ConsistentSnapshot
@@ -109,7 +110,7 @@ def test_a_row_that_is_read_is_the_row_that_was_streamed(server: Server, databas
     for _, chunk in decode_chunks(server.binlogs()[first:-1]):
         for name, rows in images(chunk).items():
             streamed.setdefault(name, []).extend(rows)
-    source = ConsistentSnapshot(config_of(server).destination("snap"), r"snap\..*")
+    source = ConsistentSnapshot(config_of(server).destination("snap"), (SnapshotWish(r"snap\..*"),))
     try:
         read: dict[str, list[Any]] = {}
         for found in source.chunks():

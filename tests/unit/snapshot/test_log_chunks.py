@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from ray_canal.model import canal_types
 from ray_canal.model.snapshot_marks import MARK, MARK_END, STATE, TABLES, SnapshotMark, mark_of
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import selection
-from ray_canal.snapshot.log_chunks import LogPlace, mark_at, rows_at
+from ray_canal.snapshot.log_chunks import LogPlace, emptied_at, mark_at, rows_at
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
+from ray_canal.views.table_events import change_batches
 from tests.unit.snapshot.test_result import END, META, Server, head, row_of
 
 ROWS = 2500
@@ -36,16 +38,22 @@ def framed(rows: int = ROWS) -> DecodedChunk:
         )
         for key in range(rows)
     ]
-    server, wanted = Server(head() + b"".join(map(row_of, values)) + END), selection(META)
+    answer, chunks = head() + b"".join(map(row_of, values)) + END, list[DecodedChunk]()
+    while len(chunks) != 1:  # a machine under load may let the reader see some rows earlier
+        chunks = chunks_of(answer)
+    return chunks[0]
+
+
+def chunks_of(answer: bytes) -> list[DecodedChunk]:
+    server, wanted = Server(answer), selection(META)
     reader = ResultReader(server, SourceConfig(address="127.0.0.1:1", username="root"))
     try:
-        [chunk] = [
+        return [
             decoded(wanted, piece, Origin("", 0, 9, 1_700_000_000), 0, framed=True)
             for piece in reader.pieces("SELECT", wanted)
         ]
     finally:
         server.close()
-    return chunk
 
 
 def rows_of(chunk: DecodedChunk) -> list[dict[str, Any]]:
@@ -107,3 +115,21 @@ def test_a_mark_says_what_it_is_and_has_no_rows() -> None:
         MARK_END, "s1", ("d.t", "d.u"), "mysql-bin.000007", 4711, "done", ""
     )
     assert mark_of({}, "x", 4) is None
+
+
+def test_tables_that_are_emptied() -> None:
+    metas = [dataclasses.replace(META, table=name) for name in ("t", "a`b")]
+    info, chunk = emptied_at(metas, PLACE, 1_700_000_000, 9)
+    found = [
+        (batch.schema.metadata[b"canal.table"].decode(), row["event_type"], row["row"])
+        for batch in change_batches(chunk, 0, 2)
+        for row in batch.to_pylist()
+    ]
+    assert found == [("t", "TRUNCATE", 50), ("a`b", "TRUNCATE", 51)]
+    assert info.tables == (("d", "t"), ("d", "a`b"))
+    assert info.entries["table"].tolist() == [0, 1]
+    entries = list(iter_entries(chunk, 0, 2))
+    changes = [pb.RowChange.FromString(entry.storeValue) for entry in entries]
+    assert [(one.eventType, one.isDdl) for one in changes] == [(pb.TRUNCATE, True)] * 2
+    assert [one.sql for one in changes] == ["TRUNCATE TABLE `d`.`t`", "TRUNCATE TABLE `d`.`a``b`"]
+    assert {entry.header.logfileOffset for entry in entries} == {4711}

@@ -22,7 +22,9 @@ def test_tables_with_conditions() -> None:
         "additional-conditions": [{"data-collection": "shop.items", "filter": "stock > 0"}],
     }  # fmt: skip
     wishes = (SnapshotWish("shop.orders"), SnapshotWish("shop.items", "stock > 0"))
-    assert signal_of(row("execute-snapshot", asked)) == Signal("s1", "start", wishes)
+    assert signal_of(row("execute-snapshot", asked)) == Signal("s1", "start", wishes, None, "keyed")
+    found = signal_of(row("execute-snapshot", {**asked, "type": "BLOCKING"}))
+    assert found.mode == "consistent"
 
 
 @pytest.mark.parametrize("kind", ["stop", "pause", "resume"])
@@ -39,6 +41,7 @@ def test_what_needs_no_data(kind: str) -> None:
         (row("log"), "type 'log': expected execute-snapshot"),
         (row("execute-snapshot"), "cannot be understood"),
         (row("execute-snapshot", {"data-collections": "shop.orders"}), "no list of tables"),
+        (row("execute-snapshot", {"data-collections": ["x"], "type": "quick"}), "understood"),
         (row("execute-snapshot", ["shop.orders"]), "no JSON object"),
         ({"id": "s1", "type": "execute-snapshot", "data": "{"}, "cannot be understood"),
         (
