@@ -20,9 +20,10 @@ def rows(server: Server, database: str, table: str) -> list[str]:
     return sorted(map(repr, server.execute(f"select * from {database}.{table}")))
 
 
+@pytest.mark.parametrize("mode", ["keyed", "consistent"])
 @pytest.mark.parametrize("server", ["mysql97"], indirect=True)
 def test_a_mirror_of_tables_that_had_rows(
-    server: Server, keyed: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keyed: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins when somebody subscribes, not when the destination looks for what is to do."""
     monkeypatch.setattr(snapshots, "_TICK_S", 1000.0)
@@ -31,7 +32,7 @@ def test_a_mirror_of_tables_that_had_rows(
         "address": server.address, "username": "root", "database": "keyed_copy",
         "cursor_database": "keyed_cursors",
     }  # fmt: skip
-    small = {"chunk_bytes": 65536}
+    small = {"chunk_bytes": 65536, "mode": mode, "may_lock": True}
     tables = {"tables": r"keyed\.[nc]"}
     with destination(keyed.parent, source=source, filter=tables, snapshot=small, tsdb={}):
         sink = runner_of(sink_config("mysql", mirror=mirror, **tables))
