@@ -19,7 +19,7 @@ from ray_canal.sinks.broker_link import LinkError
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.sinks.rabbitmq_streams import StreamSink
-from ray_canal.sinks.stream_link import StreamLink, StreamLogin, StreamMessages
+from ray_canal.sinks.stream_link import Publisher, StreamLink, StreamLogin, StreamMessages
 from tests.in_process_sink import runner_of, sink_config, until
 from tests.integration.test_rabbitmq import CUTS, expected
 from tests.proxy import Proxy
@@ -177,15 +177,28 @@ def test_batches_that_are_cut_in_another_way_repeat_nothing(
 def test_each_of_several_streams_has_its_messages_once(
     rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:
-    stream = name()
-    routing = {"topic": stream, "partitions": 3, "partition_hash": r".*\..*:$pk$"}
-    whole = streaming(rabbitmq_server, "{topic}-{partition}", routing=routing, client_id=10)
-    run_failing(whole, 3)
-    smaller = whole.model_copy(update={"client_id": 11, "batch_size": 9})
-    runner_of(smaller).run(threading.Event())
-    found = [once(rabbitmq_server, f"{stream}-{partition}") for partition in range(3)]
-    rows = sum(len(message["data"] or ()) for part in found for message in part)
-    assert rows == sum(len(message["data"] or ()) for message in expected())
+    """Also where an entry has several messages, as change events are."""
+    for client_id, form in ((10, "flat"), (20, "debezium")):
+        stream = name()
+        routing: dict[str, Any] = {"topic": stream}
+        if form == "flat":
+            routing |= {"partitions": 3, "partition_hash": r".*\..*:$pk$"}
+        pattern = "{topic}-{partition}" if form == "flat" else stream
+        whole = streaming(
+            rabbitmq_server, pattern, routing=routing, message={"format": form},
+            client_id=client_id,
+        )  # fmt: skip
+        run_failing(whole, 3)
+        runner_of(whole.model_copy(update={"client_id": client_id + 1, "batch_size": 9})).run(
+            threading.Event()
+        )
+        if form == "flat":
+            found = [once(rabbitmq_server, f"{stream}-{partition}") for partition in range(3)]
+            rows = sum(len(message["data"] or ()) for part in found for message in part)
+            assert rows == sum(len(message["data"] or ()) for message in expected())
+        else:
+            ids = [each for each, _ in read_bytes(rabbitmq_server, stream)]
+            assert len(set(ids)) == len(ids) >= len(expected())
 
 
 def test_another_routing_or_a_rewind_gives_messages_again(
@@ -243,8 +256,8 @@ def test_messages_go_over_tls(rabbitmq_server: RabbitServer, demo_log: None) -> 
 
 
 def test_long_and_many_messages(rabbitmq_server: RabbitServer) -> None:
-    """One that fills a frame goes, a longer one is refused alone; what the stream has is
-    dropped."""
+    """One that fills a frame goes, a longer one is refused alone; what the stream has is dropped; a
+    removed stream is noticed."""
     stream = name()
     login = StreamLogin("127.0.0.1", rabbitmq_server.stream_port, "/", "guest", "guest", None)
     link = StreamLink(login, 30)
@@ -262,6 +275,11 @@ def test_long_and_many_messages(rabbitmq_server: RabbitServer) -> None:
     assert link.sent == 5103
     assert link.last_id(stream, "one") == 5003
     assert link.last_id(stream, "two") == link.last_id(name(), "one") == 0
+    assert [each for each, _ in read_bytes(rabbitmq_server, stream)] == [*map(str, range(1, 5004))]
+    connection = rabbitmq_server.connect()
+    connection.channel().queue_delete(stream)
+    connection.close()
+    until(lambda: is_refused(link, publisher, messages(5004, *[b"z"] * 10)))
     link.close()
 
 
@@ -281,3 +299,11 @@ def messages(first: int, *bodies: bytes) -> StreamMessages:
     names = pa.array([str(number) for number in ids.tolist()])
     return StreamMessages(ids, names, pa.array(bodies, pa.large_binary()))
 
+
+def is_refused(link: StreamLink, publisher: Publisher, given: StreamMessages) -> bool:
+    try:
+        link.publish(publisher, given)
+        link.wait_confirmed()
+    except LinkError:
+        return True
+    return False
