@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Answer, Fetched, Fetcher
+from ray_canal.destination.stages import Reading
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -106,6 +108,12 @@ def _is_alive(actor: Any) -> Awaitable[object]:
     return asyncio.wrap_future(reply.future())
 
 
+def whole_call(reading: Reading, took_s: float) -> Reading:
+    """Return the times of a call of the fetcher that took so long in all: what Ray does there to
+    hand a chunk over is the fetcher's work, too."""
+    return replace(reading, busy_s=max(reading.busy_s, took_s - reading.waiting_s))
+
+
 class SplitUpstream:
     """Parser and transaction buffer are actors, decoders are tasks on any node. See
     destination/ports.py `Upstream`."""
@@ -137,15 +145,17 @@ class SplitUpstream:
         return start, identity, new
 
     def next(self) -> Answer:
+        began_s = time.perf_counter()
         answer = self._fetcher.next_raw()
 
         async def fetched() -> Fetched:
             raw = await answer()
+            reading = raw.reading and whole_call(raw.reading, time.perf_counter() - began_s)
             if not raw.has_chunk:
-                return raw
+                return Fetched(reading=reading)
             parsed_ref = self._parser.parse.remote(raw.payload)
             info_ref, decoded_ref = self._decode.remote(raw.payload, parsed_ref, self._terms)
-            return Fetched(reading=raw.reading, info=info_ref, payload=decoded_ref)
+            return Fetched(reading=reading, info=info_ref, payload=decoded_ref)
 
         return fetched
 
