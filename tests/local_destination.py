@@ -296,7 +296,9 @@ def meta_away(*methods: str) -> Any:
         raise MetaUnavailable("the server of the cursors is away")
 
     patch = pytest.MonkeyPatch()
-    for method in methods:
-        patch.setattr(MetaManager, method, away)
-    yield
-    patch.undo()
+    try:
+        for method in methods:
+            patch.setattr(MetaManager, method, away)
+        yield
+    finally:
+        patch.undo()

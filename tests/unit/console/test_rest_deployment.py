@@ -133,7 +133,7 @@ def test_subscribers_snapshots_and_sinks_by_the_client(site: Site, cluster: Play
     client.steer_sink("d000", "lake", "stop")
     assert client.compact_sink("d000", "lake", vacuum=True) == {"shop.t": "2 files of 9"}
     assert cluster.done == [
-        ("start snapshot", "d000", 7, "shop.t", where, ["a"], "s2"),
+        ("start snapshot", "d000", 7, "shop.t", where, ["a"], "s2", ""),
         ("seek sink", "lake", "tail"),
         ("stop sink", "lake", ""),
         ("compact", "lake", [], True, None),

@@ -143,17 +143,23 @@ def test_an_ack_that_failed_behind_its_poll_is_made_by_the_next(tmp_path: Path) 
     async def story() -> None:
         async with running(tmp_path) as destination:
             await destination.subscribe(7, ALL)
-            first = await destination.poll(7, 1, 5.0)
-            with meta_away("save"):
-                second = await destination.poll(7, 1, 5.0, (first.id, first.epoch))
-                with pytest.raises(MetaUnavailable):
-                    await destination.poll(7, 1, 5.0, (second.id, second.epoch))
-            third = await destination.poll(7, 1, 5.0, (second.id, second.epoch))
+            taken = [await destination.poll(7, 1, 5.0)]
+
+            async def two_polls() -> None:
+                for _ in range(2):
+                    done = (taken[-1].id, taken[-1].epoch)
+                    taken.append(await destination.poll(7, 1, 5.0, done))
+
+            # The first one fails if its ack did before its answer, else the second one does.
+            with meta_away("save"), pytest.raises(MetaUnavailable):
+                await two_polls()
+            done = (taken[-1].id, taken[-1].epoch)
+            third = await destination.poll(7, 1, 5.0, done)
             assert await destination.list_batch_ids(7) == [third.id]
             cursor = (await destination.state.records.cursors.load())[7].cursor
             assert cursor is not None
-            assert cursor.position == second.ack
-            assert follow_each_other([first, second, third])
+            assert cursor.position == taken[-1].ack
+            assert follow_each_other([*taken, third])
 
     run(story())
 
@@ -163,10 +169,14 @@ def test_what_is_given_back_is_not_acked_later(tmp_path: Path) -> None:
         async with running(tmp_path) as destination:
             await destination.subscribe(7, ALL)
             first = await destination.poll(7, 1, 5.0)
-            with meta_away("save"):
+
+            async def a_poll_and_a_call() -> None:
                 await destination.poll(7, 1, 5.0, (first.id, first.epoch))
-                with pytest.raises(MetaUnavailable):
-                    await destination.list_batch_ids(7)
+                await destination.list_batch_ids(7)
+
+            # The poll fails if its ack did before its answer, else the call after it does.
+            with meta_away("save"), pytest.raises(MetaUnavailable):
+                await a_poll_and_a_call()
             await destination.rollback(7, None, None)
             again = await destination.poll(7, 1, 5.0)
             assert (again.start, again.end) == (first.start, first.end)
