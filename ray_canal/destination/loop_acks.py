@@ -98,6 +98,7 @@ class LoopAcks:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Nobody may wait for it; a failure is told by the next call."""
+    """Nobody may wait for it. A write that failed is made, or raises, with the next call; a batch
+    whose ack was refused stays outstanding."""
     if not task.cancelled():
         task.exception()

@@ -118,6 +118,14 @@ def site(cluster: Played, tmp_path: Path) -> Iterator[Site]:
     site.console.stop()
 
 
+def test_a_page_while_the_source_says_nothing(open_site: Site, cluster: Played) -> None:
+    cluster.statuses["d001"] = {**cluster.statuses["d001"], "fetched": None, "store": {}}
+    wait_for(lambda: "469455" not in open_site.ask("/destinations/d001")[1], 30, "its new status")
+    status, body, _ = open_site.ask("/destinations/d001")
+    assert status == 200, body
+    assert "Connected" in body
+
+
 def test_pages_show_what_is_known(open_site: Site) -> None:
     status, body, headers = open_site.ask("/")
     assert status == 200
