@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,18 @@ def lose_source(destination: LocalDestination) -> None:
     """End the generation as a lost connection does."""
     assert destination.state.log.pipeline is not None
     destination.state.log.pipeline.fail(InstanceNotRunning("the connection was lost"))
+
+
+def saves_that_wait(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """From now on cursors are written once the event is set, as on a slow disk."""
+    disk, save = threading.Event(), MetaManager.save
+
+    def slow(*arguments: Any) -> None:
+        assert disk.wait(60)
+        save(*arguments)
+
+    monkeypatch.setattr(MetaManager, "save", slow)
+    return disk
 
 
 @contextlib.contextmanager

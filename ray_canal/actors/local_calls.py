@@ -29,6 +29,7 @@ from ray_canal.actors.local_frames import (
     is_same_user,
 )
 from ray_canal.actors.ray_internals import actor_id
+from ray_canal.destination.wakeup import seen
 from ray_canal.errors import InstanceNotRunning
 
 _PIECE_BYTES = 256 << 10
@@ -137,7 +138,7 @@ class LocalCall:
         again."""
         if self._task is None:
             self._task = asyncio.ensure_future(self._exchange())
-            self._task.add_done_callback(_seen)
+            self._task.add_done_callback(seen)
         return await asyncio.shield(self._task)
 
     async def _exchange(self) -> Any:
@@ -216,9 +217,3 @@ def _some(data: bytes) -> bytes:
     if not data:
         raise ConnectionResetError("its connection was closed")
     return data
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Nobody may wait for it any more; a failure is then nobody's."""
-    if not task.cancelled():
-        task.exception()

@@ -280,9 +280,7 @@ def set_filter(
     It counts from its next get on, and durably; batches that are outstanding stay so. Raises
     InstanceNotFound, NotSubscribed, ConfigError: a bad filter.
     """
-    connect_ray(local=False)
-    store = registry.find_store(destination, namespace)
-    _get(store.submit(DestinationApi.change_filter, client_id, filter))
+    call_once(destination, namespace, DestinationApi.change_filter, client_id, filter)
 
 
 def set_instance_filter(
@@ -295,10 +293,7 @@ def set_instance_filter(
     void, as after a restart of the instance. Returns the whole filter. Raises InstanceNotFound,
     ConfigError: a bad key or value; Fenced.
     """
-    connect_ray(local=False)
-    store = registry.find_store(destination, namespace)
-    found: dict[str, object] = _get(store.submit(DestinationApi.change_instance_filter, changes))
-    return found
+    return call_once(destination, namespace, DestinationApi.change_instance_filter, changes)
 
 
 def schema_history(

@@ -28,7 +28,7 @@ from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED
-from ray_canal.destination.wakeup import NEVER
+from ray_canal.destination.wakeup import NEVER, seen
 from ray_canal.errors import InstanceError, InstanceRestarted, NotSubscribed
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
 from ray_canal.model.position import LogPosition
@@ -220,7 +220,7 @@ class Delivery:
         """Begin what `_still_ours` waits for, beside the way of a chunk into the log."""
         records, guard = self._state.records, self._state.guard
         asking = asyncio.ensure_future(records.cursors.confirm(guard.epoch, time.monotonic()))
-        asking.add_done_callback(_seen)
+        asking.add_done_callback(seen)
 
     async def _with_decoding(
         self, pipeline: LogPipeline, client_id: int, batch_size: int
@@ -326,9 +326,3 @@ def _ack_of(request: PollRequest) -> AckRequest | None:
     return AckRequest(
         client_id=request.client_id, holder=request.holder, batch_id=batch_id, epoch=epoch
     )
-
-
-def _seen(asking: asyncio.Future[None]) -> None:
-    """The call that waits for it may be cancelled; a failure is then nobody's."""
-    if not asking.cancelled():
-        asking.exception()

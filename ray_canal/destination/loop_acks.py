@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ray_canal.destination.api import AckRequest
+from ray_canal.destination.wakeup import seen
 from ray_canal.errors import BatchNotFound, InstanceRestarted, MetaUnavailable
 
 
@@ -43,8 +44,7 @@ class LoopAcks:
 
     def begin(self, client_id: int, holder: str, request: AckRequest | None) -> Acking | None:
         """Begin to ack, with what could not be written before. None: there is nothing to ack."""
-        owed = self._owed.get(client_id, deque())
-        owed = deque(each for each in owed if each.holder == holder) if owed else owed
+        owed = deque(each for each in self._owed.get(client_id, ()) if each.holder == holder)
         is_late = bool(owed)
         if request is not None and request not in owed:
             owed.append(request)
@@ -69,7 +69,9 @@ class LoopAcks:
         task = self._tasks.get(client_id)
         if task is None or task.done():
             task = self._tasks[client_id] = asyncio.create_task(self._work_off(client_id))
-            task.add_done_callback(_seen)
+            # A write that failed is made, or raises, with the next call; a batch whose ack was
+            # refused stays outstanding.
+            task.add_done_callback(seen)
         return task
 
     async def _work_off(self, client_id: int) -> None:
@@ -81,13 +83,12 @@ class LoopAcks:
                 await self._failed()
                 raise
             except (InstanceRestarted, BatchNotFound):
-                self._done(client_id, request)  # it comes again; it is acked
+                pass  # it comes again; it is acked
             except BaseException:
                 self._done(client_id, request)
                 await self._failed()
                 raise
-            else:
-                self._done(client_id, request)
+            self._done(client_id, request)
 
     def _done(self, client_id: int, request: AckRequest) -> None:
         owed = self._owed.get(client_id)
@@ -95,10 +96,3 @@ class LoopAcks:
             owed.popleft()
         if not owed:
             self._owed.pop(client_id, None)
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    """Nobody may wait for it. A write that failed is made, or raises, with the next call; a batch
-    whose ack was refused stays outstanding."""
-    if not task.cancelled():
-        task.exception()

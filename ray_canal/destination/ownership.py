@@ -16,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ray_canal.config import MetaConfig
 from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.destination.wakeup import seen
 from ray_canal.errors import (
     Fenced,
     InstanceNotRunning,
@@ -187,7 +188,7 @@ class Ownership:
         while self._confirmed[0] != epoch or self._confirmed[1] < since_s:
             if self._asking is None or self._asking[0] != epoch or self._asking[1].done():
                 task = asyncio.create_task(self.write(epoch, MetaManager.refuse_fenced))
-                task.add_done_callback(_seen)
+                task.add_done_callback(seen)
                 self._asking = epoch, task
             asking = self._asking[1]
             await asyncio.wait({asking})
@@ -213,9 +214,3 @@ class Ownership:
     async def close(self) -> None:
         """Release the backend, if it was opened."""
         await self._thread.close(lambda: self._opened.close() if self._opened else None)
-
-
-def _seen(asking: asyncio.Task[None]) -> None:
-    """Whoever asked may have gone away; a failure is then nobody's."""
-    if not asking.cancelled():
-        asking.exception()

@@ -8,12 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 NEVER = float("inf")
 _SLICE_S = 1.0
 _WAKING_S = 5.0
 T = TypeVar("T")
+
+
+def seen(task: asyncio.Future[Any]) -> None:
+    """Take a failure as seen, as a done callback: nobody may wait for the task any more, and a
+    failure is then nobody's."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def wait_with_timeout(limit_s: float, awaited: Awaitable[T]) -> T:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.model.arrays import Int32s, Int64s, UInt64s
+from ray_canal.model.arrays import Bools, Int32s, Int64s, UInt64s
 
 _INNER_BITS, _POSITION_BITS = 31, 33
 _MESSAGES_OF_A_ROW = 2
@@ -59,17 +59,21 @@ def _before(chunk: DecodedChunk) -> Int64s:
     is_first = np.ones(len(events), np.bool_)
     is_first[1:] = np.diff(events["position"]) != 0
     is_first[1:] |= np.diff(events["inner"]) != 0
-    sums = np.cumsum(most) - most
-    found: Int64s = sums - np.maximum.accumulate(np.where(is_first, sums, 0))
-    return found
+    return _since_first(np.cumsum(most) - most, is_first)
 
 
 def _numbers_within(entries: Int32s) -> Int64s:
     """Return each message's number among those of its entry."""
     order = np.argsort(entries, kind="stable")
-    ordered, numbers = entries[order], np.arange(len(entries), dtype=np.int64)
+    ordered = entries[order]
     is_first = np.ones(len(entries), np.bool_)
     is_first[1:] = np.diff(ordered) != 0
     found: Int64s = np.empty(len(entries), np.int64)
-    found[order] = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
+    found[order] = _since_first(np.arange(len(entries), dtype=np.int64), is_first)
+    return found
+
+
+def _since_first(rising: Int64s, is_first: Bools) -> Int64s:
+    """Return what each number has risen by since the first one of its group."""
+    found: Int64s = rising - np.maximum.accumulate(np.where(is_first, rising, 0))
     return found

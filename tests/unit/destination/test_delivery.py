@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.destination.supervisor import FINISHED
 from ray_canal.errors import BatchNotFirst, BatchNotFound, InstanceRestarted, MetaUnavailable
-from ray_canal.meta.manager import MetaManager
 from ray_canal.model.message import EMPTY_BATCH, Caller
 from ray_canal.model.subscription import TCP_HOLDER
 from tests.local_destination import (
@@ -23,6 +20,7 @@ from tests.local_destination import (
     meta_away,
     run,
     running,
+    saves_that_wait,
     take,
     until,
 )
@@ -110,18 +108,11 @@ def test_a_poll_is_answered_while_its_ack_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one waits for it: at most two messages come again after a crash."""
-    disk = threading.Event()
-    save = MetaManager.save
-
-    def slow(*arguments: Any) -> None:
-        assert disk.wait(60)
-        save(*arguments)
-
     async def story() -> None:
         async with running(tmp_path) as destination:
             await destination.subscribe(7, ALL)
             first = await destination.poll(7, 1, 5.0)
-            monkeypatch.setattr(MetaManager, "save", slow)
+            disk = saves_that_wait(monkeypatch)
             second = await destination.poll(7, 1, 5.0, (first.id, first.epoch))
             assert second.id == first.id + 1
             third = asyncio.create_task(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ray_canal.destination.start_record import StartRecord
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
+from tests.local_destination import saves_that_wait
 from tests.meta_conformance import cursor
 
 ME = SubscriberMeta(1, "a", cursor(100))
@@ -119,17 +119,10 @@ def test_a_write_confirms_and_those_who_ask_at_once_ask_once(
 def test_a_file_is_asked_beside_a_write_that_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = threading.Event()
-    save = MetaManager.save
-
-    def slow(*arguments: Any) -> None:
-        assert disk.wait(60)
-        save(*arguments)
-
     async def go() -> None:
         ownership = await opened(tmp_path)
         epoch = await ownership.acquire()
-        monkeypatch.setattr(MetaManager, "save", slow)
+        disk = saves_that_wait(monkeypatch)
         saving = asyncio.create_task(ownership.save(epoch, ME))
         await asyncio.sleep(0.05)
         await ownership.confirm(epoch, time.monotonic())
