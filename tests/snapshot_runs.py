@@ -8,6 +8,7 @@ from typing import Any
 
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, MetaConfig
+from ray_canal.errors import InstanceRestarted
 from ray_canal.model.message import EMPTY_BATCH
 from ray_canal.model.snapshot_ledger import ENDED
 from ray_canal.model.snapshot_marks import SnapshotMark
@@ -46,21 +47,25 @@ class Taker:
         self.ids: list[tuple[str, int, int]] = []
 
     async def take(self, seconds: float = 1.0, size: int = 64, *, ack: bool = True) -> bool:
-        """Take a batch; False: nothing came."""
+        """Take a batch, and judge it when it is acked; False: nothing came."""
         head = await self.destination.poll(self.client_id, size, seconds)
         if head.id == EMPTY_BATCH:
             return False
         message = Message(head, chunks_of)
+        parts = list(message.batches_by_part())  # before the ack, which frees what lies on disk
+        if ack:
+            try:
+                await self.destination.ack(self.client_id, head.id, head.epoch)
+            except InstanceRestarted:  # moved into another log: it comes again
+                return True
         self.marks += message.snapshot_marks
-        for part in message.batches_by_part():
+        for part in parts:
             ids = []
             for batch in part:
                 self.judge.take(batch)
                 columns = (batch.column(k).to_pylist() for k in ("journal_name", "position", "row"))
                 ids += list(zip(*columns, strict=True))
             self.ids += sorted(ids)
-        if ack:
-            await self.destination.ack(self.client_id, head.id, head.epoch)
         return True
 
     async def state(self) -> dict[str, Any]:
