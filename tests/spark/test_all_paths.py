@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import random
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from ray_canal.demo import BINLOGS
 from ray_canal.spark.frames import to_frames
 from tests.integration.test_differential import RandomTable
 from tests.integration.test_tcp import free_port
+from tests.random_columns import Kind, random_kind
 from tests.servers import Server
 from tests.spark.standalone_app import HASH
 
@@ -156,6 +159,9 @@ class Paths:
         return [e for m in self.messages() for e in entries_in(m)]
 
 
+COLUMNS = 14
+"""So many of each table in `test_every_type`."""
+
 HASH_COLUMNS = HASH.split(", CAST", 1)[0], "CAST" + HASH.split(", CAST", 1)[1]
 
 
@@ -204,18 +210,30 @@ def test_demo(spark: Any, tmp_path: Path) -> None:
         judge(paths)
 
 
+def kinds_of_every_type(server: str, rng: random.Random) -> list[Kind]:
+    """A column of each type that the server has, of its attributes one draw."""
+    found: dict[tuple[str, ...], Kind] = {}
+    for _ in range(2000):
+        kind = random_kind(rng, server)
+        words = re.findall(r"^\w+|\bunsigned\b|\bcompressed\b", kind.ddl)
+        found.setdefault(tuple(words), kind)
+    return list(found.values())
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("server", ["mysql97", "mysql56", "mariadb"], indirect=True)
 def test_every_type(spark: Any, server: Server, tmp_path: Path) -> None:
-    """Random tables until each of the server's kinds of columns was there."""
-    server.execute(
-        "create database if not exists d",
-        "create table if not exists d.phase (t varchar(9), n int)",
-    )
-    for seed in range(900, 904):
+    """Tables that together have each type of the server, in every row image."""
+    server.execute("create database if not exists d")
+    kinds = kinds_of_every_type(server.kind, random.Random(900))
+    assert len(kinds) > 30
+    for seed, begin in enumerate(range(0, len(kinds), COLUMNS), 900):
         server.execute("flush binary logs")
         first = len(server.binlogs()) - 1
+        # In these files: MySQL 5.6 has no row metadata, so columns are named by DDL alone.
+        server.execute("drop table if exists d.phase", "create table d.phase (t varchar(9), n int)")
         table = RandomTable(seed, server)
+        table.kinds = kinds[begin : begin + COLUMNS]
         table.write()
         server.execute("flush binary logs")
         files = server.binlogs()[first:-1]
