@@ -170,7 +170,7 @@ def test_what_is_given_back_is_not_acked_later(tmp_path: Path) -> None:
                 await a_poll_and_a_call()
             await destination.rollback(7, None, None)
             again = await destination.poll(7, 1, 5.0)
-            assert (again.start, again.end) == (first.start, first.end)
+            assert again.start == first.start  # with it may come what is there since
             assert await destination.list_batch_ids(7) == [again.id]
 
     run(story())
