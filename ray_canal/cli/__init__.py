@@ -25,9 +25,7 @@ from ray_canal.cli.options import (
     AsJson,
     ConfigPath,
     Destination,
-    LookingOn,
     Namespace,
-    Tables,
 )
 from ray_canal.cli.ports import close_ports, open_ports, port_lines
 from ray_canal.cli.position import position
@@ -39,6 +37,7 @@ from ray_canal.cli.standby import stand_by, with_standby
 from ray_canal.cli.status import explain, status
 from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
+from ray_canal.cli.tail import tail
 from ray_canal.cli.verify import verify
 from ray_canal.errors import CanalError
 from ray_canal.logs import write_to_stderr
@@ -58,9 +57,6 @@ app = typer.Typer(
 Replace = Annotated[
     bool, typer.Option(help="Restart what runs with another configuration; else refuse.")
 ]
-
-
-ALL_TABLES = r".*\..*"
 
 
 @app.command()
@@ -197,50 +193,7 @@ app.command()(nodes)
 app.command()(position)
 
 
-@app.command()
-def tail(
-    destination: Destination,
-    client_id: LookingOn = None,
-    start: Annotated[
-        str, typer.Option(help="head: with what the log still has; tail: with what comes now.")
-    ] = "head",
-    filter: Tables = ALL_TABLES,
-    where: Annotated[
-        str, typer.Option(help="SQL condition over before.COLUMN and after.COLUMN.")
-    ] = "",
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many changes.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Memory units (or entries) a get.")] = 1000,
-    namespace: Namespace = NAMESPACE,
-) -> None:
-    """Print changes as JSON lines until Ctrl-C or the end of the binlog files.
-
-    Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
-    shows what that subscriber gets next, and leaves that one and its cursor alone.
-    """
-    import ray_canal as canal
-    from ray_canal.render import print_changes
-
-    begin: Any = start
-    if client_id is not None:
-        like = canal.subscriber(destination, client_id, namespace=namespace).show()
-        filter = like["filter"] if filter == ALL_TABLES else filter
-        begin = _place_of(like["cursor"]) or start
-    connected = canal.connect(destination, None, namespace=namespace)
-    with connected as connector, _until_signal() as stopped:
-        connector.subscribe(filter, start=begin, where=where or None)
-        print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
-
-
-def _place_of(cursor: str | None) -> Any:
-    """Return where the transaction of a cursor begins, as text (`bin.000031:98231+3.1`)."""
-    from ray_canal.model.position import EntryPosition
-
-    if not cursor:
-        return None
-    name, _, offset = cursor.rpartition(":")
-    return EntryPosition(name, int(offset.partition("+")[0]))
-
-
+app.command()(tail)
 app.command()(subscribers)
 app.command()(subscriber)
 app.command()(unsubscribe)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an event that a command waits for."""
+"""Ctrl-C, SIGTERM and others as an event that a command waits for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def until_signal() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts at once."""
+def until_signal(*more: signal.Signals) -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C, SIGTERM and `more` set; a second one interrupts at once. Those of
+    `more` that are ignored (nohup) stay so."""
     stopped = threading.Event()
 
     def on_signal(number: int, frame: Any) -> None:
@@ -19,7 +20,8 @@ def until_signal() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stopped.set()
 
-    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+    heard = [n for n in more if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM, *heard)}
     try:
         yield stopped
     finally:

@@ -32,8 +32,8 @@ def connect(
     """A blocking client of a destination. Raises InstanceNotFound.
 
     `client_id` None: an ephemeral subscription, for who looks on. Nobody else has its id, it holds
-    up nobody (policy "detach"), and it ends when the connector is closed, or a minute and a half
-    after its process is gone.
+    up nobody (policy "detach"), and it ends when the connector is closed, or half a minute after
+    its process is gone.
 
     With an `address` without Ray. "grpc://host:port" or "grpc+tls://host:port": by Arrow Flight
     ([flight]), with all that this has over Ray; `tls` is then a dict of files, "ca", "cert", "key".

@@ -13,7 +13,7 @@ from ray_canal.errors import ConsumerError
 
 logger = logging.getLogger(__name__)
 
-_EVERY_S = 20.0
+_EVERY_S = 4.0
 """A store gives an ephemeral subscriber up that is silent for EPHEMERAL_S."""
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-TICK_S = 10.0
+TICK_S = 5.0
 """How often `tick` is called, at the least."""
 
 

@@ -58,7 +58,8 @@ class Subscription:
     snapshot: SnapshotStart | None = None
 
 
-EPHEMERAL_S = 90.0
+EPHEMERAL_S = 20.0
+"""More than `Attendance` counts at once: a store that was held up itself makes nobody look gone."""
 _EPHEMERAL_IDS = range(1 << 30, 1 << 31)
 
 

@@ -283,6 +283,7 @@ def test_tail_looks_on(tmp_path: Path) -> None:
             first, second = (command("tail", "watched", *options) for _ in range(2))
             assert len(first.output.splitlines()) == 3
             assert first.output == second.output
+            assert command("tail", "watched", "--json", *options).output == first.output
             (after,) = canal.subscribers("watched", namespace=NAMESPACE)["watched"]
             assert after["cursor"] == before["cursor"]
             assert connector.get(1, timeout=10)

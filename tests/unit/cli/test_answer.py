@@ -14,7 +14,7 @@ from ray_canal import cli
 from ray_canal.cli.answer import answer
 from ray_canal.errors import ConfigError
 
-PRINTS_JSON_LINES = {"tail", "redrive", "sink run", "decode"}
+PRINTS_JSON_LINES = {"redrive", "sink run", "decode"}
 """Without being asked, or in the format that is asked for."""
 ABOUT_NO_DEPLOYMENT = {"console", "import", "import-meta", "spark-jar", "demo", "snapshot read"}
 

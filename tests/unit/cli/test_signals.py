@@ -9,13 +9,25 @@ import pytest
 from ray_canal.cli.signals import until_signal
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_sets_the_event_and_the_second_interrupts(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with until_signal() as stopped:
+    with until_signal(signal.SIGHUP) as stopped:
         assert not stopped.is_set()
         signal.raise_signal(number)
         assert stopped.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """`nohup ray-canal tail NAME` outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with until_signal(signal.SIGHUP) as stopped:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stopped.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

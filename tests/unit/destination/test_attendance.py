@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from ray_canal.client import ephemeral
 from ray_canal.destination.attendance import TICK_S, Attendance
+from ray_canal.model.subscription import EPHEMERAL_S
 
 
 class Clock:
@@ -44,6 +46,16 @@ def test_a_machine_that_slept_makes_nobody_look_gone() -> None:
     clock.now += 3 * 86400
     attendance.tick([1], serves=True)
     assert attendance.idle_s(1) == 3 * TICK_S
+
+
+def test_one_pause_of_the_store_ends_no_ephemeral_subscription() -> None:
+    """What a guest says meanwhile is heard only behind the tick; three of them may be lost, too."""
+    clock = Clock()
+    attendance = Attendance(clock)
+    clock.now += 3600
+    attendance.tick([1], serves=True)
+    assert attendance.idle_s(1) < EPHEMERAL_S
+    assert 4 * ephemeral._EVERY_S < EPHEMERAL_S
 
 
 def test_who_waits_is_there() -> None:
