@@ -29,6 +29,7 @@ from ray_canal.destination.api import (
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ownership import Claim
+from ray_canal.destination.ports import Runtime
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
@@ -60,9 +61,14 @@ class LocalDestination:
     """A destination that begins to start, with its calls in short; to be stopped."""
 
     def __init__(
-        self, config: InstanceConfig, meta: MetaConfig, claim: Claim | None = None
+        self,
+        config: InstanceConfig,
+        meta: MetaConfig,
+        claim: Claim | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
-        self.api: Destination = start_destination(config, meta, LocalRuntime(), claim)
+        ground = runtime or LocalRuntime()
+        self.api: Destination = start_destination(config, meta, ground, claim)
         self.state: DestinationState = self.api.state
         self.wait_running = self.api.wait_running
         self.status, self.subscribers = self.api.status, self.api.subscribers
@@ -176,18 +182,20 @@ class LocalDestination:
         await self.api.touch(ClientRequest(client_id=client_id, holder=holder))
 
 
-def new_destination(folder: Path, config: InstanceConfig | None = None) -> LocalDestination:
+def new_destination(
+    folder: Path, config: InstanceConfig | None = None, runtime: Runtime | None = None
+) -> LocalDestination:
     """Return one that begins to start; to be stopped."""
     meta = MetaConfig(path=str(folder / "meta.db"))
-    return LocalDestination(config or instance(), meta)
+    return LocalDestination(config or instance(), meta, runtime=runtime)
 
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: Path, config: InstanceConfig | None = None
+    folder: Path, config: InstanceConfig | None = None, runtime: Runtime | None = None
 ) -> AsyncIterator[LocalDestination]:
     """Enter a destination that stands at its source; stop it at the end."""
-    destination = new_destination(folder, config)
+    destination = new_destination(folder, config, runtime)
     try:
         await destination.wait_running(60)
         yield destination

@@ -18,11 +18,15 @@ from ray_canal.model.quantities import duration_text, rate_text, size_text
 Severity = Literal["ok", "wait", "problem"]
 
 _BUSY_PERCENT = 70.0
-"""A stage that works for so much of the time limits the others."""
+"""A stage that works for so much of the time limits the others, also where nothing is behind."""
+_IDLE_PERCENT = 20.0
+"""Where no stage works for so much of the time, none of them limits."""
+_MOSTLY_PERCENT = 50.0
 _SILENT_S = 60.0
 """A subscriber with something to read that does not call for so long is noticed."""
 _SLOW_START_S = 120.0
 _PURGE_SOON_S = 2 * 3600.0
+_MOST_OF = 2 / 3
 _READING_STAGES = ("fetch", "parse", "decode")
 
 
@@ -57,7 +61,8 @@ class Diagnosis:
 class Bottleneck:
     """The stage that limits a destination: `source` while there is nothing more to read, `server`
     while the server sends less than could be read, `subscribers` while the log is full. `percent`:
-    how busy the stage is, 0 for those three."""
+    how busy the stage is (of decoders: or for how much of the time the fetcher was held back by
+    them), 0 for those three."""
 
     stage: str
     percent: float = 0.0
@@ -67,23 +72,43 @@ def bottleneck(status: Mapping[str, Any]) -> Bottleneck | None:
     """Return what limits a running destination; None: it does not run, or nothing is known."""
     if status.get("state") != "running":
         return None
-    if value_at(status, "store.full_s", 0.0):
+    if value_at(status, "store.full_s", 0.0) or _waits(status, "store"):
         return Bottleneck("subscribers")
-    stages = status.get("stages") or {}
-    decoders = int(status.get("decoders") or 0)
-    busy = {name: float(times["busy_percent"]) for name, times in stages.items()}
-    if decoders:
-        busy["decode"] = busy.get("decode", 0.0) / decoders
-    else:  # one process does these three
-        together = sum(busy.pop(name, 0.0) for name in _READING_STAGES)
-        busy["fetch+parse+decode"] = together
-    stage, percent = max(busy.items(), key=lambda item: item[1])
-    if percent >= _BUSY_PERCENT:
-        return Bottleneck(stage, min(percent, 100.0))
     lag_bytes = status.get("lag_bytes")
+    if lag_bytes and _waits(status, "fetch"):
+        return Bottleneck("server")
+    stage, percent = max(_busy(status).items(), key=lambda item: item[1])
+    # With something to read, whatever works most is the limit: a machine without a free CPU keeps
+    # all of them from working all the time.
+    if percent >= (_IDLE_PERCENT if lag_bytes else _BUSY_PERCENT):
+        return Bottleneck(stage, min(percent, 100.0))
     if lag_bytes is None:
         return None
     return Bottleneck("server" if lag_bytes else "source")
+
+
+def _waits(status: Mapping[str, Any], stage: str) -> bool:
+    """Return whether a stage has waited most of the last seconds."""
+    return float(value_at(status, f"stages.{stage}.waiting_percent", 0.0)) >= _MOSTLY_PERCENT
+
+
+def _busy(status: Mapping[str, Any]) -> dict[str, float]:
+    """Return how busy each stage is, in percent of what it can do."""
+    busy = {
+        name: float(times["busy_percent"]) for name, times in (status.get("stages") or {}).items()
+    }
+    decoders = int(status.get("decoders") or 0)
+    if decoders:
+        # Decode tasks that wait for a CPU do not work, and hold the fetcher back all the same.
+        held_back = float(status.get("held_back_percent") or 0.0)
+        busy["decode"] = max(busy.get("decode", 0.0) / decoders, held_back)
+        return busy
+    # One process does these three: it has the name of what most of its work is.
+    apart = {name: busy.pop(name, 0.0) for name in _READING_STAGES}
+    together, most = sum(apart.values()), max(apart, key=lambda name: apart[name])
+    is_most = apart[most] >= _MOST_OF * together > 0
+    busy[most if is_most else "+".join(_READING_STAGES)] = together
+    return busy
 
 
 def slowest(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:

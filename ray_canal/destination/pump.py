@@ -46,6 +46,7 @@ class Pump:
         self.window = DecodeWindow(config.decoders_min, self.decoders)
         self._taken = asyncio.Event()
         self._kept_back_s = 0.0
+        self._held_back = Stages()
         self._upstream: Upstream | None = None
         self._expecting: Callable[[], None] | None = None
         self.chunk_came_s = 0.0
@@ -57,6 +58,12 @@ class Pump:
     def decoding_bytes(self) -> int:
         """Size in bytes of the next large chunk being decoded; 0 if none or unknown."""
         return 0 if self._upstream is None else self._upstream.decoding_bytes
+
+    @property
+    def held_back_percent(self) -> float:
+        """Part of the last ten seconds in which the fetcher waited for what comes after it."""
+        held_back = self._held_back.report().get("fetch")
+        return 0.0 if held_back is None else held_back["busy_percent"]
 
     async def open(
         self,
@@ -142,7 +149,9 @@ class Pump:
             began_s = time.perf_counter()
             self._taken.clear()
             await self._taken.wait()
-            self._kept_back_s += time.perf_counter() - began_s
+            kept_back_s = time.perf_counter() - began_s
+            self._kept_back_s += kept_back_s
+            self._held_back.add("fetch", kept_back_s)
 
     async def _room(self, chunks: int, wait_for_room: WaitForRoom) -> None:
         began_s = time.perf_counter()

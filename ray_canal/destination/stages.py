@@ -51,20 +51,22 @@ class Stages:
         self.add("fetch", waiting_s=stage_seconds.get("fetch_wait", 0.0))
 
     def report(self) -> dict[str, StageReport]:
-        """Return by stage sums in seconds, and the busy part of the last ten seconds, in percent.
-        Tasks that run side by side add up, to over 100."""
+        """Return by stage sums in seconds, and the busy and waiting parts of the last ten seconds,
+        in percent. Tasks that run side by side add up, to over 100."""
         now = time.monotonic()
         self._sample(now)
         since, old = self._samples[0]
         lasted_s = max(now - since, 1e-3)
-        return {
-            stage: {
+        found: dict[str, StageReport] = {}
+        for stage, (busy, waiting) in self._sums.items():
+            busy_then, waiting_then = old.get(stage, (0.0, 0.0))
+            found[stage] = {
                 "busy_s": busy,
                 "waiting_s": waiting,
-                "busy_percent": 100 * (busy - old.get(stage, (0.0, 0.0))[0]) / lasted_s,
+                "busy_percent": 100 * (busy - busy_then) / lasted_s,
+                "waiting_percent": 100 * (waiting - waiting_then) / lasted_s,
             }
-            for stage, (busy, waiting) in self._sums.items()
-        }
+        return found
 
     def _sample(self, now: float) -> None:
         if now - self._samples[-1][0] >= _SAMPLE_S:

@@ -25,7 +25,8 @@ class StateReport(TypedDict):
 
 class DestinationStatus(StateReport, RateReport, total=False):
     """Units and what None means as in model/reports.py; `lag_bytes` and `fetched` as SourceStatus
-    has them. `decoders_now`: how many chunks are decoded side by side at most. `bytes_max`: limits
+    has them. `decoders_now`: how many chunks are decoded side by side at most; `held_back_percent`:
+    for how much of the last ten seconds the fetcher waited for them. `bytes_max`: limits
     of memory and disk (limits.py). `snapshot`: sums over `snapshots`."""
 
     destination: str
@@ -39,6 +40,7 @@ class DestinationStatus(StateReport, RateReport, total=False):
     uptime_s: float
     decoders: int | None
     decoders_now: int | None
+    held_back_percent: float
     fetched: SourceStatus | None
     lag_bytes: int | None
     purge: PurgeDistance | None

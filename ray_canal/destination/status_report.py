@@ -77,6 +77,7 @@ class StatusReport:
             "uptime_s": time.time() - self._started_at,
             "decoders": None if pipeline is None else pipeline.pump.decoders,
             "decoders_now": None if pipeline is None else pipeline.pump.window.size,
+            "held_back_percent": 0.0 if pipeline is None else pipeline.pump.held_back_percent,
             "fetched": source,
             "lag_bytes": None if source is None else source.lag_bytes,
             "purge": None if source is None else source.purge,

@@ -169,11 +169,12 @@ class TransactionReport(TypedDict):
 
 
 class StageReport(TypedDict):
-    """Sums in seconds, and the busy part of the last ten seconds, in percent of a core."""
+    """Sums in seconds, and the parts of the last ten seconds, in percent of a core."""
 
     busy_s: float
     waiting_s: float
     busy_percent: float
+    waiting_percent: float
 
 
 class RateReport(TypedDict, total=False):

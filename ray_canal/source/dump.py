@@ -192,10 +192,12 @@ class BinlogDump:
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         limit_s = self._config.read_timeout_s - self._silent_s
-        started = time.monotonic()
         poller = select.poll()
         poller.register(self._socket.fileno(), select.POLLIN)
         poller.register(wake, select.POLLIN)
+        if any(fd == self._socket.fileno() for fd, _ in poller.poll(0)):
+            return True  # whatever time this took, nobody waited for the server
+        started = time.monotonic()
         ready = {fd for fd, _ in poller.poll(max(0.0, min(wait_s, limit_s)) * 1000)}
         waited_s = time.monotonic() - started
         self.waited_s += waited_s

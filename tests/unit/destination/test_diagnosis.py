@@ -13,11 +13,14 @@ from ray_canal.source.port import SourceStatus
 from ray_canal.source.retention import PurgeDistance
 
 
-def stages(**busy: float) -> dict[str, dict[str, float]]:
+def stages(waiting: dict[str, float] | None = None, **busy: float) -> dict[str, dict[str, float]]:
     return {
-        name: {"busy_s": 1.0, "waiting_s": 1.0, "busy_percent": percent}
+        name: {
+            "busy_s": 1.0, "waiting_s": 1.0, "busy_percent": percent,
+            "waiting_percent": (waiting or {}).get(name, 0.0),
+        }
         for name, percent in busy.items()
-    }
+    }  # fmt: skip
 
 
 def place(**changes: Any) -> dict[str, Any]:
@@ -169,6 +172,19 @@ def test_every_failure_has_an_advice() -> None:
         ({"stages": stages(fetch=80, decode=200), "decoders": 4}, Bottleneck("fetch", 80)),
         ({"stages": stages(fetch=80, decode=380), "decoders": 4}, Bottleneck("decode", 95)),
         ({"stages": {}, "lag_bytes": 0}, Bottleneck("source")),
+        ({"stages": stages(fetch=35, decode=55)}, Bottleneck("fetch+parse+decode", 90)),
+        ({"stages": stages(fetch=20, decode=60)}, Bottleneck("decode", 80)),
+        ({"stages": stages(fetch=60, decode=20)}, Bottleneck("fetch", 80)),
+        # A machine without a free CPU: no stage works all the time, and one is the limit.
+        ({"stages": stages(fetch=40, decode=30), "decoders": 4, "lag_bytes": 5},
+         Bottleneck("fetch", 40)),
+        ({"stages": stages(fetch=40, decode=30), "decoders": 4}, Bottleneck("source")),
+        ({"stages": stages(fetch=40, decode=100), "decoders": 8, "held_back_percent": 55.0,
+          "lag_bytes": 5}, Bottleneck("decode", 55)),
+        ({"stages": stages({"fetch": 60}, fetch=40, decode=30), "decoders": 4, "lag_bytes": 5},
+         Bottleneck("server")),
+        ({"stages": stages({"store": 60}, fetch=40, store=1), "lag_bytes": 5},
+         Bottleneck("subscribers")),
     ],
 )
 def test_the_bottleneck(changes: dict[str, Any], wanted: Bottleneck | None) -> None:
